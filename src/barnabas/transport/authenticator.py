@@ -1,4 +1,4 @@
-"""Finding out the peer's principal: what a channel asks before it is ready. `security` implements SASL on it.
+"""The authentication of a channel's peer, before the channel is ready: its Protocols, and the one for plaintext.
 
 Called by the thread that owns the channel. Kafka: Authenticator, PlaintextChannelBuilder.PlaintextAuthenticator.
 """
@@ -12,16 +12,19 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class Conversation(Protocol):
-    """The channel's frames while it is not ready. What the peer sends behind the last one stays for the Selector."""
+    """The channel's frames while it is not ready. Bytes behind the last frame stay buffered for the Selector."""
 
     def receive_frame(self) -> bytes | memoryview | None:
-        """Return the next whole frame, without its size prefix; None: it has not come yet, so return and wait.
+        """Return the next whole frame, without its size prefix; None if it has not come yet: return and wait.
 
         Raises InvalidReceive for an impossible length, OSError when the connection is gone.
         """
 
     def send(self, frame: Sequence[Any]) -> None:
-        """Send a frame, size prefix included; what the socket does not take at once leaves before anything else."""
+        """Send a frame, size prefix included.
+
+        Bytes that the socket does not take at once leave before anything else.
+        """
 
 
 class Authenticator(Protocol):
@@ -31,18 +34,18 @@ class Authenticator(Protocol):
     principal: str
 
     def authenticate(self, conversation: Conversation) -> None:
-        """Go on as far as possible without waiting. Raises AuthenticationFailed when the peer is refused."""
+        """Go on as far as possible without waiting. Raises AuthenticationFailed when the peer is rejected."""
 
     def close(self) -> None:
-        """Forget what was learnt of the peer."""
+        """Drop all state about the peer."""
 
 
 class AuthenticationFailed(Exception):
-    """The peer is not who it claims to be; its channel closes.
+    """The error for a peer that is not what it claims to be; its channel closes.
 
-    Raised by an Authenticator, it closes after `connection.failed.authentication.delay.ms`, so that guessing is slow,
-    and `answer`, a frame with its size prefix, is sent then (Kafka: handleAuthenticationFailure). Raised by a
-    transport's handshake, it closes at once.
+    If an Authenticator raises the error, the channel closes after `connection.failed.authentication.delay.ms`, so that
+    guessing is slow, and `answer`, a frame with its size prefix, is sent then (Kafka: handleAuthenticationFailure). If
+    a transport's handshake raises it, the channel closes at once.
     """
 
     def __init__(self, message: str, answer: Sequence[Any] = ()) -> None:
@@ -51,7 +54,7 @@ class AuthenticationFailed(Exception):
 
 
 class PlaintextAuthenticator:
-    """Every peer is ANONYMOUS, at once."""
+    """The authenticator of plaintext channels: every peer is ANONYMOUS, at once."""
 
     __slots__ = ("complete", "principal")
 
@@ -60,7 +63,7 @@ class PlaintextAuthenticator:
         self.principal = ANONYMOUS
 
     def authenticate(self, conversation: Conversation) -> None:
-        """Do nothing: there is nothing to ask."""
+        """Do nothing: a plaintext peer is not authenticated."""
 
     def close(self) -> None:
-        """Do nothing: nothing was learnt."""
+        """Do nothing: there is no state about the peer."""

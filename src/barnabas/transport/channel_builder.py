@@ -1,4 +1,4 @@
-"""How a connected socket becomes a channel: its transport and its authenticator, by security protocol.
+"""The functions that make a connected socket's transport and authenticator, by security protocol.
 
 Handed to every Selector; called on its thread for each new connection. Pure; no lock. Kafka: ChannelBuilder,
 PlaintextChannelBuilder.

@@ -1,16 +1,16 @@
-"""Which channels of a Selector can be read and written now, and the reading and writing itself.
+"""The reading and writing of a Selector's channels, and the lists of those that can be read or written now.
 
 Owned by the Selector's thread; no lock. Called by the Selector in every poll, and by the Processor, which writes an
-answer as soon as it has one, and reads on when nothing mutes the connection.
+answer as soon as it has one, and unmutes connections.
 Kafka: Selector (attemptRead, attemptWrite, keysWithBufferedRead).
 
-Readiness is edge-triggered: the Poller says once that a channel has something to read, and says it again only after a
-receive that found the socket empty. In between, the channel's marks remember it. They are written here (and, for speed,
-by the Selector's loop over events):
+Readiness is edge-triggered: the Poller reports once that a channel has something to read, and reports it again only
+after a receive that found the socket empty. In between, marks of the channel remember the report. They are written here
+(and, for speed, by the Selector's loop over events):
 
 - `readable`: the kernel may hold bytes. Set by an event, cleared by a receive that drained the socket.
-- `in_ready_list`: the channel is in `ready`, so it is not added twice. A channel leaves the list only in `read_ready`,
-  also when it was muted meanwhile; muting therefore costs one assignment.
+- `in_ready_list`: the channel is in `ready`, so it is not added twice. Only `read_ready` takes a channel off the list,
+  also a channel that was muted meanwhile; muting therefore costs one assignment.
 - `in_write_list`: the same for `to_write`, the channels whose bytes are to be sent by the next poll.
 
 Example: a client pipelines two requests in one segment, and its connection is muted while one is being handled.
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class ChannelIO:
-    """Moves the bytes of ready channels."""
+    """The receiver and sender of the bytes of ready channels."""
 
     __slots__ = ("_channels", "_now", "_rearm", "_results", "ready", "to_write")
 
@@ -63,13 +63,17 @@ class ChannelIO:
             self.ready.append(channel)
 
     def unmute(self, channel: KafkaChannel) -> None:
-        """Read again, starting with what is buffered."""
+        """Read a muted channel again, starting with the bytes that are buffered."""
         channel.muted = False
         if (channel.readable or channel.reader.buffered) and not channel.in_ready_list and not channel.closed:
             self.read_soon(channel)
 
     def read_ready(self, now_ns: int) -> list[KafkaChannel]:
-        """Receive once from every channel in `ready`. Returns those with a whole frame: one frame each, at most."""
+        """Receive once from every channel in `ready`.
+
+        Returns the channels with a whole frame, which is in `receive`.
+        """
+        # One receive and one frame for each channel: a client that never stops sending cannot starve the others.
         still_ready = []
         completed = []
         for channel in self.ready:
@@ -97,6 +101,8 @@ class ChannelIO:
             elif reader.waiting:
                 channel.in_ready_list = False  # until there is memory for its frame
                 continue
+            # After a hangup no further edge comes: such a channel is read until the stream itself ends, however little
+            # a receive brings.
             if reader.drained and not channel.hangup and not reader.ended:
                 channel.readable = channel.in_ready_list = False
                 if self._rearm is not None:
@@ -112,7 +118,7 @@ class ChannelIO:
         return completed
 
     def expect_more(self, channel: KafkaChannel) -> None:
-        """Go on after the authenticator has read frames: the Poller does not repeat what came behind them."""
+        """Go on after the authenticator has read frames: the Poller does not report the bytes behind them again."""
         reader = channel.reader
         channel.readable = not reader.drained
         if channel.ready and (channel.readable or reader.buffered):
@@ -121,12 +127,13 @@ class ChannelIO:
             self._rearm(channel.fd, READABLE)
 
     def take_readable(self, channel: KafkaChannel, *, is_broken: bool) -> None:
-        """Note an event that says "readable". is_broken: it also says that the connection is gone both ways."""
+        """Note an event that says "readable". is_broken: the event also says that both directions are closed."""
         channel.readable = True
         if not channel.muted:
             self.read_soon(channel)
         elif is_broken and not channel.reader.buffered and not channel.transport.has_unread():
-            # The client went while its request is being handled, and left no other: nothing can be answered any more.
+            # The client closed while its request was being handled, and sent no other: no answer can reach it. Without
+            # this its request would keep the connection until the answer fails.
             self._channels.fail(channel, channel.state)
 
     def close_invalid(self, channel: KafkaChannel, error: InvalidReceive) -> None:
@@ -135,7 +142,7 @@ class ChannelIO:
         self._channels.fail(channel, channel.state)
 
     def _close_finished(self, channel: KafkaChannel) -> None:
-        """Close a channel whose peer sends nothing more; it may still read, so an answer on its way goes on."""
+        """Close a channel whose peer sends nothing more. The peer may still read, so an unsent answer leaves first."""
         if channel.outgoing.unsent:
             self._channels.begin_closing(channel)
         else:
@@ -144,9 +151,9 @@ class ChannelIO:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, channel: KafkaChannel) -> bool:
-        """Send now what `channel.outgoing` holds. True once nothing is left; otherwise the next polls go on with it.
+        """Send the bytes in `channel.outgoing` now. Returns True once none is left; otherwise the next polls go on.
 
-        A channel whose connection is gone is closed, and the next poll reports it.
+        A channel whose connection is gone is closed, and the next poll reports the channel.
         """
         if not channel.outgoing.writable:
             return False
@@ -160,20 +167,24 @@ class ChannelIO:
         return False
 
     def _go_on_writing(self, channel: KafkaChannel) -> None:
-        """Arrange for what a write has left over."""
+        """Arrange for the next write of a channel whose last one left bytes over."""
         if channel.outgoing.writable:
-            self.write_later(channel)  # a long file: its next piece after the turn of the others
+            self.write_later(channel)  # a long file: its next piece follows after the other channels
         elif self._rearm is not None:
             self._rearm(channel.fd, WRITABLE)
 
     def write_later(self, channel: KafkaChannel) -> None:
-        """Let the next poll send what the channel holds, if there is room in its socket."""
+        """Let the next poll send the channel's bytes, if there is room in its socket."""
         if channel.outgoing.writable and not channel.in_write_list:
             channel.in_write_list = True
             self.to_write.append(channel)
 
     def write_waiting(self) -> bool:
-        """Send what the channels in `to_write` hold. False if there is nothing to report, nor more to write now."""
+        """Send the bytes of the channels in `to_write`.
+
+        Returns whether there is something to report or to write now.
+        """
+        # The list is replaced first, because a write of a long file puts its channel into the new one.
         waiting, self.to_write = self.to_write, []
         now_ns = self._now()
         for channel in waiting:
@@ -190,17 +201,17 @@ class ChannelIO:
         return bool(self.to_write or self._results.completed_sends)
 
     def take_writable(self, channel: KafkaChannel) -> None:
-        """Note an event that says "writable", and go on with what could not be sent before."""
+        """Note an event that says "writable", and send the bytes that had no room before."""
         if channel.became_writable() and channel.outgoing.unsent:
             self.write_later(channel)
             self.write_waiting()
 
     def close_when_sent(self, channel: KafkaChannel) -> None:
-        """Read nothing more, and close once the answers handed over have left. A poll reports it."""
+        """Stop reading, and close once the answers in `channel.outgoing` have left. A poll reports the close."""
         if channel.closed:
             return
         channel.mute()
         if not channel.outgoing.unsent or self.write(channel):
             self._channels.fail(channel, channel.state)
-        elif channel.connection_id in self._channels.by_id:  # the write has not lost it
+        elif channel.connection_id in self._channels.by_id:  # otherwise the write has failed and closed the channel
             self._channels.begin_closing(channel)

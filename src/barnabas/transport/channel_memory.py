@@ -1,9 +1,9 @@
-"""What one channel holds of a limited MemoryPool, and how fast it moves. No channel has this where memory is unlimited.
+"""The account of one channel in a limited MemoryPool, and its pace. Without a limit no channel has an account.
 
 Made by the `MemoryKeeper` of the channel's Selector; called by the channel's FrameReader, the Selector and the
 Processor, all on the Selector's thread. No lock. Kafka: NetworkReceive, which counts only the frame being received.
-Here everything counts that a client can make the broker keep, but for the first `FREE_BYTES`: so a client can ask
-something small however much memory the others have used up.
+Here everything counts that a client can make the broker keep, except the first `FREE_BYTES`: so a client can send a
+small request however much memory the others have used up.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Final, Generic, Protocol, TypeVar
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 FREE_BYTES: Final = 32 * 1024
-"""What each channel keeps without being charged."""
+"""The bytes that each channel may keep without being charged."""
 
 
 class ReceivingHalf(Protocol):
-    """What is charged of a FrameReader; sizes in bytes."""
+    """The part of a FrameReader that is charged; sizes in bytes."""
 
     @property
     def bytes_kept(self) -> int:
-        """Memory of what was received and not taken, but for that of a frame with a lease."""
+        """The memory of bytes received and not taken, except those of a frame with a lease."""
 
     @property
     def missing(self) -> int:
-        """What the frame being received lacks."""
+        """The bytes that the frame being received lacks."""
 
     received: int
     waiting: bool
 
 
 class SendingHalf(Protocol):
-    """What is charged of a Send; sizes in bytes."""
+    """The part of a Send that is charged; sizes in bytes."""
 
     @property
     def memory_bytes(self) -> int:
-        """What is unsent and in memory."""
+        """The bytes that are unsent and in memory."""
 
     @property
     def sent(self) -> int:
-        """What has left, in all."""
+        """The bytes that have left, in all."""
 
     unsent: int
 
@@ -64,7 +64,7 @@ C = TypeVar("C", bound=ChargedChannel)
 
 
 class Keeper(Protocol[C]):
-    """What a channel's memory asks of the MemoryKeeper of its Selector."""
+    """The part of a Selector's MemoryKeeper that a channel's account uses."""
 
     pool: MemoryPool
 
@@ -75,14 +75,14 @@ class Keeper(Protocol[C]):
         """Note that the channel holds memory of the pool."""
 
     def holds_nothing(self, memory: ChannelMemory[C]) -> None:
-        """Note that the channel holds none any more."""
+        """Note that the channel holds no memory of the pool any more."""
 
     def forget(self, memory: ChannelMemory[C]) -> None:
         """Forget a channel that is closed."""
 
 
 class ChannelMemory(Generic[C]):
-    """The account of one channel. Bytes: `charged` beyond the free ones, and the lease of the frame being received."""
+    """One channel's account: the bytes `charged` beyond the free ones, and the lease of the frame being received."""
 
     __slots__ = (
         "channel",
@@ -101,18 +101,18 @@ class ChannelMemory(Generic[C]):
         """None before the channel is made, and once it is closed."""
         self.charged = 0
         self.granted: MemoryLease | None = None
-        """The lease that the channel waited for, until its reader takes it."""
+        """The lease that the channel has waited for, until its reader takes it."""
         self.leased = 0
-        """The size of the lease of the frame being received; 0: it has none."""
+        """The size of the lease of the frame being received; 0 if the frame has none."""
         self.request_bytes = 0
-        """What a small request takes that waits for a handler, or is being handled by one."""
+        """The memory of a small request that waits for a handler, or is being handled by one."""
         self.mark_ns = 0
         self.mark_moved = 0
 
     # -- called by the FrameReader -----------------------------------------------------------------------------------
 
     def reserve(self, size: int, *, is_small: bool = False) -> MemoryLease | None:
-        """Return a lease for a whole frame; None: wait, the Selector reads on when there is memory.
+        """Return a lease for a whole frame; None if there is no memory: the Selector reads on when there is.
 
         Raises ValueError for a size that the pool never gives.
         """
@@ -129,7 +129,7 @@ class ChannelMemory(Generic[C]):
         return lease
 
     def pass_on(self) -> None:
-        """Let go of the lease: the frame is whole, and the lease belongs to its request now."""
+        """Hand the lease over: the frame is whole, and the lease belongs to its request now."""
         self.leased = 0
         if not self.charged:
             self.keeper.holds_nothing(self)
@@ -146,7 +146,7 @@ class ChannelMemory(Generic[C]):
         self.request_bytes = size * self.keeper.pool.request_expansion
 
     def update(self) -> None:
-        """Charge what the channel keeps now: received bytes not taken yet, a request waiting, answers not sent."""
+        """Charge the channel's current bytes: received and not taken, of a waiting request, of unsent answers."""
         channel = self.channel
         held = self.request_bytes
         if channel is not None:
@@ -163,7 +163,7 @@ class ChannelMemory(Generic[C]):
             self.keeper.holds_nothing(self)
 
     def close(self) -> None:
-        """Give everything back: the channel is closed, its reader and its answers have been dropped."""
+        """Give all memory back: the channel is closed, its reader and its answers have been dropped."""
         self.channel = None
         self.request_bytes = 0
         self.update()
@@ -173,13 +173,13 @@ class ChannelMemory(Generic[C]):
 
     @property
     def waits_for_peer(self) -> bool:
-        """Whether it is the peer's turn: to take its answer, or to go on with a frame that would be read."""
+        """Whether the peer is expected to act: to take its answer, or to send the rest of a frame."""
         channel = self.channel
         return channel is not None and bool(channel.outgoing.unsent or not (channel.muted or channel.reader.waiting))
 
     @property
     def moved(self) -> int:
-        """Bytes that went in or out so far."""
+        """The bytes received and sent so far."""
         channel = self.channel
         return 0 if channel is None else channel.reader.received + channel.outgoing.sent
 
@@ -189,7 +189,7 @@ class ChannelMemory(Generic[C]):
         self.mark_moved = self.moved
 
     def seconds_left(self, now_ns: int) -> float:
-        """How long the channel will hold its memory at the pace since the mark; infinite if nothing has moved."""
+        """Return how long the channel will hold its memory at the pace since the mark; infinite if it is silent."""
         channel = self.channel
         if channel is None:
             return 0.0

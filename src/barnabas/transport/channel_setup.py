@@ -1,11 +1,11 @@
-"""How a channel of a Selector comes to be ready: connect or accept, handshake, authentication; and how it is refused.
+"""The stages until a channel of a Selector is ready: connect or accept, handshake, authentication; and its rejection.
 
 Owned by the Selector's thread; no lock. Kafka: Selector.connect and register, finishConnect and prepare of
 KafkaChannel, delayedClosingChannels.
 
     connect ─► NOT_CONNECTED ─(writable)─► AUTHENTICATE ─(handshake, authenticator)─► READY, in `connected`
     accept  ─────────────────────────────►      │
-                                                └─(refused)─► AUTHENTICATION_FAILED, closed after a delay
+                                                └─(rejected)─► AUTHENTICATION_FAILED, closed after a delay
 
 PLAINTEXT has neither handshake nor authenticator, so an accepted channel is READY at once.
 """
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class ChannelFactory(NamedTuple):
-    """What all channels of a Selector have in common."""
+    """The settings and parts that all channels of a Selector share."""
 
     build: ChannelBuilder
     buffers: FrameBufferPool
@@ -59,16 +59,16 @@ class ChannelFactory(NamedTuple):
 
 
 class DelayedClose(NamedTuple):
-    """A channel whose peer was refused; it learns of that, and is closed, when the delay is over."""
+    """A channel whose peer was rejected. After the delay the answer is sent and the channel closed."""
 
     due_ns: int
     channel: KafkaChannel
     answer: Sequence[Any]
-    """A frame with its size prefix; empty: the channel just closes."""
+    """A frame with its size prefix; if it is empty, the channel closes without an answer."""
 
 
 class ChannelSetup:
-    """Makes channels, and goes on with those that are not ready yet."""
+    """The maker of channels, which also carries on with channels that are not ready yet."""
 
     __slots__ = (
         "_channels",
@@ -104,7 +104,7 @@ class ChannelSetup:
         self._failed_authentication_delay_ns = int(failed_authentication_delay_ms * 1_000_000)
         self._connect_errors: dict[str, OSError] = {}  # kept until taken, so that no poll has to empty it
         self.delayed_closes: deque[DelayedClose] = deque()
-        """Ordered by the time at which they are due, since all delays are the same."""
+        """The pending closes, in the order in which they are due, since all delays are the same."""
 
     def connect(
         self, connection_id: str, address: tuple[str, int], send_buffer_bytes: int, receive_buffer_bytes: int
@@ -126,12 +126,14 @@ class ChannelSetup:
         except BaseException:
             stream_socket.close()  # no channel owns it yet
             raise
+        # Registered with the Poller before: its first event may say that the connect has succeeded.
         channel.begin_connect()
         if not error:
-            self._channels.to_report.append(channel)  # connected at once: the Poller may have nothing to say
+            # Connected at once: the Poller may report no event, so the next poll must not wait for one.
+            self._channels.to_report.append(channel)
 
     def take_connect_error(self, connection_id: str) -> OSError | None:
-        """Return why connecting failed, and forget it; None if it did not."""
+        """Return the error of a connect that failed, and forget the error; None if there is none."""
         return self._connect_errors.pop(connection_id, None)
 
     def accept(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
@@ -155,7 +157,7 @@ class ChannelSetup:
             self._prepare(channel)
 
     def finish_connect(self, channel: KafkaChannel) -> None:
-        """Find out whether connecting has succeeded; if so, begin with the handshake."""
+        """Take the outcome of a connect. If it has succeeded, begin with the handshake."""
         try:
             channel.finish_connect()
         except OSError as error:
@@ -178,7 +180,7 @@ class ChannelSetup:
             self._channels.fail(channel, channel.state, error)
             return
         if channel.outgoing.unsent:
-            self._io.write(channel)  # what the authenticator has to say
+            self._io.write(channel)  # the authenticator's frames
         if channel.closed:
             return
         if channel.ready:
@@ -187,13 +189,13 @@ class ChannelSetup:
         if channel.reader.received:
             self._io.expect_more(channel)
 
-    # -- refusals ----------------------------------------------------------------------------------------------------
+    # -- rejections --------------------------------------------------------------------------------------------------
 
     def _refuse(self, channel: KafkaChannel, error: AuthenticationFailed) -> None:
         self._counters.failed_authentications += 1
         logger.info("Failed authentication with %s (%s)", channel.connection_id, error)
         if channel.state is not ChannelState.AUTHENTICATION_FAILED:
-            self._channels.fail(channel, ChannelState.AUTHENTICATION_FAILED)  # its transport's handshake has failed
+            self._channels.fail(channel, ChannelState.AUTHENTICATION_FAILED)  # the transport's handshake has failed
         elif self._failed_authentication_delay_ns > 0:
             due_ns = self._now() + self._failed_authentication_delay_ns
             self.delayed_closes.append(DelayedClose(due_ns, channel, error.answer))
@@ -201,7 +203,7 @@ class ChannelSetup:
             self._close_refused(channel, error.answer)
 
     def close_delayed(self, now_ns: int) -> float:
-        """Close refused channels whose delay is over. Returns the milliseconds until the next one is due."""
+        """Close rejected channels whose delay is over. Returns the milliseconds until the next one is due."""
         delayed = self.delayed_closes
         while delayed:
             due_ns, channel, answer = delayed[0]

@@ -1,4 +1,4 @@
-"""How far a channel has come, and how it ended: what a NetworkClient needs to know of a disconnect.
+"""The stages and ends of a channel, by which a NetworkClient interprets a disconnect.
 
 Written by the Selector's thread only; no lock. Kafka: ChannelState.
 """
@@ -9,9 +9,9 @@ from enum import Enum
 
 
 class ChannelState(Enum):
-    """Where a channel stands; for one that is gone, where it stood.
+    """The stage of an open channel; for a closed channel, the stage in which it ended or the reason.
 
-    A channel that is closing (`OpenChannels.is_closing`), because its peer has finished or was refused and there is an
+    A channel that is closing (`OpenChannels.is_closing`), because its peer has finished or was rejected and there is an
     answer to send first, keeps the state in which closing began.
     """
 
@@ -23,4 +23,4 @@ class ChannelState(Enum):
     AUTHENTICATION_FAILED = "authentication failed"
     LOCAL_CLOSE = "local close"
     OUT_OF_MEMORY = "out of memory"
-    """Given up because other channels needed the memory it held, and it was the slowest."""
+    """Closed because other channels needed the memory that this one held, and this one was the slowest."""

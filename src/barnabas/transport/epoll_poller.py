@@ -1,7 +1,7 @@
-"""Linux's epoll, edge-triggered: one `epoll_ctl` when a descriptor comes, none per request.
+"""The Poller on Linux's epoll, edge-triggered: one `epoll_ctl` when a descriptor comes, none per request.
 
-Owned by the thread of the Selector it serves; no lock. Registering interest per request, as java.nio does on mute and
-unmute, would be two more system calls per request, each releasing the GIL (measured).
+Owned by the thread of its Selector; no lock. Registering interest per request, as java.nio does on mute and unmute,
+would be two more system calls per request, each releasing the GIL (measured).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EpollPoller:
         self._epoll.unregister(fd)
 
     def rearm(self, fd: int, events: int) -> None:
-        """Nothing to do: the kernel has seen the call that would have blocked."""
+        """Do nothing: the kernel has seen the call that would have blocked."""
 
     def close(self) -> None:
         """Close epoll's descriptor."""

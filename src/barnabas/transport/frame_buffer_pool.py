@@ -1,11 +1,12 @@
 """Recycled receive buffers for frames of 64 KiB and more.
 
-A fresh `bytearray(1 MB)` per frame costs more than everything else that happens to the frame: its pages are faulted in
-and zeroed each time (a factor of three at 100 KB and more). So a buffer is used again, the warmest first.
+A fresh `bytearray(1 MB)` per frame costs more than all other work on the frame: its pages are faulted in and zeroed
+each time (a factor of three at 100 KB and more). So buffers are used again, the one used last first, as its pages are
+most likely in the CPU's cache.
 
-Each Selector has a pool, or all of them share one where memory is limited. `take` is called by a Selector's thread,
-`give_back` by the thread that has finished with a frame; a lock guards the list, taken once per large frame. Whether a
-frame may have a buffer at all is decided by the MemoryPool. Kafka: BufferPool of the producer comes nearest; its broker
+Each Selector has a pool, or where memory is limited all Selectors share one. `take` is called by a Selector's thread,
+`give_back` by the thread that has finished with a frame; a lock guards the list, taken once per large frame. The
+MemoryPool decides whether a frame may have a buffer at all. Kafka: the producer's BufferPool is similar; Kafka's broker
 allocates a buffer for every frame.
 """
 
@@ -20,11 +21,11 @@ from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 logger = logging.getLogger(__name__)
 
 FIRST_BYTES = 128 * 1024
-"""What a new buffer holds; it grows with the bytes received, never because of a length prefix."""
+"""The size of a new buffer. A buffer grows with the bytes received, never because of a length prefix."""
 
 
 class FrameBufferPool:
-    """Idle buffers, last in first out, bounded in bytes. A buffer larger than `largest_bytes` is not kept at all."""
+    """The idle buffers, last in first out, bounded in bytes. A buffer larger than `largest_bytes` is not kept."""
 
     __slots__ = (
         "_idle",
@@ -69,10 +70,11 @@ class FrameBufferPool:
     def give_back(self, buffer: bytearray) -> None:
         """Keep `buffer` for another frame.
 
-        Proves first that no view of it is left: a bytearray with views cannot be resized. Taking one byte off and
-        putting it back moves nothing, so the proof is always made. A buffer with views is left to the garbage collector
-        and counted, for its frame must not be overwritten. Raises BufferError for one only with `fail_on_leak` (tests).
+        A buffer that still has views is left to the garbage collector and counted, for its frame must not be
+        overwritten. Raises BufferError for such a buffer with `fail_on_leak` (tests).
         """
+        # A bytearray with views cannot be resized, so a resize proves that there is none. Taking one byte off and
+        # putting it back copies nothing, so the proof is cheap enough to be made always.
         try:
             last = buffer.pop()
             buffer.append(last)
@@ -93,11 +95,11 @@ class FrameBufferPool:
 
     @property
     def idle_bytes(self) -> int:
-        """The bytes kept for the next frames."""
+        """The size of all idle buffers in bytes."""
         return self._idle_bytes
 
     def drop_unused(self) -> None:
-        """Free the buffers that were not needed since the last call, so that a burst's are not kept for ever."""
+        """Free the buffers that were not needed since the last call, so that those of a burst do not stay for ever."""
         with self._lock:
             for buffer in self._idle[: self._unused]:
                 self._idle_bytes -= len(buffer)
@@ -105,7 +107,7 @@ class FrameBufferPool:
             self._unused = len(self._idle)
 
     def trim(self, keep_bytes: int) -> None:
-        """Free the coldest idle buffers until at most so many bytes are kept: the memory is needed elsewhere."""
+        """Free idle buffers, the longest unused first, until at most `keep_bytes` bytes are kept."""
         with self._lock:
             while self._idle and self._idle_bytes > keep_bytes:
                 self._idle_bytes -= len(self._idle.pop(0))
@@ -113,7 +115,7 @@ class FrameBufferPool:
 
 
 class PooledFrame:
-    """One frame in a buffer of the pool; `release` gives the buffer back, and the lease if it has one, once."""
+    """One frame in a buffer of the pool. `release` gives back the buffer, and the frame's lease if there is one."""
 
     __slots__ = ("_buffer", "_lease", "_memory", "_pool", "view")
 
@@ -133,11 +135,11 @@ class PooledFrame:
         self.view = memoryview(buffer)[:size]
 
     def release(self) -> None:
-        """Give the buffer back: no slice of the frame may be used afterwards. A second call is harmless."""
+        """Give the buffer back. No slice of the frame may be used afterwards. A second call is harmless."""
         buffer = self._buffer
         if buffer is not None:
             self._buffer = None
-            with contextlib.suppress(BufferError):  # a slice of it is still in use: the pool finds out
+            with contextlib.suppress(BufferError):  # a slice of the view is still in use: `give_back` finds out
                 self.view.release()
             self._pool.give_back(buffer)
             lease, self._lease = self._lease, None

@@ -1,12 +1,12 @@
-"""Size-prefixed frames out of a stream of bytes: the receiving half of a channel.
+"""The receiving half of a channel, which cuts a stream of bytes into size-prefixed frames.
 
 Owned by the thread of the channel's Selector; no lock. Kafka: NetworkReceive. Two differences: one `recv` of up to
 64 KiB may hold many pipelined frames, which wait here as raw bytes until the frame before them has been handled; and
 nothing is allocated because of a length prefix.
 
-- Frames of less than 64 KiB are cut out of what `recv` returned, as `bytes`. A frame in several pieces waits in a
-  list, joined when it is whole (and now and then before, so that a peer sending single bytes costs little more
-  memory than it has sent).
+- Frames of less than 64 KiB are cut out of what `recv` returned, as `bytes`. The pieces of an incomplete frame
+  wait in a list and are joined when the frame is whole (and after every 64 pieces, so that a peer that sends single
+  bytes costs little more memory than it has sent).
 - Larger frames are received straight into a recycled buffer, which grows with the bytes received, together with the
   four bytes after them: the next length prefix, so that a run of large frames is never copied.
 - Where memory is limited, a lease comes first for frames of 8 KiB and more; without one nothing more is received.
@@ -30,8 +30,8 @@ LARGE_FRAME_BYTES: Final = 65536
 _LARGE_RECEIVE_BYTES: Final = 1 << 20  # at most so much of one channel at a time
 _PIECES_BEFORE_JOIN: Final = 64
 LEASED_FRAME_BYTES: Final = 8 * 1024
-"""From this size on a frame needs a lease, where memory is limited. The lease is asked for when so many bytes of the
-frame are there: a client that sends length prefixes alone takes no memory from others."""
+"""The size from which a frame needs a lease, where memory is limited. The lease is requested when this many bytes of
+the frame have arrived: a client that sends length prefixes alone takes no memory from others."""
 
 TLS_HANDSHAKE: Final = 0x1603
 """The first two bytes of a TLS connection: a handshake record of SSL 3.0 or later."""
@@ -41,11 +41,11 @@ Frame = bytes | memoryview
 
 
 class InvalidReceive(Exception):
-    """A length prefix that no frame may have (Kafka: InvalidReceiveException). Its channel closes."""
+    """The error for a length prefix that no frame may have (Kafka: InvalidReceiveException). The channel closes."""
 
 
 class LeasedFrame:
-    """One frame that is plain `bytes` and has a lease; `release` gives it back, once."""
+    """One frame that is plain `bytes` and has a lease. `release` gives the lease back."""
 
     __slots__ = ("_lease", "_pool")
 
@@ -61,7 +61,7 @@ class LeasedFrame:
 
 
 class FrameReader:
-    """Frames of one channel. `read` receives once; `next_frame` cuts what was received before."""
+    """The frames of one channel. `read` receives once; `next_frame` takes frames that were received before."""
 
     __slots__ = (
         "_buffer",
@@ -100,12 +100,14 @@ class FrameReader:
         self._pool = pool
         self._max_bytes = max_bytes
         self._memory = memory
-        # Where memory is limited, the beginning of a frame that has to wait for some is free: so it must be small.
+        # Where memory is limited, the beginning of a frame that waits for its lease is not charged, so it must be
+        # small.
         self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES - LEASED_FRAME_BYTES
-        # At most so much, when it is one frame, is returned as it is.
+        # The largest receive that, when it is exactly one frame, `read` returns without any bookkeeping.
         self._whole_bytes = _PREFIX_BYTES + (max_bytes if memory is None else min(max_bytes, LEASED_FRAME_BYTES - 1))
         self.buffered = b""
-        """Bytes received and not cut yet, `RECEIVE_BYTES` and one small frame at most. Empty: no frame is buffered."""
+        """Bytes received and not cut into frames yet, at most `RECEIVE_BYTES` and one small frame; empty if there are
+        none."""
         self._position = 0
         # The beginning of a small frame, and how many bytes it lacks at least.
         self._pieces: list[bytes] = []
@@ -116,29 +118,29 @@ class FrameReader:
         self._filled = 0
         self._lease: MemoryLease | None = None
         self.waiting = False
-        """A frame has begun, and there is no memory for it: do not read."""
+        """Whether a frame has begun that waits for its lease: nothing more is read."""
         self.received = 0
-        """Bytes received in all."""
+        """The bytes received in all."""
         self.drained = False
-        """The last receive took all there was: wait for the Poller's event before the next receive."""
+        """Whether the last receive emptied the socket: the next receive waits for the Poller's event."""
         self.ended = False
-        """The peer has finished sending."""
+        """Whether the peer has finished sending."""
         self.release: Callable[[], None] | None = None
-        """Gives the buffer of the frame returned last back; None if that frame is plain `bytes`."""
+        """Gives back the buffer or lease of the frame that was returned last; None if that frame has neither."""
 
     @property
     def bytes_held(self) -> int:
-        """Bytes received that belong to no returned frame yet."""
+        """The bytes received that belong to no returned frame yet."""
         return len(self.buffered) - self._position + sum(map(len, self._pieces)) + self._filled
 
     @property
     def bytes_kept(self) -> int:
-        """Memory of what was received and not returned, unless the frame in progress has a lease."""
+        """The memory of bytes received and not returned; 0 if the frame in progress has a lease."""
         return 0 if self._lease is not None else len(self.buffered) + sum(map(len, self._pieces))
 
     @property
     def missing(self) -> int:
-        """Bytes that the frame being received lacks, as far as its size is known."""
+        """The bytes that the frame being received lacks, as far as its size is known."""
         return self._size - self._filled if self._buffer is not None else self._missing if self._pieces else 0
 
     def read(self) -> Frame | None:
@@ -149,7 +151,7 @@ class FrameReader:
         if self.buffered:
             frame = self.next_frame()
             if frame is not None:
-                self.drained = False  # nothing was received, so nothing is known of what else there is
+                self.drained = False  # nothing was received, so the socket may hold more
                 return frame
             if self.waiting:
                 return None
@@ -162,9 +164,9 @@ class FrameReader:
             return None
         count = len(data)
         self.received += count
-        # A short read of a stream means that it is empty, so the call that would block can be saved (see epoll(7)).
+        # A short read means that the socket is empty, so the call that would block can be saved (epoll(7)).
         self.drained = count < self._receive_bytes
-        # The beginning of a frame waits for its rest, which need not be whole either.
+        # The beginning of a frame is waiting: these bytes continue it, and need not complete it.
         if self._pieces:
             return self._add_piece(data)
         if _PREFIX_BYTES < count <= self._whole_bytes and _length_in(data)[0] == count - _PREFIX_BYTES:
@@ -179,7 +181,10 @@ class FrameReader:
         return self.next_frame()
 
     def next_frame(self) -> Frame | None:
-        """Cut the next whole frame out of what was received before; None if there is none. Raises InvalidReceive."""
+        """Return the next whole frame out of the bytes received before; None if there is none.
+
+        Raises InvalidReceive for an impossible length.
+        """
         data = self.buffered
         position = self._position
         held = len(data) - position
@@ -209,7 +214,7 @@ class FrameReader:
         return None
 
     def _next_leased_frame(self, memory: ChannelMemory[Any], start: int, end: int) -> Frame | None:
-        """Do as `next_frame` for a frame that needs a lease; its lease is there if some of it was received before.
+        """Return the whole frame between two positions, which needs a lease, or wait for its lease or its rest.
 
         Raises InvalidReceive for a frame that is larger than the pool ever gives.
         """
@@ -226,6 +231,7 @@ class FrameReader:
                 raise InvalidReceive(f"Invalid receive (size = {size}): {error}") from error
             self.waiting = self._lease is None
             if self._lease is None:
+                # The bytes before this frame are dropped, so that a channel that waits holds nothing but the frame.
                 self.buffered = data[start - _PREFIX_BYTES :]
                 self._position = 0
                 return None
@@ -243,7 +249,7 @@ class FrameReader:
         return data[start:end]
 
     def close(self) -> None:
-        """Forget what was received, and give buffer and lease back."""
+        """Drop the received bytes, and give the buffer and the lease back."""
         self.buffered = b""
         self._position = 0
         self._pieces.clear()
@@ -282,7 +288,8 @@ class FrameReader:
         pieces.append(data)
         self._missing -= len(data)
         if self._missing > 0:
-            # Each piece is an object of 33 bytes and more: single bytes must not take 34 times their size.
+            # Each piece is an object with 33 bytes of overhead: without the join a peer that sends single bytes would
+            # take 34 times as much memory as it has sent.
             if len(pieces) > _PIECES_BEFORE_JOIN:
                 pieces[:] = [b"".join(pieces)]
             return None
@@ -310,9 +317,11 @@ class FrameReader:
         filled = self._filled
         wanted = self._size + _PREFIX_BYTES  # with the next prefix, if it is there
         if filled == len(buffer):
-            # Full and not whole: everything it holds has been received, so it may double.
+            # The buffer is full of received bytes and the frame is not whole, so the buffer doubles. A length prefix
+            # alone never makes it grow.
             buffer.extend(bytes(min(wanted - filled, filled)))
         end = min(wanted, len(buffer), filled + _LARGE_RECEIVE_BYTES)
+        # Both views are released here: a bytearray with views cannot be extended by the next call.
         with memoryview(buffer) as whole, whole[filled:end] as gap:
             try:
                 count = self._recv_into(gap)
@@ -349,7 +358,7 @@ class FrameReader:
                 self._start_large(next_size, b"")
                 return pooled.view
         if following:
-            # A small frame, the first bytes of a prefix, or nonsense that `next_frame` will refuse.
+            # A small frame, the first bytes of a prefix, or an impossible length that `next_frame` will reject.
             self.buffered = following
             self._position = 0
         return pooled.view

@@ -1,10 +1,10 @@
 """A SimpleMemoryPool that takes back the bytes of leases that were not released before they became garbage.
 
-The broker uses this one: a frame whose request got lost (a defect of the broker) must not make the pool smaller for
-ever. The price is one weak reference a lease, so per frame of 8 KiB and more. Any thread may call; the lock is that of
-SimpleMemoryPool. Kafka: GarbageCollectedMemoryPool, there a debugging aid with a thread of its own. Here the garbage
-collector only notes the loss, for it may run anywhere, also under the pool's lock; the next look at the pool accounts
-for it.
+The broker uses this pool: a frame whose request got lost (a defect of the broker) must not make the pool smaller for
+ever. The price is one weak reference per lease, so per frame of 8 KiB and more. Any thread may call; the lock is that
+of SimpleMemoryPool. Kafka: GarbageCollectedMemoryPool, a debugging aid with a thread of its own. Here the garbage
+collector only notes the loss, since it may run at any time, also while its thread holds the pool's lock; the next call
+of the pool takes the bytes back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class GarbageCollectedMemoryPool(SimpleMemoryPool):
-    """A SimpleMemoryPool; `leaked` counts the leases that were lost."""
+    """A SimpleMemoryPool that counts lost leases in `leaked`."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
 
     @property
     def available_memory(self) -> int:
-        """What is left, lost leases included; below zero while charges overdraw the pool."""
+        """The bytes left, those of lost leases included; below zero while charges overdraw the pool."""
         if self._lost:
             self._take_back_lost()
         return self._available

@@ -1,4 +1,4 @@
-"""Which channel has been idle longest, without work per request.
+"""The order of channels by idle time, kept without work per request.
 
 Owned by the Selector's thread; no lock. Kafka: Selector.IdleExpiryManager, which moves a channel to the end of a map at
 every event. Here an event only stores its time in the channel. A heap holds, for each channel, the time of its last
@@ -15,11 +15,11 @@ import itertools
 from barnabas.transport.kafka_channel import KafkaChannel
 
 SWEEP_AT_LEAST = 64
-"""How many closed channels may stay; for fewer a sweep is not worth it."""
+"""The number of closed channels that may stay in the heap; for fewer a sweep is not worth it."""
 
 
 class IdleExpiry:
-    """Channels by the time of their last activity."""
+    """The channels of a Selector by the time of their last activity."""
 
     __slots__ = ("_closed", "_heap", "_max_idle_ns", "_order", "next_check_ns")
 
@@ -30,14 +30,14 @@ class IdleExpiry:
         self._closed = 0
         self._order = itertools.count()  # equal times must not compare channels
         self.next_check_ns = 0 if max_idle_ms >= 0 else 1 << 63
-        """Before this time no channel can have expired: one comparison per poll."""
+        """The time before which no channel can have expired: one comparison per poll."""
 
     def add(self, channel: KafkaChannel) -> None:
         """Watch a new channel."""
         heapq.heappush(self._heap, (channel.last_active_ns, next(self._order), channel))
 
     def closed(self) -> None:
-        """Count a watched channel that was closed. Takes constant time, spread over the calls."""
+        """Count a watched channel that was closed. The time is constant per call, on average."""
         self._closed += 1
         if self._closed > SWEEP_AT_LEAST and self._closed * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if not entry[2].closed]
@@ -59,7 +59,7 @@ class IdleExpiry:
         return None
 
     def expired(self, now_ns: int) -> KafkaChannel | None:
-        """Return the oldest channel if it has been idle for too long; the caller closes it and asks again."""
+        """Return the channel idle longest if its time is over; the caller closes that channel and calls again."""
         channel = self.oldest()
         if channel is None:
             self.next_check_ns = now_ns + self._max_idle_ns

@@ -1,11 +1,11 @@
-"""One connection as its Selector sees it: a receiving half, a sending half, and the reasons not to read.
+"""One connection as its Selector sees it: a receiving half, a sending half, and the state of both.
 
-Owned by the thread of its Selector; no other thread touches it, so no lock. Kafka: KafkaChannel. What a layer above
-remembers of a connection hangs on `attachment`, so that no look-up by connection id is needed per request.
+Owned by the thread of its Selector; no other thread touches it, so no lock. Kafka: KafkaChannel. A layer above
+keeps its own object for the connection in `attachment`, so that a request needs no look-up by connection id.
 
 The stages: NOT_CONNECTED (a client's connect is under way) -> AUTHENTICATE (transport handshake, then the
 authenticator) -> READY -> closed; `state` then says how the channel ended. Between the last two a channel may be
-closing (`OpenChannels.begin_closing`): what it received is handled, its answers leave, and nothing more is read.
+closing (`OpenChannels.begin_closing`): received requests are handled, their answers leave, nothing more is read.
 
 `ChannelIO` writes the marks `readable`, `in_ready_list` and `in_write_list`, and explains them.
 """
@@ -27,7 +27,7 @@ from barnabas.transport.transport_layer import TransportLayer
 
 
 class KafkaChannel:
-    """At most one completed receive waits in `receive`; frames behind it stay raw bytes in the reader."""
+    """A channel. At most one completed frame waits in `receive`; frames behind it stay raw bytes in the reader."""
 
     __slots__ = (
         "attachment",
@@ -71,7 +71,7 @@ class KafkaChannel:
         self.fd = transport.fileno()
         self.state = ChannelState.AUTHENTICATE
         self.ready = False
-        """Connected, authenticated and not closed. Apart from `state`, because every event asks for it."""
+        """Whether the channel is connected, authenticated and open. Besides `state`, because every event reads this."""
         self.reader = FrameReader(transport.recv, transport.recv_into, pool, max_receive_bytes, memory)
         self.outgoing = Send(transport) if memory is None else Send(transport, FREE_BYTES)
         self.memory = memory
@@ -81,23 +81,25 @@ class KafkaChannel:
         self.receive: Frame | None = None
         self.muted = False
         self.readable = False
-        """The kernel may hold received bytes: set by the Poller's event, cleared by a receive that took them all."""
+        """Whether the kernel may hold received bytes: set by the Poller's event, cleared by a receive that took them
+        all."""
         self.hangup = False
-        """The peer has finished or is gone: read until the stream says so, however few bytes a receive brings."""
+        """Whether the peer has finished or is gone: then read until the stream ends, however few bytes a receive
+        brings."""
         self.conversed = False
-        """The authenticator has sent something: bytes that answer no request."""
+        """Whether the authenticator has sent frames, which answer no request."""
         self.in_ready_list = False
         self.in_write_list = False
         self.closed = False
         self.last_active_ns = now_ns
         self.network_ns = -1
-        """Time spent receiving and sending since it was last charged; -1: it is not measured."""
+        """The nanoseconds spent receiving and sending since they were last charged; -1 if they are not measured."""
         self.attachment: Any = None
 
     def measure_network_time(self, now: Callable[[], int]) -> None:
         """Sum up the time of `read` and `write` in `network_ns` from now on. `now`: nanoseconds.
 
-        For request quotas (Kafka: recordTimePerConnection); time that no client is charged for is not measured.
+        For request quotas (Kafka: recordTimePerConnection). A connection that is not charged is not measured.
         """
         read, write = self.reader.read, self.outgoing.write
         self.network_ns = 0
@@ -121,7 +123,7 @@ class KafkaChannel:
     # -- transitions: the Selector's parts ---------------------------------------------------------------------------
 
     def begin_connect(self) -> None:
-        """Wait for the connect that was begun: nothing can be sent yet."""
+        """Note that a connect has begun: nothing can be sent yet."""
         self.state = ChannelState.NOT_CONNECTED
         self.outgoing.writable = False
 
@@ -132,7 +134,7 @@ class KafkaChannel:
         self.outgoing.writable = True
 
     def became_writable(self) -> bool:
-        """Note that the socket has room again. False if it had room before."""
+        """Note that the socket has room again. Returns False if the socket had room before."""
         outgoing = self.outgoing
         if outgoing.writable:
             return False
@@ -140,11 +142,11 @@ class KafkaChannel:
         return True
 
     def mute(self) -> None:
-        """Stop reading. Costs nothing: what the Poller reports meanwhile is kept in `readable`."""
+        """Stop reading. No system call is needed: the Poller's reports are kept in `readable` meanwhile."""
         self.muted = True
 
     def take_receive(self) -> Frame | None:
-        """Take the completed receive; when there is none, the next frame that is buffered already.
+        """Take the completed frame, or if there is none, the next frame that is buffered already.
 
         A frame is `bytes`, or from 64 KiB on a memoryview of a recycled buffer, which goes back to its pool by
         `reader.release()`. Raises InvalidReceive when an impossible length lies behind the last frame.
@@ -157,7 +159,7 @@ class KafkaChannel:
 
     @property
     def principal(self) -> str:
-        """The peer's principal, as the authenticator says."""
+        """The peer's principal, as the authenticator has established it."""
         return self.authenticator.principal
 
     def prepare(self) -> None:
@@ -182,7 +184,7 @@ class KafkaChannel:
     # As the authenticator's Conversation:
 
     def send(self, frame: Sequence[Any]) -> None:
-        """Send a frame of the authenticator's. The Selector writes it when the authenticator returns."""
+        """Queue a frame of the authenticator's. The Selector writes it when the authenticator returns."""
         self.conversed = True
         self.outgoing.add(frame)
 
@@ -203,7 +205,7 @@ class KafkaChannel:
                 return None
 
     def discard_unread(self) -> None:
-        """Receive once and drop the bytes: a socket closed with unread bytes is reset, and the last answer lost."""
+        """Receive once and drop the bytes: a socket closed with unread bytes is reset, and the last answer is lost."""
         with suppress(OSError):
             self.transport.recv(RECEIVE_BYTES)
 

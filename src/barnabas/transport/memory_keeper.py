@@ -1,12 +1,12 @@
-"""The memory of one Selector's channels, where it is limited: which hold some, which wait, which are given up.
+"""The limited memory of one Selector's channels: the channels that hold some, that wait, that are closed to free it.
 
 Called by the Selector in every poll, and by the `ChannelMemory` of each channel. Owned by the Selector's thread; no
 lock. The MemoryPool below it is shared by all Selectors and has its own lock; its wake-up is the only call that comes
 from another thread. Kafka: Selector (its memory check in poll, and KafkaChannel.maybeUnmute).
 
-Kafka lets any channel have the memory that comes back, and never takes memory from a channel. Here channels that wait
-are served in order; and while memory is short, channels that hold some and make no use of it are given up, the slowest
-first. Otherwise frames that were half received, and answers that no client reads, could hold all the memory for good.
+Kafka gives memory that comes back to any channel, and never takes memory from a channel. Here channels that wait are
+served in order; and while memory is short, channels that hold some and make no progress are closed ("given up"), the
+slowest first. Otherwise half-received frames and answers that no client reads could hold all the memory for good.
 
 Example, with a pool of 100 MB, of which a frame above 1/16 is large (6.25 MB):
 
@@ -37,16 +37,16 @@ from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 SILENCE_NS: Final = 500_000_000
-"""How long a channel that holds memory may move nothing at all while others wait for some. No round trip takes as
-long."""
+"""How long a channel that holds memory may move no bytes while others wait for memory. No round trip takes as long."""
 PATIENCE_NS: Final = 1_000_000_000
-"""How long a channel that moves is watched before it can be called slow."""
+"""How long a channel that moves bytes is watched before it counts as slow."""
 SLOW_SECONDS: Final = 10.0
 """A channel is slow if, at its pace, it would hold its memory for longer than this."""
 LOOK_EVERY_NS: Final = 100_000_000
-"""How often holders are looked at while memory is short."""
+"""The interval of checks of the holders while memory is short."""
 OVERDRAFT_SHARE: Final = 8
-"""One part in so many of the pool may be charged beyond its limit, before the slowest must go however fast it is."""
+"""The largest overdraft, as a divisor of the pool's size: beyond 1/8 of it the slowest reader is closed without a
+watch."""
 
 
 _Memory: TypeAlias = ChannelMemory[KafkaChannel]
@@ -73,7 +73,7 @@ class MemoryKeeper:
         self._now_ns = 0
 
     def for_channel(self) -> ChannelMemory[KafkaChannel] | None:
-        """Make the account of a new channel."""
+        """Return a new account for a channel."""
         return ChannelMemory(self)
 
     # -- called for a channel ----------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class MemoryKeeper:
     def allocate(self, memory: _Memory, size: int) -> MemoryLease | None:
         """Return a lease, or put the channel into the queue. Raises ValueError for a size that the pool never gives."""
         waiting = self._waiting_for_much if self.pool.is_large(size) else self._waiting
-        # A new frame may not overtake those that wait, even if it would fit: a large one would never have its turn.
+        # A new frame may not overtake waiting ones, even if it would fit: otherwise a larger one might wait for ever.
         if not waiting:
             lease = self.pool.try_allocate(size)
             if lease is not None:
@@ -98,11 +98,11 @@ class MemoryKeeper:
             memory.mark(self._now_ns)
 
     def holds_nothing(self, memory: _Memory) -> None:
-        """Note that a channel holds none any more."""
+        """Note that a channel holds no memory of the pool any more."""
         self._holders.pop(memory, None)
 
     def forget(self, memory: _Memory) -> None:
-        """Take back what a closed channel was given, and its place in the queue."""
+        """Take back a closed channel's lease and its place in the queue."""
         for waiting in (self._waiting, self._waiting_for_much):
             size = waiting.pop(memory, None)
             if size is not None:
@@ -115,9 +115,9 @@ class MemoryKeeper:
     # -- called once a poll ------------------------------------------------------------------------------------------
 
     def granted(self, now_ns: int) -> list[KafkaChannel]:
-        """Return the channels that have their lease now and are to be read again. Keeps idle buffers within bounds."""
+        """Return the channels that have got their lease and are to be read again. Also trims idle buffers."""
         self._now_ns = now_ns
-        # Idle receive buffers are memory too, though no channel is charged for them.
+        # Idle receive buffers are memory too, though no channel is charged for them: they must fit into the rest.
         spare = self.pool.available_memory
         if self._buffers.idle_bytes > spare:
             self._buffers.trim(max(spare, 0))
@@ -140,9 +140,9 @@ class MemoryKeeper:
                 channels.append(memory.channel)
 
     def too_slow(self, now_ns: int) -> list[KafkaChannel]:
-        """Return the channels to give up, the slowest first, while memory is short; each only if it `would_help` still.
+        """Return the channels to give up while memory is short, slowest first. The caller checks `would_help` for each.
 
-        Call this after reading: until what has arrived is received, the slow side may be this thread.
+        Call this after reading: until the bytes that have arrived are received, this thread may be the slow side.
         """
         pool = self.pool
         if not (pool.shortage or pool.large_shortage) or not self._holders:
@@ -171,16 +171,17 @@ class MemoryKeeper:
         return [channel for _, channel in slow]
 
     def would_help(self, channel: KafkaChannel) -> bool:
-        """Whether another channel gets memory now if this one is given up."""
+        """Whether another channel would get memory now if this one were given up."""
         return channel.memory is not None and self._would_help(channel.memory)
 
     def _would_help(self, memory: _Memory) -> bool:
         pool = self.pool
-        # Large frames may be short of the part that is theirs while there is enough for all others.
+        # Large frames may lack memory of their half of the pool while there is enough for all others.
         return bool(pool.shortage or (pool.large_shortage and pool.is_large(memory.leased)))
 
     def _unread_longest_first(self) -> list[KafkaChannel]:
-        # Far beyond the limit there is no time to watch: charges are answers, so it is their readers that are slow.
+        # Far beyond the limit there is no time to watch channels. Charges are mostly answers, so the clients that do
+        # not read theirs are the slow ones.
         unread = [
             memory.channel
             for memory in self._holders
@@ -196,19 +197,19 @@ class UnlimitedMemory:
     is_limited: Final = False
 
     def for_channel(self) -> ChannelMemory[KafkaChannel] | None:
-        """None: nothing is charged."""
+        """Return None: nothing is charged."""
         return None
 
     def granted(self, now_ns: int) -> Sequence[KafkaChannel]:
-        """No channel waits."""
+        """Return nothing: no channel waits."""
         return ()
 
     def too_slow(self, now_ns: int) -> Sequence[KafkaChannel]:
-        """No channel is given up."""
+        """Return nothing: no channel is given up."""
         return ()
 
     def would_help(self, channel: KafkaChannel) -> bool:
-        """No channel keeps memory from others."""
+        """Return False: no channel keeps memory from others."""
         return False
 
 

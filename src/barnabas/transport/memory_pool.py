@@ -1,7 +1,7 @@
-"""How much memory the bytes of clients may take: what a Selector asks of a pool, and the pool without a limit.
+"""The limit for the memory of clients' bytes: the Protocol of a pool, and the pool without a limit.
 
-`queued.max.request.bytes` chooses one; the SocketServer makes it and hands it to every Selector of the data plane. Any
-thread may call; each implementation has its own lock. Kafka: MemoryPool, whose `tryAllocate` hands out the buffer
+`queued.max.request.bytes` selects the pool; the SocketServer makes it and hands it to every Selector of the data plane.
+Any thread may call; each implementation has its own lock. Kafka: MemoryPool, whose `tryAllocate` hands out the buffer
 itself. Here `try_allocate` hands out a lease, because a receive buffer grows with the bytes received, never because of
 a length prefix.
 
@@ -9,11 +9,11 @@ Two kinds of use are counted:
 
 - A **lease**, for a frame of 8 KiB and more (`frame_reader.LEASED_FRAME_BYTES`). It is asked for when the first 8 KiB
   of the frame are there, counts the whole frame, and is released when the request has been handled. A frame below
-  64 KiB counts `request_expansion` times its size, for it takes that much once it is parsed; of a larger frame the most
-  is records, which stay as they are.
-- A **charge**, for bytes that are there already: received and not taken yet, a small request in the queue, answers that
-  have not left. A charge cannot be refused; it may overdraw the pool. The first 32 KiB of each channel are free
-  (`channel_memory.FREE_BYTES`).
+  64 KiB counts `request_expansion` times its size, because it takes that much once it is parsed; a larger frame
+  consists mostly of records, which are not expanded.
+- A **charge**, for bytes that are in memory already: received and not taken yet, a small request in the queue,
+  answers that have not left. A charge cannot be rejected; it may overdraw the pool. The first 32 KiB of each channel
+  are free (`channel_memory.FREE_BYTES`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 
 class MemoryLease:
-    """So many bytes of a pool. The thread that has finished with the frame releases them, exactly once."""
+    """A number of bytes of a pool. The thread that has finished with the frame releases them, exactly once."""
 
     __slots__ = ("__weakref__", "number", "released", "size")
 
@@ -31,39 +31,39 @@ class MemoryLease:
         self.size = size
         self.released = False
         self.number = 0
-        """By which its pool knows the lease."""
+        """The number by which its pool knows the lease."""
 
 
 class MemoryPool(Protocol):
-    """Sizes in bytes."""
+    """A pool of memory; sizes in bytes."""
 
     @property
     def request_expansion(self) -> int:
-        """How many times its size a frame below 64 KiB counts."""
+        """The factor by which a frame below 64 KiB counts more than its size."""
 
     @property
     def size(self) -> int:
-        """The limit: what the pool may hand out in all."""
+        """The limit: the bytes that the pool may hand out in all."""
 
     @property
     def available_memory(self) -> int:
-        """What is left; below zero while charges overdraw the pool."""
+        """The bytes left; below zero while charges overdraw the pool."""
 
     @property
     def is_out_of_memory(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no byte is left."""
 
     @property
     def shortage(self) -> int:
-        """What is missing now for the frames that wait and for the overdraft. Zero: no channel waits in vain."""
+        """The bytes missing now for the frames that wait and for the overdraft; 0 if all can be served."""
 
     @property
     def large_shortage(self) -> int:
-        """What is missing for large frames that wait, of the half of the pool that is theirs."""
+        """The bytes missing for large frames that wait, in the half of the pool that large frames share."""
 
     @property
     def depleted_ns(self) -> int:
-        """How long the pool has been refusing leases, in all (Kafka: MemoryPoolDepletedTimeTotal)."""
+        """The nanoseconds during which the pool has been refusing leases (Kafka: MemoryPoolDepletedTimeTotal)."""
 
     def try_allocate(self, size: int) -> MemoryLease | None:
         """Return a lease of `size` bytes; None for lack of memory. Raises ValueError for a size never handed out."""
@@ -72,23 +72,23 @@ class MemoryPool(Protocol):
         """Take a lease back. Raises ValueError for a lease that was released before."""
 
     def charge(self, count: int) -> None:
-        """Count bytes that are there already, whatever is left; a negative count gives them back."""
+        """Count bytes that are in memory already, whatever is left; a negative count gives them back."""
 
     def is_large(self, size: int) -> bool:
         """Whether a frame of `size` bytes is so large, for this pool, that it waits apart from the others."""
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """Note that a frame waits for `size` bytes: `wake` is called, on any thread, whenever memory comes back.
+        """Note that a frame waits for `size` bytes. `wake` is called, on any thread, whenever memory comes back.
 
         Raises ValueError for a size never handed out.
         """
 
     def end_waiting(self, size: int, wake: Callable[[], None]) -> None:
-        """Note that a frame waits no more: it has its lease, or its connection is gone."""
+        """Note that a frame waits no longer, because it has its lease or its connection is gone."""
 
 
 class UnlimitedMemoryPool:
-    """The pool without a limit (Kafka: MemoryPool.NONE). A Selector that is given this one does not even ask."""
+    """The pool without a limit (Kafka: MemoryPool.NONE). A Selector with this pool never calls it."""
 
     request_expansion: Final = 1
     size: Final = (1 << 63) - 1
@@ -99,7 +99,7 @@ class UnlimitedMemoryPool:
     depleted_ns: Final = 0
 
     def try_allocate(self, size: int) -> MemoryLease | None:
-        """Return a lease, always."""
+        """Return a lease, whatever its size."""
         return MemoryLease(size)
 
     def release(self, lease: MemoryLease) -> None:

@@ -1,11 +1,11 @@
-"""The open channels of one Selector, by connection id and by descriptor, and how a channel ends.
+"""The open channels of one Selector, by connection id and by descriptor, and the two ways in which a channel ends.
 
 Owned by the Selector's thread; other threads may read the totals, perhaps a moment late. No lock.
 Kafka: Selector (channels, closingChannels, close) and its IdleExpiryManager.
 
-A channel ends in one of two ways. `remove` closes it because the layer above wants that: nothing is reported. `fail`
-closes it because it is lost: the end of this poll, or of the next one, reports it. Between open and closed a channel
-may be *closing* (`close_when_sent` of `ChannelIO`): it is read no more, and closes when its last answer has left.
+`remove` closes a channel because the layer above wants that: nothing is reported. `fail` closes a channel that is lost:
+the end of this poll, or of the next one, reports it. Between open and closed a channel may be *closing*
+(`close_when_sent` of `ChannelIO`): it is no longer read, and closes when its last answer has left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenChannels:
-    """Every channel from `add` until it is closed."""
+    """The channels from `add` until each is closed."""
 
     __slots__ = (
         "_closed_received",
@@ -46,7 +46,8 @@ class OpenChannels:
         self.closed_count = 0
         """The number of channels closed since the start."""
         self.to_report: list[KafkaChannel] = []
-        """Channels that were lost, or connected at once, since the last report: the next poll must not wait."""
+        """Channels that were lost, or connected at once, since the last report. While there are any, a poll must not
+        wait."""
 
     def add(self, channel: KafkaChannel) -> None:
         """Add a new channel and watch its descriptor and its idleness. Raises OSError when the Poller refuses it."""
@@ -77,7 +78,7 @@ class OpenChannels:
 
     def remove(self, channel: KafkaChannel, state: ChannelState = ChannelState.LOCAL_CLOSE) -> None:
         """Close a channel without a report."""
-        # Before the descriptor is closed: its number may be a new connection's at once.
+        # Before the descriptor is closed: a new connection may get its number at once.
         self._poller.unregister(channel.fd)
         del self.by_id[channel.connection_id]
         del self.by_fd[channel.fd]
@@ -102,7 +103,7 @@ class OpenChannels:
         return next(iter(self._closing), None) or self._idle_expiry.oldest()
 
     def close_idle(self, now_ns: int) -> int:
-        """Close the channels that have been idle for too long. Returns the time before which none can be again."""
+        """Close the channels that have been idle for too long. Returns the time before which no other can expire."""
         expiry = self._idle_expiry
         while now_ns >= expiry.next_check_ns and (channel := expiry.expired(now_ns)) is not None:
             logger.debug("Closing idle connection %s", channel.connection_id)
@@ -122,10 +123,10 @@ class OpenChannels:
 
     @property
     def bytes_received(self) -> int:
-        """Bytes received in all, on closed channels too."""
+        """The bytes received in all, on closed channels too."""
         return self._closed_received + sum(channel.reader.received for channel in self.all)
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes sent in all, on closed channels too."""
+        """The bytes sent in all, on closed channels too."""
         return self._closed_sent + sum(channel.outgoing.sent for channel in self.all)

@@ -1,4 +1,4 @@
-"""What a Selector reports of its channels besides received frames. Emptied by each poll, never replaced.
+"""The reports of a Selector about its channels, besides received frames. Each poll empties these collections.
 
 Filled by the Selector's parts, also between two polls, and read by the layer above; all on the Selector's thread. No
 lock. Kafka: Selector (its collections connected, disconnected and completedSends).

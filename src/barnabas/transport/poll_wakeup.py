@@ -1,4 +1,4 @@
-"""Interrupts a Selector's wait from any thread, with a system call only if there is a wait to interrupt.
+"""The wake-up of a Selector's wait, from any thread, with a system call only if there is a wait to interrupt.
 
 `wake` may be called by any thread, the rest by the Selector's. The lock is a test-and-set, held while the Selector is
 awake: the Selector releases it before it waits, so the first waker gets it, and writes to the descriptor; later wakers
@@ -14,7 +14,7 @@ from barnabas.transport.poller import READABLE, Poller
 
 
 class PollWakeup:
-    """Wakes waits on `poller`."""
+    """The wake-up for the waits on one Poller."""
 
     def __init__(self, poller: Poller, wakeup: Wakeup | None = None) -> None:
         self._poller = poller
@@ -32,22 +32,23 @@ class PollWakeup:
             self._wakeup.wake()
 
     def wait(self, timeout_ms: float) -> list[tuple[int, int]]:
-        """Return the Poller's events; wait for some, at most so long, unless woken. A timeout of 0 does not wait."""
+        """Wait for events of the Poller, at most `timeout_ms` and until woken, and return them. 0 does not wait."""
         if timeout_ms <= 0:
             self._requested = False
             return self._poll(0)
-        # A waker that comes from here on finds the lock free, and writes; one that came before has left the request.
+        # A waker that comes after this line finds the lock free, and writes to the descriptor; one that came before has
+        # set `_requested`, which is read below. The other order would lose a wake-up in between.
         self._awake.release()
         timeout = 0.0 if self._requested else timeout_ms / 1000
         try:
             return self._poll(timeout)
         finally:
             self._requested = False
-            # If this fails, a waker has the lock: its write wakes the next poll for nothing, which is harmless.
+            # If this fails, a waker has taken the lock. Its write wakes the next poll without need, which is harmless.
             self._awake.acquire(False)
 
     def drain(self, fd: int) -> None:
-        """Take an event of a descriptor that is no connection's: read what a waker has written."""
+        """Take an event of a descriptor that is no connection's, and read the bytes of the wakers."""
         if fd == self._wakeup.fileno():
             self._wakeup.drain()
             if self._poller.needs_rearm:

@@ -1,7 +1,7 @@
-"""Readiness of descriptors, as the Selector needs it: registered once, told about changes only.
+"""The readiness of descriptors, as the Selector needs it: each registered once, and reported only when it changes.
 
 Called only by the thread that owns the Selector; other threads wake it through a registered `Wakeup`. No lock. The
-constants are Linux's poll bits; portable pollers translate to them. Kafka: none; Selector uses java.nio's.
+constants are Linux's poll bits; portable pollers translate to them. Kafka: none; its Selector uses java.nio's.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ BROKEN = ERROR | HANGUP
 
 
 class Poller(Protocol):
-    """Edge-triggered readiness: an event is reported once, and again only after its caller has used it up.
+    """A source of edge-triggered events: an event is reported once, and again only after its caller has used it up.
 
-    "Used up" is a call that would have blocked, or one that moved fewer bytes than asked for. A level-triggered
-    implementation (`needs_rearm`) is told of that by `rearm`; for epoll the kernel knows.
+    An event is used up by a call that would have blocked, or that moved fewer bytes than asked for. The caller tells a
+    level-triggered implementation (`needs_rearm`) by `rearm`; with epoll the kernel knows.
     """
 
     needs_rearm: bool
     poll: Callable[[float], list[tuple[int, int]]]
-    """Wait at most so many seconds; return `(descriptor, bits)` pairs."""
+    """Waits at most the given seconds, and returns `(descriptor, bits)` pairs."""
 
     def register(self, fd: int) -> None:
         """Report both directions of `fd` from now on."""
@@ -35,7 +35,7 @@ class Poller(Protocol):
         """Forget `fd`; it is still open."""
 
     def rearm(self, fd: int, events: int) -> None:
-        """Report these directions of `fd` again when they come back: the caller has used them up."""
+        """Report these directions of `fd` when they become ready again. The caller has used up their last event."""
 
     def close(self) -> None:
         """Close the kernel's object."""

@@ -1,4 +1,4 @@
-"""Non-blocking connections of one thread: connect, accept, receive frames, send, expire. Servers and clients share it.
+"""The non-blocking connections of one thread: connect, accept, receive frames, send, expire. For servers and clients.
 
 Owned by one thread (a Processor, a NetworkClient's); only `wakeup` may be called from another. No lock but the
 test-and-set of the wake-up. Kafka: Selector. Two differences, both for speed: readiness is edge-triggered and kept in
@@ -21,7 +21,7 @@ Results stay until the next `poll`. A client's use:
 **One poll**, on a server with three connections. A's client has sent a whole request. B's answer is a file of 3 MB, of
 which 1 MB has left. C has sent nothing for nine minutes:
 
-    limits                memory that came back is granted, refused peers whose delay is over are closed (rare)
+    limits                memory that came back is granted, rejected peers whose delay is over are closed (rare)
     write what waits      B's next megabyte; one more is left, so B stays among the channels to write
     ask the Poller        without waiting, because B has more to write
     events                A is readable: its mark is set, it joins the channels to read
@@ -29,8 +29,8 @@ which 1 MB has left. C has sent nothing for nine minutes:
     upkeep                C expires: it is closed
     report                C is in `disconnected`, with the state EXPIRED
 
-What comes before and after matters: results of the last poll are cleared first; a channel that fails between two polls
-is reported at the end of the next one, so its completed frames are always handled before.
+The order of these steps matters. The results of the last poll are cleared first. A channel that fails between two polls
+is reported at the end of the next one, so its completed frames are always handled before the report.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Selector:
         """`max_idle_ms` below zero: never; `open_socket(address family)` makes a non-blocking socket (tests).
 
         pool: receive buffers, shared by all Selectors that share a limited `memory_pool`.
-        failed_authentication_delay_ms: from the refusal of a peer to its last answer and the close.
+        failed_authentication_delay_ms: from the rejection of a peer to its last answer and the close.
         """
         self._now = clock.nanoseconds
         poller = poller if poller is not None else default_poller()
@@ -113,7 +113,7 @@ class Selector:
         self.counters = SelectorCounters(self._channels)
         results = PollResults()
         self.io = ChannelIO(self._channels, results, poller, self._now)
-        """Reads and writes channels; between two polls the layer above writes with it, and reads on."""
+        """The reader and writer of channels. Between two polls the layer above writes and unmutes channels with it."""
         self._setup = ChannelSetup(
             ChannelFactory(channel_builder, buffers, max_receive_bytes, self._memory, self._now),
             self._channels,
@@ -125,11 +125,11 @@ class Selector:
         )
         self._upkeep = Upkeep(self._channels, buffers, self._now())
         self.connected = results.connected
-        """Connections ready for use since the last poll: those that were begun here, and accepted ones."""
+        """Ids of the connections that became ready since the last poll, both connected and accepted ones."""
         self.disconnected = results.disconnected
-        """Connections lost since the last poll, and the state each was in."""
+        """Ids of the connections lost since the last poll, and the state in which each ended."""
         self.completed_receives: list[KafkaChannel] = []
-        """Channels with a whole frame: take it, and what is buffered behind it, by `channel.take_receive()`."""
+        """Channels with a whole frame. `channel.take_receive()` returns it, and then the frames buffered behind it."""
         self.completed_sends = results.completed_sends
         """Channels that have nothing left to send, since the last poll."""
 
@@ -150,7 +150,7 @@ class Selector:
         self._setup.connect(connection_id, address, send_buffer_bytes, receive_buffer_bytes)
 
     def take_connect_error(self, connection_id: str) -> OSError | None:
-        """Return why connecting failed, for a connection in `disconnected` that was never ready, and forget it."""
+        """Return the error of a connect that failed, for a connection in `disconnected`, and forget the error."""
         return self._setup.take_connect_error(connection_id)
 
     def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
@@ -173,7 +173,7 @@ class Selector:
         self.io.write_later(channel)
 
     def channel(self, connection_id: str) -> KafkaChannel | None:
-        """Return the open channel of that id."""
+        """Return the open channel of that id; None if there is none."""
         return self._channels.by_id.get(connection_id)
 
     @property
@@ -191,7 +191,7 @@ class Selector:
         return self._channels.lowest_priority()
 
     def close(self, connection_id: str) -> None:
-        """Close one connection of our own will: nothing is reported. An unknown id is no error."""
+        """Close one connection. The close is not reported in `disconnected`. An unknown id is no error."""
         channel = self._channels.by_id.get(connection_id)
         if channel is not None:
             self._channels.remove(channel)
@@ -208,8 +208,12 @@ class Selector:
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_ms: float) -> None:
-        """Do what can be done, waiting at most `timeout_ms` for it. The results are in the public collections."""
-        # Every step has its test here, so that a poll without that work pays for no call: it is run for every request.
+        """Do all I/O that is possible, waiting for some at most `timeout_ms`.
+
+        The results are in the public collections.
+        """
+        # Every step is tested here, so that a poll without its work pays for no call: this method runs once for every
+        # request.
         io = self.io
         counters = self.counters
         if self.completed_sends or self.connected or self.disconnected:
@@ -243,13 +247,14 @@ class Selector:
         self.disconnected.clear()
 
     def _attend_to_limits(self) -> float:
-        """Grant memory, close refused peers. Returns the milliseconds that may be waited at most."""
+        """Grant memory and close rejected peers. Returns the milliseconds that this poll may wait at most."""
         now_ns = self._now()
         for channel in self._memory.granted(now_ns):
             self.io.read_soon(channel)
         return self._setup.close_delayed(now_ns)
 
     def _take_events(self, events: list[tuple[int, int]]) -> None:
+        # Nearly all events say that a ready channel is readable, so this loop handles them without a call.
         by_fd = self._channels.by_fd
         ready = self.io.ready
         for fd, event in events:
@@ -280,7 +285,7 @@ class Selector:
             self.io.take_readable(channel, is_broken=bool(event & BROKEN))
 
     def _give_up_slow(self, now_ns: int) -> None:
-        """Close connections that keep memory from others and do not use it."""
+        """Close connections that hold memory which others need, and make no progress."""
         for channel in self._memory.too_slow(now_ns):
             if self._memory.would_help(channel):
                 logger.info("Closing connection %s: others need the memory that it holds", channel.connection_id)

@@ -1,4 +1,4 @@
-"""What a Selector counts since its start, for Kafka's sensors of these names.
+"""The counters of a Selector since its start, for Kafka's sensors of these names.
 
 Written by the Selector's thread; metrics read them from other threads, perhaps a moment late. No lock. Kafka:
 Selector.SelectorMetrics, whose sensors are measured in the hot path; these are plain numbers, from which rates are made
@@ -11,7 +11,7 @@ from barnabas.transport.open_channels import OpenChannels
 
 
 class SelectorCounters:
-    """Counters, and the totals that are summed over channels."""
+    """The counters of one Selector, and the totals that are summed over its channels."""
 
     __slots__ = (
         "_channels",
@@ -26,9 +26,9 @@ class SelectorCounters:
     def __init__(self, channels: OpenChannels) -> None:
         self._channels = channels
         self.idle_ns = 0
-        """Time spent in the Poller (io-wait-time-ns), for NetworkProcessorAvgIdlePercent."""
+        """The time spent in the Poller (io-wait-time-ns), for NetworkProcessorAvgIdlePercent."""
         self.io_ns = 0
-        """Time spent receiving and, where `poll` does it, sending (io-time-ns)."""
+        """The time spent receiving and, when `poll` sends, sending (io-time-ns)."""
         self.select_calls = 0
         """`select-total`."""
         self.connections_created = 0

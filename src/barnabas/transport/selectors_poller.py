@@ -1,6 +1,6 @@
 """The portable Poller: the standard library's `selectors` (kqueue, poll, select), made to look edge-triggered.
 
-Owned by the thread of the Selector it serves; no lock. A reported direction is disarmed until `rearm`, otherwise a
+Owned by the thread of its Selector; no lock. A reported direction is disarmed until `rearm`, otherwise a
 level-triggered call would report a muted channel for ever. This costs system calls per request; Linux uses EpollPoller.
 """
 

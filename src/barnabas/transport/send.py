@@ -1,6 +1,6 @@
-"""What a channel has still to send: the pieces of one response or of several, in order.
+"""The sending half of a channel: the pieces of one response or of several, in order.
 
-Owned by the thread of the channel's Selector; no lock. One gathering write takes everything that is bytes; a range of
+Owned by the thread of the channel's Selector; no lock. One gathering write takes all pieces that are bytes; a range of
 a file goes by `sendfile` (or, when small, is read and joins the write). Kafka: Send, NetworkSend, DefaultRecordsSend.
 There a Send is one response; here the answers of a turn of the loop leave together.
 
@@ -30,27 +30,27 @@ logger = logging.getLogger(__name__)
 _MAX_PIECES: Final = 1024  # IOV_MAX of Linux: more in one call is an error
 
 READ_INSTEAD_BYTES: Final = 16 * 1024
-"""Below this a file range is read, and leaves in one call with what is around it. Measured on loopback, sender's CPU
-per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16, 256 KiB 101 / 63."""
+"""The size below which a file range is read, and leaves in one call with the pieces around it. Measured on loopback,
+sender's CPU per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16, 256 KiB 101 / 63."""
 
 CONVERSION_STEPS_PER_TURN: Final = 2
-"""How many conversions of records for old clients one channel gets a turn: about a millisecond."""
+"""The number of conversion steps for old clients that one channel gets a turn: about a millisecond."""
 
 _HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
 
 _READ_BYTES_PER_WRITE: Final = 256 * 1024
-"""How much of small file ranges is read for one write: no more is in memory if the socket does not take it."""
+"""How much of small file ranges is read for one write, and so stays in memory if the socket takes nothing."""
 
 _CONVERSION_BYTES: Final = READ_BYTES
-"""What a conversion holds of its file in memory, at least."""
+"""The memory that one conversion holds of its file, at least."""
 
 FILE_BYTES_PER_TURN: Final = 1 << 20
-"""How much of files one channel may send a turn: one `sendfile` of 50 MB was slower than Kafka's pieces, and would
-hold up every other channel."""
+"""How many bytes of files one channel may send a turn. One `sendfile` of 50 MB was slower than several pieces, as Kafka
+sends them, and would hold up every other channel."""
 
 
 class Send:
-    """Pieces to be sent; `unsent` counts what is left of them, in bytes."""
+    """The pieces to be sent; `unsent` is the number of bytes left."""
 
     __slots__ = (
         "_added",
@@ -81,7 +81,7 @@ class Send:
         self._added = 0
         self.unsent = 0
         self.writable = True
-        """The last write took everything it was given; False: wait for the Poller."""
+        """Whether the last write took all bytes; if not, the next write waits for the Poller."""
 
     def add(self, frame: Iterable[Any]) -> int:
         """Append the pieces of a frame: bytes-like objects and FileRecords. Returns their size in bytes."""
@@ -109,7 +109,7 @@ class Send:
         return self.unsent - self._file_bytes + self._conversions * _CONVERSION_BYTES
 
     def _add_file(self, piece: Any, length: int, end: int) -> None:
-        """`end`: where the piece ends in its frame."""
+        """Append a piece that holds a file. `end`: the position in the frame at which the piece ends."""
         if length == 0:
             piece.release()
             return
@@ -127,12 +127,12 @@ class Send:
         self._pieces.append(piece)
 
     def write(self) -> bool:
-        """Send what the socket takes, without waiting. True once nothing is left.
+        """Send as much as the socket takes, without waiting. Returns True once nothing is left.
 
         Raises OSError when the connection is gone (TruncatedFile when a file is).
         """
         pieces = self._pieces
-        # The usual answer is bytes only, in few pieces: one call, and no loop around it.
+        # The usual answer is bytes only, in few pieces: one system call, and no loop.
         if self._files or len(pieces) > _MAX_PIECES:
             return self._write_in_steps()
         try:
@@ -149,7 +149,7 @@ class Send:
         return False
 
     def discard(self) -> None:
-        """Give the files back: the channel is closed."""
+        """Release the files of all pieces, because the channel is closed."""
         for piece in self._pieces:
             if piece.__class__ in _HOLDING_FILES:
                 piece.release()
@@ -203,7 +203,7 @@ class Send:
         return written
 
     def _convert_some(self, records: LazyDownConversionRecords) -> None:
-        """Take one step of a conversion: its result goes before what is left to convert."""
+        """Take one step of a conversion. Its result goes in front of the rest, which is still to be converted."""
         piece = records.next_piece()
         self._file_bytes -= len(piece)
         if not len(records):
@@ -215,7 +215,7 @@ class Send:
             self._pieces.insert(0, piece)
 
     def _write_buffers(self) -> int:
-        """Write the pieces up to the next large file range at once; small ranges among them are read now.
+        """Write the pieces up to the next large file range in one call; small ranges among them are read first.
 
         Returns how many bytes of files were read. Raises TruncatedFile when a file is shorter than its range.
         """
@@ -236,7 +236,7 @@ class Send:
                 break
             count += 1
         flags = MORE if followed_by_file else 0
-        if count == 1:  # before a large range, and behind it: the usual fetch
+        if count == 1:  # the usual fetch has one piece before its large range
             size = len(pieces[0])
             written = self._send_bytes(pieces[0], flags)
         else:
@@ -262,7 +262,7 @@ class Send:
         return data
 
     def _drop(self, written: int) -> None:
-        """Take `written` bytes off the front, where there are only bytes-like pieces."""
+        """Remove `written` bytes from the front, where there are only bytes-like pieces."""
         pieces = self._pieces
         whole = 0
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""A MemoryPool that is a number: nothing is allocated in advance, what is in use is subtracted from the limit.
+"""A MemoryPool that only counts: nothing is allocated in advance, the bytes in use are subtracted from the limit.
 
 Shared by all Selectors of a SocketServer; any thread may call. One lock guards the numbers; Selectors that wait are
 woken after the lock is released. Kafka: SimpleMemoryPool. A pool that is not strict (the broker's is not) hands out a
@@ -16,16 +16,16 @@ from barnabas.transport.memory_pool import MemoryLease
 
 
 class WaitingFrames:
-    """The frames that wait for leases of a pool, of which only the sizes count. Guarded by the pool's lock."""
+    """The sizes of the frames that wait for leases of a pool. Guarded by the pool's lock."""
 
     __slots__ = ("all_bytes", "large_bytes", "wakes")
 
     def __init__(self) -> None:
         self.all_bytes = 0
         self.large_bytes = 0
-        """The part of `all_bytes` that large frames want."""
+        """The part of `all_bytes` that large frames wait for."""
         self.wakes: dict[Callable[[], None], int] = {}
-        """How many frames wait behind each wake-up."""
+        """The number of frames that wait, by wake-up."""
 
     def add(self, size: int, is_large: bool, wake: Callable[[], None]) -> None:
         """Count a frame that begins to wait."""
@@ -34,7 +34,7 @@ class WaitingFrames:
         self.wakes[wake] = self.wakes.get(wake, 0) + 1
 
     def remove(self, size: int, is_large: bool, wake: Callable[[], None]) -> None:
-        """Count a frame no more."""
+        """Remove a frame from the counts."""
         self.all_bytes -= size
         self.large_bytes -= size if is_large else 0
         self.wakes[wake] -= 1
@@ -65,7 +65,7 @@ class Depletion:
 
     @property
     def total_ns(self) -> int:
-        """The time up to now."""
+        """The nanoseconds of all refusals up to now."""
         return self._before_ns + (0 if self._since_ns is None else self._now() - self._since_ns)
 
 
@@ -106,29 +106,29 @@ class SimpleMemoryPool:
 
     @property
     def available_memory(self) -> int:
-        """What is left; below zero while charges overdraw the pool."""
+        """The bytes left; below zero while charges overdraw the pool."""
         return self._available
 
     @property
     def is_out_of_memory(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no byte is left."""
         return self.available_memory <= 0
 
     @property
     def shortage(self) -> int:
-        """What is missing for the frames that wait and for the overdraft."""
+        """The bytes missing for the frames that wait and for the overdraft."""
         return max(self._waiting.all_bytes - self.available_memory, 0)
 
     @property
     def large_shortage(self) -> int:
-        """What is missing for large frames that wait, of their half of the pool."""
+        """The bytes missing for large frames that wait, in their half of the pool."""
         if not (self._waiting.large_bytes and self._large_in_use):
-            return 0  # one large frame is always let in, whatever its size
+            return 0  # one large frame always gets its lease, whatever its size
         return max(self._waiting.large_bytes + self._large_in_use - self.size // 2, 0)
 
     @property
     def depleted_ns(self) -> int:
-        """How long the pool has been refusing leases, in all."""
+        """The nanoseconds during which the pool has been refusing leases."""
         with self._lock:
             return self._depletion.total_ns
 
@@ -160,7 +160,7 @@ class SimpleMemoryPool:
         self._give_back(lease.size, is_lease=True)
 
     def charge(self, count: int) -> None:
-        """Count bytes that are there already; a negative count gives them back."""
+        """Count bytes that are in memory already; a negative count gives them back."""
         if count < 0:
             self._give_back(-count)
         else:
@@ -198,7 +198,7 @@ class SimpleMemoryPool:
                 self._large_in_use -= count
             self._depletion.end()
             wakes = list(self._waiting.wakes) if self._available > 0 else ()
-        # A wake-up takes a Selector's lock; none is taken under this one.
+        # After the pool's lock is released: a wake-up takes a Selector's lock, and none is taken under this one.
         for wake in wakes:
             wake()
 

@@ -1,4 +1,4 @@
-"""How a channel's bytes cross the wire: plaintext here; TLS wraps the same calls.
+"""The transport of a channel's bytes: its Protocol, and plaintext. A TLS transport wraps the same calls.
 
 Used by the thread that owns the channel, so no lock. Kafka: TransportLayer, PlaintextTransportLayer.
 """
@@ -14,17 +14,17 @@ from typing import Any, Protocol
 Buffer = bytes | bytearray | memoryview
 
 MORE = getattr(socket, "MSG_MORE", 0)
-"""Flag of `sendmsg`: more follows at once, so that a header and its file leave in one segment (0 where unknown)."""
+"""A flag of `sendmsg`: more bytes follow at once, so a header and its file leave in one segment. 0 where unknown."""
 
 
 class StreamSocket(Protocol):
-    """The part of a connected socket that is used: `socket.socket` has it, and so have the tests' sockets in memory.
+    """The part of a connected socket that is used: that of `socket.socket`, and of the tests' sockets in memory.
 
     All calls are non-blocking and raise BlockingIOError when they would wait, OSError when the connection is gone.
     """
 
     def fileno(self) -> int:
-        """The descriptor, as registered with the Poller."""
+        """Return the descriptor, as registered with the Poller."""
 
     def recv(self, bufsize: int, flags: int = ..., /) -> bytes:
         """Receive up to `bufsize` bytes; an empty result means that the peer has finished."""
@@ -33,10 +33,10 @@ class StreamSocket(Protocol):
         """Receive into `buffer`; 0 means that the peer has finished."""
 
     def send(self, data: Any, flags: int = ..., /) -> int:
-        """Send what fits of one buffer."""
+        """Send as much of one buffer as fits; return the number of bytes."""
 
     def sendmsg(self, buffers: Iterable[Any], ancdata: Any = ..., flags: int = ..., /) -> int:
-        """Send what fits of several buffers."""
+        """Send as much of several buffers as fits; return the number of bytes."""
 
     def connect_ex(self, address: Any, /) -> int:
         """Start connecting; return 0, or an errno such as EINPROGRESS."""
@@ -58,17 +58,17 @@ class StreamSocket(Protocol):
 
 
 class TransportLayer(Protocol):
-    """The calls a channel makes. `recv`, `recv_into`, `send` and `sendmsg` behave as a non-blocking socket's."""
+    """The transport of one channel. `recv`, `recv_into`, `send` and `sendmsg` behave as a non-blocking socket's."""
 
     ready: bool
-    """The handshake is over."""
+    """Whether the handshake is over."""
     recv: Callable[..., bytes]
     recv_into: Callable[..., int]
     send: Callable[..., int]
     sendmsg: Callable[..., int]
 
     def fileno(self) -> int:
-        """The descriptor, as registered with the Poller."""
+        """Return the descriptor, as registered with the Poller."""
 
     def handshake(self) -> None:
         """Go on with the handshake as far as possible without waiting.
@@ -83,14 +83,14 @@ class TransportLayer(Protocol):
         """Send up to `count` bytes of a file; 0 means that the file ends before `position`."""
 
     def has_unread(self) -> bool:
-        """Whether the peer left bytes that have not been received (asked of a broken connection only)."""
+        """Whether the peer has left bytes that are not received yet. Called for broken connections only."""
 
     def close(self) -> None:
         """Close the socket."""
 
 
 class PlaintextTransportLayer:
-    """The socket's own calls, bound once: a receive or a send costs no Python frame."""
+    """The plaintext transport: the socket's own calls, bound once, so a receive or a send costs no Python frame."""
 
     __slots__ = ("_socket", "ready", "recv", "recv_into", "send", "send_file", "sendmsg")
 
@@ -107,20 +107,20 @@ class PlaintextTransportLayer:
         )
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """Return the socket's descriptor."""
         return self._socket.fileno()
 
     def handshake(self) -> None:
         """Do nothing: plaintext has no handshake."""
 
     def finish_connect(self) -> None:
-        """Raises OSError when the connect has failed."""
+        """Take the outcome of the connect. Raises OSError when the connect has failed."""
         error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
 
     def has_unread(self) -> bool:
-        """Peek: a reset connection may still hold requests that were sent before the reset."""
+        """Whether a byte can be peeked: a reset connection may still hold requests that were sent before the reset."""
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK))
         except OSError:
@@ -131,7 +131,8 @@ class PlaintextTransportLayer:
         self._socket.close()
 
 
-# Bound to the socket and not to the transport, which would refer to itself then: closed connections are no cycles.
+# Functions bound to the socket, and not methods, because a transport that holds its own bound methods is a reference
+# cycle: every closed connection would wait for the garbage collector.
 
 
 def _sendfile(stream_socket: StreamSocket, file_fd: int, position: int, count: int) -> int:

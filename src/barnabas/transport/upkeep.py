@@ -1,4 +1,4 @@
-"""What a Selector does now and then: close idle channels, let go of receive buffers that have not been needed.
+"""The occasional work of a Selector: close idle channels, and free receive buffers that were not needed.
 
 Owned by the Selector's thread; no lock. Kafka: Selector.maybeCloseOldestConnection.
 """
@@ -11,11 +11,11 @@ from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.open_channels import OpenChannels
 
 DROP_BUFFERS_NS: Final = 30_000_000_000
-"""How often receive buffers that were not needed since the last time are let go."""
+"""The interval at which receive buffers are freed that were not needed since the last time."""
 
 
 class Upkeep:
-    """Two chores, and the time when the next one is due: one comparison a poll."""
+    """The two tasks, and the time at which the next one is due, so that a poll costs one comparison."""
 
     __slots__ = ("_buffers", "_channels", "_drop_buffers_ns", "due_ns")
 
@@ -24,10 +24,10 @@ class Upkeep:
         self._buffers = buffers
         self._drop_buffers_ns = now_ns + DROP_BUFFERS_NS
         self.due_ns = 0
-        """Before this time there is nothing to do."""
+        """The time before which there is nothing to do."""
 
     def run(self, now_ns: int) -> None:
-        """Do what is due."""
+        """Run the tasks that are due."""
         next_idle_ns = self._channels.close_idle(now_ns)
         if now_ns >= self._drop_buffers_ns:
             self._buffers.drop_unused()

@@ -1,4 +1,4 @@
-"""One listener's door: accepts connections and hands them to its Processors in turn.
+"""The thread that accepts one listener's connections and hands them to its Processors in turn.
 
 Its thread owns the server socket and the `ThrottledConnections`; `ListenerProcessors` has a lock of its own, since
 Processors are added and removed while running. Kafka: SocketServer.Acceptor, DataPlaneAcceptor.
@@ -34,12 +34,15 @@ logger = logging.getLogger(__name__)
 
 SELECT_SECONDS: Final = 0.5
 RETIREMENT_MS: Final = 30_000
-"""How long a removed network thread waits for answers. No thread waits for it, and requests may be long in a
-purgatory."""
+"""How long a removed network thread waits for answers. No other thread waits for the removed one, and a request may
+stay in a purgatory for its whole timeout, so this is long."""
 
 
 class Acceptor(AbstractServerThread):
-    """Accepts on one end point. `server_socket` listens already: clients may connect before the broker is ready."""
+    """The acceptor of one end point.
+
+    `server_socket` listens already: clients may connect before the broker is ready.
+    """
 
     def __init__(
         self,
@@ -88,15 +91,16 @@ class Acceptor(AbstractServerThread):
         self._processors.start()
 
     def remove_processors(self, count: int) -> list[Processor]:
-        """Take the last `count` network threads away; the caller waits for their end when it must.
+        """Remove the last `count` network threads and return them; the caller waits for their end if it needs to.
 
-        They take nothing any more, answer what they have taken, and close their connections. What they were given and
-        have not begun with goes to those that stay.
+        A removed thread takes no new connection or request, answers the requests it has taken, and closes its
+        connections. Connections that it has been given and not configured go to the remaining threads.
         """
         removed = self._processors.take_last(count)
         for processor in removed:
             logger.info("Removing %s, which has %d connections", processor.name, processor.connection_count)
             for new in processor.begin_retirement(RETIREMENT_MS):
+                # The quotas count these connections already: a connection that no thread takes is taken off again.
                 if not self._assign(new.stream_socket, new.address):
                     self._drop(new.stream_socket, new.address)
             if not self._processors.are_started:
@@ -111,13 +115,16 @@ class Acceptor(AbstractServerThread):
                 for fd, _ in self._poller.poll(self._throttled.seconds_left(self._now(), SELECT_SECONDS)):
                     if fd == self._wakeup.fileno():
                         self._wakeup.drain()
+                # Without an event too: after an error such as EMFILE the Poller says nothing more of the connections
+                # that still wait in the listen queue, for an edge is reported once. Each turn tries again, twice a
+                # second.
                 self.accept_new_connections()
                 self.close_throttled_connections()
             except Exception:
                 logger.exception("%s: error while accepting", self.name)
 
     def accept_new_connections(self) -> None:
-        """Accept until no connection waits any more."""
+        """Accept connections until the listen queue is empty."""
         while self.is_running:
             try:
                 accepted, remote = self._server_socket.accept()
@@ -132,7 +139,7 @@ class Acceptor(AbstractServerThread):
             self._admit(accepted, remote[0].removeprefix(MAPPED_IPV4))
 
     def close_throttled_connections(self) -> None:
-        """Close those that came too soon after others of their address, now that their delay is over."""
+        """Close the connections of throttled addresses whose delay is over."""
         self._throttled.close_due(self._now())
 
     def wakeup(self) -> None:
@@ -166,6 +173,7 @@ class Acceptor(AbstractServerThread):
         try:
             # The client may be gone by now: then setting an option fails, and costs this one connection.
             accepted.setblocking(False)
+            # Otherwise Nagle's algorithm holds a small answer back until the client has acknowledged the one before.
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if self._config.send_buffer_bytes != SYSTEM_BUFFER:
@@ -195,22 +203,24 @@ class Acceptor(AbstractServerThread):
                     return True
             if not (count and self.is_running):
                 return False
-            # The Processor that was waited for has been removed meanwhile: those that stay may have room.
+            # The last Processor was removed while this thread waited for room in it: the others may have room by now.
 
 
 def open_server_socket(end_point: EndPoint, config: ListenerConfig) -> socket.socket:
     """Bind and listen; port 0 takes a free one. Raises OSError, naming the end point, when that fails."""
     family = socket.AF_INET6 if ":" in end_point.host else socket.AF_INET
     host = end_point.host
+    # An end point without a host means every address: one socket of both families, if the system has such sockets.
     if not host and socket.has_dualstack_ipv6():
         family = socket.AF_INET6
     server_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # A broker that restarts may bind its port while connections of its last run are still in TIME_WAIT.
         server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             server_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not host else 1)
         if config.receive_buffer_bytes != SYSTEM_BUFFER:
-            # On the listening socket, because the window's scale is settled while connecting.
+            # On the listening socket, because the window's scale is settled by the TCP handshake (RFC 7323).
             server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
         server_socket.bind((host, end_point.port))
         server_socket.listen(config.listen_backlog)

@@ -1,4 +1,4 @@
-"""What a Processor and its connections share: the way of answers back to the Processor's thread.
+"""The queue that a Processor shares with its connections: it brings answers back to the Processor's thread.
 
 Made by each Processor, handed to every Connection it serves. Any thread may call `put` and `is_direct`; everything else
 belongs to the Processor's thread. No lock: other threads only append to `responses` (a deque) and read `thread_id`,
@@ -6,12 +6,12 @@ which is written once. Kafka: RequestChannel.sendResponse, and responseQueue of 
 
 An answer takes one of two ways:
 
-- **Direct**, when the thread that answers is the Processor's own: a brief request that ran at once, or another
+- **Direct**, when the answering thread is the Processor's own: a brief request that ran at once, or another
   connection's delayed operation that this request completed. The Connection takes the answer over without a queue.
 - **Queued**, from every other thread: `put` appends the Response and wakes the Processor.
 
-The direct way is open only while `responses` is empty. Otherwise the answer of a handler thread that lies there could
-be overtaken by a later one of the same connection.
+The direct way is open only while `responses` is empty. Otherwise a direct answer could overtake an earlier answer of
+the same connection that a handler thread has queued.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseKind(Enum):
-    """What a handler may tell the Processor about a request."""
+    """The kinds of message that a handler may send about a request."""
 
     SEND = "Sending"
     NO_OP = "Not sending"
@@ -41,7 +41,7 @@ class ResponseKind(Enum):
 
 
 class Answered(Protocol):
-    """What the queue needs of a connection."""
+    """The part of a connection that the queue uses."""
 
     def drop(self, request: Request[Any], frame: Sequence[Any]) -> None:
         """Release an answer that can never be sent, and account for its request."""
@@ -64,7 +64,7 @@ class Response(Generic[C]):
 
     @property
     def ends_request(self) -> bool:
-        """Whether this is the answer, not a remark about throttling."""
+        """Whether this message is the request's answer; the others are about throttling."""
         return self.kind not in (ResponseKind.START_THROTTLING, ResponseKind.END_THROTTLING)
 
     def drop(self) -> None:
@@ -74,7 +74,7 @@ class Response(Generic[C]):
 
 
 class AnswerQueue(Generic[C]):
-    """Answers of other threads, and which connections were answered on this one."""
+    """The answers queued by other threads, and the connections that were answered on the Processor's own thread."""
 
     __slots__ = ("_is_closed", "_wake", "current", "responses", "thread_id", "touched", "tracing")
 
@@ -87,9 +87,10 @@ class AnswerQueue(Generic[C]):
         self.thread_id = -1
         """The Processor's thread; -1 before it runs."""
         self.current: C | None = None
-        """The connection whose request runs at once just now. The Processor settles it when the request returns."""
+        """The connection whose request is running at once. The Processor settles the connection when the request
+        returns."""
         self.touched: list[C] = []
-        """Connections to settle at the end of the turn: answers were handed to them, and have not been sent."""
+        """Connections to settle at the end of the turn: they have been given answers that are not sent yet."""
         self.tracing = logger.isEnabledFor(TRACE)
 
     # -- any thread --------------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ class AnswerQueue(Generic[C]):
         """Hand a response to the Processor's thread. After `close` the response is dropped."""
         self.responses.append(response)
         self._wake()
-        # Looked at after the append: either `close` sees the response, or this sees the close.
+        # The flag is read after the append: either `close` sees the response, or this thread sees the close.
         if self._is_closed:
             self._drop_all()
 
@@ -119,7 +120,7 @@ class AnswerQueue(Generic[C]):
             self.touched.append(connection)
 
     def close(self) -> None:
-        """Drop every response, and those that still come. The answers' files are released."""
+        """Drop every response, now and from now on, and release the answers' files."""
         self._is_closed = True
         self._drop_all()
 

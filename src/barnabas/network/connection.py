@@ -5,8 +5,8 @@ answer is taken over at once; from any other thread it goes through the Processo
 belongs to the Processor's thread; no lock.
 Kafka: Processor (its in-flight responses), KafkaChannel (its ChannelMuteState), RequestChannel (sendResponse).
 
-An answer that was taken over lies in `channel.outgoing`; the Processor sends it when the turn's requests have run.
-Until its last byte has left, its request is in `inflight`, so that the time of sending is accounted for.
+An answer that was taken over is in `channel.outgoing`; the Processor sends it when the turn's requests have run.
+Until the answer's last byte has left, its request is in `inflight`, so that the time of sending is accounted for.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
 _ANSWER_PENDING: Final = (_PENDING, MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING)
 
 UNSENT_BYTES_LIMIT: Final = 64 * 1024
-"""With more than this unsent, an answer counts as sent only once its bytes have left: a client that sends requests
-without reading the answers is not served any further."""
+"""With more bytes than this unsent, an answer counts as sent only once its bytes have left. So a client that sends
+requests without reading the answers is not served any further."""
 
 
 class Connection:
-    """Exactly one of `send`, `no_op`, `close` per request; one request in progress at a time."""
+    """One connection, with one request in progress at a time.
+
+    Each request ends with exactly one call of `send`, `no_op` or `close`.
+    """
 
     __slots__ = (
         "_answers",
@@ -69,12 +72,12 @@ class Connection:
         self._path = path
         self._now = now
         self.inflight: list[Request[Any]] = []
-        """Requests whose answers were handed over and have not left completely."""
+        """Requests whose answers are in `channel.outgoing` and have not left completely."""
         self.mute_state = MuteState.NOT_MUTED
         self.sent_event_due = False
-        """RESPONSE_SENT follows when the bytes have left; otherwise it came with the answer."""
+        """Whether RESPONSE_SENT is still to come, when the bytes have left; otherwise it came with the answer."""
         self.close_requested = False
-        """The Processor closes the connection once the answers handed over have left."""
+        """Whether the Processor is to close the connection once the answers in `channel.outgoing` have left."""
 
     # -- ResponseChannel: any thread ---------------------------------------------------------------------------------
 
@@ -87,8 +90,8 @@ class Connection:
         answers = self._answers
         if answers.tracing:
             answers.trace(ResponseKind.SEND, request)
-        # `answers.is_direct` and, below, `response_sent` and `answers.touch`, without the calls: this is run for every
-        # request.
+        # `answers.is_direct` and, below, `response_sent` and `answers.touch`, without the calls: this method runs once
+        # for every request.
         if get_ident() != answers.thread_id or answers.responses:
             answers.put(Response(ResponseKind.SEND, self, request, frame))
             return
@@ -100,8 +103,8 @@ class Connection:
         outgoing = channel.outgoing
         outgoing.add(frame)
         self.inflight.append(request)
-        # A small answer counts as sent when it is handed over: so the next pipelined request runs in the same turn, and
-        # all answers leave in one write. Behind much unsent data the client has to read first.
+        # A small answer counts as sent at once, so that the next pipelined request runs in the same turn and all
+        # answers leave in one write. If much is unsent, the client has to read first.
         if outgoing.unsent > UNSENT_BYTES_LIMIT:
             self.sent_event_due = True
         elif self.mute_state is _PENDING:
@@ -116,7 +119,7 @@ class Connection:
         self._respond_without_bytes(ResponseKind.NO_OP, request)
 
     def close(self, request: Request[Any]) -> None:
-        """Close the connection in the place of an answer to `request`."""
+        """Close the connection instead of answering `request`."""
         self._respond_without_bytes(ResponseKind.CLOSE, request)
 
     def start_throttling(self, request: Request[Any]) -> None:
@@ -151,9 +154,9 @@ class Connection:
     # -- the Processor's thread: answers out -------------------------------------------------------------------------
 
     def apply(self, response: Response[Connection]) -> None:
-        """Do what a response says, but do not send its bytes yet: the Processor does, when it settles the connection.
+        """Apply a response. Its bytes are not sent here, but when the Processor settles the connection.
 
-        Raises IllegalMuteTransition for a response that the request's state cannot have.
+        Raises IllegalMuteTransition for a response that the connection's state does not allow.
         """
         kind, request = response.kind, response.request
         if self.channel.closed:
@@ -161,6 +164,8 @@ class Connection:
         elif kind is ResponseKind.SEND:
             self.channel.outgoing.add(response.frame)
             self.inflight.append(request)
+            # Unlike in `send`, the event waits for the bytes: the Processor writes them next, and no request of this
+            # turn waits behind the answer.
             self.sent_event_due = True
         elif kind is ResponseKind.NO_OP:
             self._charge_network_time(request)
@@ -177,12 +182,12 @@ class Connection:
     def answers_left(self) -> None:
         """Account for the requests whose answers were handed over: every byte of them has left.
 
-        Raises RuntimeError when no answer was under way, IllegalMuteTransition when none was due.
+        Raises RuntimeError when no answer was being sent, IllegalMuteTransition when none was due.
         """
         inflight = self.inflight
         if not inflight:
             if self.channel.conversed:
-                return  # the bytes were the authenticator's last words
+                return  # the bytes were the authenticator's last frame
             raise RuntimeError(f"Send completed on connection {self.context.connection_id} without a response")
         now_ns = self._now()
         on_complete = self._path.on_complete
@@ -198,14 +203,14 @@ class Connection:
             self.response_sent()
 
     def response_sent(self) -> None:
-        """The event RESPONSE_SENT, and the attempt to unmute. Raises IllegalMuteTransition when no answer was due."""
+        """Apply the event RESPONSE_SENT and try to unmute. Raises IllegalMuteTransition when no answer was due."""
         state = AFTER_RESPONSE[self.mute_state]
         if state is None:
             raise IllegalMuteTransition(f"RESPONSE_SENT in state {self.mute_state.name}")
         self.mute_state = state
 
     def complete(self, request: Request[Any]) -> None:
-        """End a request whose answer has no bytes, or whose bytes never leave."""
+        """End a request whose answer has no bytes, or whose answer is dropped."""
         request.sent_ns = self._now()
         on_complete = self._path.on_complete
         if on_complete is not None:
@@ -219,10 +224,12 @@ class Connection:
         self.complete(request)
 
     def _charge_network_time(self, request: Request[Any]) -> None:
-        """Charge a client with a request quota for what this thread spent on its connection since its last answer.
+        """Charge a client with a request quota for this thread's time on its connection since the last answer.
 
         Measuring begins with the connection's first request that is charged.
         """
+        # Kafka measures every connection (RequestChannel.Request.recordNetworkThreadTimeCallback). Here a connection
+        # without such a quota pays for no clock read.
         channel, record = self.channel, request.record_network_time
         if record is None:
             return
@@ -235,7 +242,10 @@ class Connection:
     # -- the Processor's thread: the connection ----------------------------------------------------------------------
 
     def account_for_memory(self) -> None:
-        """Charge the memory pool for what the connection keeps now. Without effect where memory is not limited."""
+        """Charge the memory pool for the bytes that the connection holds now.
+
+        Without effect where memory is not limited.
+        """
         memory = self.channel.memory
         if memory is not None:
             if self.mute_state not in _ANSWER_PENDING:
@@ -243,7 +253,7 @@ class Connection:
             memory.update()
 
     def forget_answers(self) -> None:
-        """End the requests whose answers have not left: the connection is closed."""
+        """End the requests whose answers have not left, because the connection is closed."""
         for request in self.inflight:
             self.complete(request)
         self.inflight.clear()

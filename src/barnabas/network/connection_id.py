@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class ConnectionId(NamedTuple):
-    """Both ends of a connection and a number, which tells connections apart that reuse a port."""
+    """Both ends of a connection, and a number that distinguishes connections which reuse a port."""
 
     local_host: str
     local_port: int

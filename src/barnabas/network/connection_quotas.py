@@ -1,19 +1,19 @@
-"""How many connections there are, and whether one more is allowed: per listener, per IP address, in all.
+"""The count of connections, and the limits that a new one must meet: per listener, per IP address, in all.
 
 `increment` is called by Acceptors, and may make one wait; `decrement` by Processors; `reconfigure` by the thread that
 changes settings. One lock guards everything, and a condition on it wakes waiting Acceptors. Kafka: ConnectionQuotas.
 
-| limit | what happens to one connection more |
+| limit | what happens to a connection beyond it |
 |---|---|
 | `max.connections.per.ip`, or the address's own | it is closed without an answer |
 | `max.connections` of the listener | the listener's Acceptor waits |
-| `max.connections` of the broker | Acceptors wait, but for those of protected listeners |
+| `max.connections` of the broker | Acceptors wait, except those of protected listeners |
 | `max.connection.creation.rate` of the broker or listener | the Acceptor waits until the rate has come down |
-| the rate of an address (a client quota) | it is closed after such a delay |
+| the rate of an address (a client quota) | it is closed after a delay |
 
-Protected listeners go beyond the broker's limit, and do not count for its rate; the Processors of other listeners then
-close the connections that have been idle longest. Protected are the inter-broker listener, if it is not the only one,
-and the control plane's (which Kafka forgets).
+Protected listeners may exceed the broker's limit, and do not count for its rate; the Processors of other listeners then
+close the connections that have been idle longest. The inter-broker listener is protected, if it is not the only one,
+and so is the control plane's (Kafka's ConnectionQuotas.protectedListener covers the inter-broker listener only).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS: Final = 0.5
-"""How often a waiting Acceptor looks whether it is to stop."""
+"""How often a waiting Acceptor checks whether it has to stop."""
 
 
 class TooManyConnections(Exception):
-    """An IP address has as many connections as it may; the new one is closed without an answer."""
+    """The error for an IP address at its limit of connections; the new one is closed without an answer."""
 
     def __init__(self, address: str, limit: int) -> None:
         super().__init__(f"Too many connections from {address} (maximum = {limit})")
@@ -45,7 +45,10 @@ class TooManyConnections(Exception):
 
 
 class ConnectionQuotas:
-    """Counts and rates of connections, and their limits. wait: how to wait on a condition (tests let time pass)."""
+    """The counts and rates of connections, and their limits.
+
+    `wait` waits on a condition; tests advance the clock instead.
+    """
 
     def __init__(
         self,
@@ -67,20 +70,20 @@ class ConnectionQuotas:
         self._changed = threading.Condition()
 
     def add_listener(self, listener: str, config: ListenerConfig) -> None:
-        """Count the connections of `listener` by themselves; before its acceptor exists. Again changes nothing.
+        """Begin to count the connections of `listener`, before its Acceptor exists. A second call changes nothing.
 
-        A listener that was removed before keeps counting the connections it still has: they close when their requests
-        are done.
+        A listener that was removed and comes back keeps the count of its connections that are still open.
         """
         with self._changed:
             if listener not in self._listener_limits:
                 self._listener_limits[listener] = config
                 self._by_listener.setdefault(listener, 0)
                 self._rates.add_listener(listener)
+            # With a second listener the inter-broker listener becomes protected, so its Acceptor may have room now.
             self._changed.notify_all()
 
     def remove_listener(self, listener: str) -> None:
-        """Forget a listener, but for the connections of it that are still open. Its Acceptor waits no more."""
+        """Forget a listener and release its waiting Acceptor. Its connections that are still open remain counted."""
         with self._changed:
             self._listener_limits.pop(listener, None)
             self._rates.remove_listener(listener)
@@ -89,8 +92,8 @@ class ConnectionQuotas:
     def increment(self, listener: str, address: str) -> int:
         """Wait for room, then count a new connection. Returns the nanoseconds waited.
 
-        Raises TooManyConnections when its address has too many, ConnectionThrottled when its address makes too many a
-        second; neither is counted.
+        Raises TooManyConnections when the address has too many connections, ConnectionThrottled when the address makes
+        too many a second; the connection is not counted then.
         """
         with self._changed:
             # Waiting comes first, as in Kafka: an address is judged by what is open when there is room, not before.
@@ -103,7 +106,7 @@ class ConnectionQuotas:
             return waited_ns
 
     def decrement(self, listener: str, address: str) -> None:
-        """Count a connection no more: it is closed. Raises ValueError when none of its kind was counted."""
+        """Stop counting a closed connection. Raises ValueError when no such connection was counted."""
         with self._changed:
             count = self._by_address.get(address, 0)
             listener_count = self._by_listener.get(listener, 0)
@@ -118,7 +121,7 @@ class ConnectionQuotas:
             self._changed.notify_all()  # any listener's Acceptor may be the one that can go on
 
     def reconfigure(self, config: NetworkConfig) -> None:
-        """Apply new limits; connections that exceed the broker's are given up one a turn (see `exceeded`)."""
+        """Apply new limits. While there are too many connections, each Processor closes one a turn (`exceeded`)."""
         with self._changed:
             self._config = config
             self._max_connections = config.max_connections
@@ -127,9 +130,9 @@ class ConnectionQuotas:
             self._changed.notify_all()
 
     def update_ip_connection_rate_quota(self, ip: str | None, rate: int | None) -> None:
-        """Set how many connections a second an address may make, or with None each that has no limit of its own.
+        """Set how many connections a second `ip` may make; an `ip` of None sets the default of all other addresses.
 
-        A rate of None takes the limit away. Raises ValueError when `ip` is no address.
+        A rate of None removes the limit. Raises ValueError when `ip` is no address.
         """
         address = None if ip is None else canonical_address(ip)
         with self._changed:
@@ -143,12 +146,14 @@ class ConnectionQuotas:
             return self._rates.address_limit(canonical_address(ip))
 
     def rate_samples(self) -> list[RateSample]:
-        """Return the metrics of connections made a second, and of delays."""
+        """Return the rates of new connections and the mean delays, as metrics."""
         with self._changed:
             return list(self._rates.samples(self._now_ms()))
 
     def exceeded(self, listener: str) -> bool:
-        """Whether a connection of `listener` must be given up: there are too many, and it is not protected."""
+        """Whether a connection of `listener` must be closed: there are too many, and the listener is not protected."""
+        # Without the lock, because every Processor asks in every turn: a count that is a moment old delays the close by
+        # one turn.
         return self._total > self._max_connections and not self._is_protected(listener)
 
     def count(self, address: str) -> int:
@@ -167,15 +172,16 @@ class ConnectionQuotas:
         return self._total
 
     def stop(self) -> None:
-        """Let no Acceptor wait any more: the broker stops."""
+        """Release all waiting Acceptors, because the broker stops."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def starting(self, is_starting: bool) -> None:
-        """Say whether the broker starts. No address is refused then; clients wait for the end of the start anyway.
+        """Say whether the broker is starting. Until it has started, no address is rejected.
 
-        With a limit of 0 the broker's own controller could not reach it, and no client could raise the limit again.
+        Clients wait for the end of the start anyway. With a limit of 0 for each address the broker's own controller
+        could not reach the broker, and no client could raise the limit again.
         """
         with self._changed:
             self._is_starting = is_starting
@@ -194,8 +200,8 @@ class ConnectionQuotas:
         ends_ns = started_ns + self._delay_ms(listener) * NANOSECONDS_PER_MILLISECOND
         if ends_ns == started_ns and self._has_room(listener):
             return 0
-        # A delay stays as it is, even if the limit is raised meanwhile: it is one connection a listener, and short.
-        # The wait gives the lock up, so Processors can count closed connections, which may be what makes room.
+        # A delay stays as it is, even if the limit is raised meanwhile: it holds one connection a listener, and is
+        # short. The wait releases the lock, so Processors can count closed connections, which may be what makes room.
         while self._is_open(listener):
             left_ns = ends_ns - self._now()
             if left_ns <= 0 and self._has_room(listener):

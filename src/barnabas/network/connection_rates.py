@@ -1,12 +1,12 @@
-"""How many connections are made a second, and how long one more has to wait: for the broker, a listener, an address.
+"""The rates of new connections, and the delay that the next one has to wait: for the broker, a listener, an address.
 
 Owned by ConnectionQuotas and used under its lock; milliseconds of a clock that does not go back come with each call.
 Each rate is Kafka's sampled one (`quota.rate`). Kafka: ConnectionQuotas (its sensors), ListenerConnectionQuota,
 ConnectionQuotaEntity.
 
-A connection that makes the broker's or its listener's rate too high is let in after a delay of one sample's length at
-most, in which the Acceptor takes no other. A connection that makes its address's rate too high is closed after a delay,
-and counts for no rate.
+A connection that makes the broker's or its listener's rate too high is accepted after a delay of one sample's length at
+most, during which the Acceptor takes no other. A connection that makes its address's rate too high is closed after a
+delay, and counts for no rate (KIP-612).
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from barnabas.quota.sampled_total import SampleWindow
 from barnabas.quota.throttle_time import throttle_time_ms
 
 FEW_ADDRESSES: Final = 1000
-"""How many addresses' rates are kept before those are forgotten that have not connected for a whole window."""
+"""How many addresses' rates are kept. Beyond that, addresses that have not connected for a whole window are
+forgotten."""
 
 
 class ConnectionThrottled(Exception):
-    """An IP address connects too often; the new connection is closed after `delay_ms`."""
+    """The error for an IP address that connects too often; the new connection is closed after `delay_ms`."""
 
     def __init__(self, address: str, delay_ms: int) -> None:
         super().__init__(f"{address} throttled for {delay_ms} ms")
@@ -80,9 +81,9 @@ class ConnectionRates:
         self._listeners.pop(listener, None)
 
     def limit_address(self, address: str | None, rate: int | None) -> None:
-        """Limit the connections a second of an address, or with None of each without a limit of its own.
+        """Limit the connections a second of an address; an address of None sets the default of all others.
 
-        A rate of None takes the limit away.
+        A rate of None removes the limit.
         """
         if address is None:
             self._address_limit = UNLIMITED if rate is None else rate
@@ -90,6 +91,7 @@ class ConnectionRates:
             self._address_limits.pop(address, None)
         else:
             self._address_limits[address] = rate
+        # Addresses are measured only while one of them has a limit: clients choose how many addresses there are.
         if self._address_limit == UNLIMITED and not self._address_limits:
             self._addresses.clear()
 
@@ -100,7 +102,7 @@ class ConnectionRates:
     def delay_ms(self, listener: str, broker_limit: int | None, listener_limit: int, now_ms: int) -> int:
         """Count a connection of `listener` and return how long it has to wait.
 
-        A `broker_limit` of None: the connection does not count for the broker.
+        With a `broker_limit` of None the connection does not count for the broker.
         """
         delay_ms = 0
         if broker_limit is not None:
@@ -125,8 +127,8 @@ class ConnectionRates:
         delay_ms = self._record(rate, limit, now_ms)
         if not delay_ms:
             return
-        # The connection is refused, so it counts for no rate: it is taken back here, and from the broker's and its
-        # listener's rates, where it was counted before its address was looked at.
+        # The connection is rejected, so it counts for no rate. Its count is taken back here, and from the rates of the
+        # broker and its listener, which `delay_ms` counted before the address was known to be over its limit.
         rate.record(-1, now_ms)
         if counts_for_broker:
             self._broker.record(-1, now_ms)
@@ -137,7 +139,7 @@ class ConnectionRates:
         raise ConnectionThrottled(address, delay_ms)
 
     def samples(self, now_ms: int) -> Iterator[RateSample]:
-        """Yield every rate and mean delay of now, by the names of Kafka's group socket-server-metrics."""
+        """Yield the current rates and mean delays, by the names of Kafka's group socket-server-metrics."""
         yield RateSample("broker-connection-accept-rate", (), self._broker.measure(now_ms))
         for listener, rates in self._listeners.items():
             tags = (("listener", listener),)
@@ -167,6 +169,7 @@ class ConnectionRates:
 
     def _forget_idle(self, now_ms: int) -> None:
         """Forget the rates to which nothing was added for a whole window: they are zero."""
+        # Not again before their number has doubled, so that the cost of a pass is spread over as many new addresses.
         oldest_ms = now_ms - self._window.duration_ms
         self._addresses = {key: rate for key, rate in self._addresses.items() if rate.last_ms > oldest_ms}
         self._look_again_at = max(FEW_ADDRESSES, 2 * len(self._addresses))

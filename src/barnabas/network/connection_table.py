@@ -1,4 +1,4 @@
-"""The connections that one Processor serves, by connection id: made of accepted sockets, counted, forgotten.
+"""The connections that one Processor serves, by connection id, from the accepted socket to the closed connection.
 
 Owned by one Processor; its thread alone changes the table, other threads may look at it (`contexts`, `len`). No lock.
 Kafka: SocketServer.Processor (configureNewConnections, processDisconnected).
@@ -18,11 +18,11 @@ from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.selector import Selector
 
 MAX_INDEX = 0x7FFFFFFF
-"""The index at the end of a connection id is a positive int of Java's, and begins again."""
+"""The largest index at the end of a connection id, a positive int in Kafka; the next index is 0."""
 
 
 class ConnectionTable:
-    """Open connections. `ConnectionQuotas` counts each from its acceptance until it is forgotten here."""
+    """The open connections. `ConnectionQuotas` counts each of them from its acceptance until `forget` removes it."""
 
     __slots__ = ("_by_id", "_listener", "_make_connection", "_next_index", "_quotas", "_selector")
 
@@ -73,7 +73,7 @@ class ConnectionTable:
         return connection
 
     def refuse(self, new: Iterable[NewConnection]) -> None:
-        """Close accepted connections that never get into the table."""
+        """Close accepted connections that are not put into the table."""
         for connection in new:
             connection.stream_socket.close()
             self._quotas.decrement(self._listener.name, connection.address)
@@ -85,7 +85,7 @@ class ConnectionTable:
         self.forget(connection_id)
 
     def forget(self, connection_id: str) -> None:
-        """Take a connection whose channel is closed out of the table. An unknown id is no error."""
+        """Remove a connection whose channel is closed. An unknown id is no error."""
         connection = self._by_id.pop(connection_id, None)
         if connection is None:
             return

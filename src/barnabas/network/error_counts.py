@@ -1,4 +1,4 @@
-"""Which errors an answer carries: a function per answer class and version, written when first asked for.
+"""The errors that an answer carries: one counting function per answer class and version, written on its first use.
 
 Called by `request_metrics` on Processors' threads. No lock: `_counters` is filled by single assignments, and two
 threads that write the same function at once do no harm. Kafka: AbstractResponse.errorCounts, which counts NONE too.
@@ -13,13 +13,14 @@ from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.messages.message import Message
 
 ErrorCounter = Callable[[Any, list[int]], None]
-"""Adds to a list: item n is the number of errors with code n; -1, the unknown server error, is the last item."""
+"""A function that adds an answer's errors to a list of counts by code. Code -1, the unknown server error, is the last
+item."""
 
 LARGEST_ERROR_CODE: Final = 255
 """Beyond any code of Kafka's, of which there are 133."""
 
 _COUNTED_AT_TOP_ONLY: Final = frozenset({"DeleteAclsResponse"})
-"""Answers of which only the errors of filters count, not those of the items that each filter matched."""
+"""Answers whose errors of filters count, but not those of the items that each filter matched, as in Kafka."""
 
 _counters: dict[tuple[type[Message], int], ErrorCounter] = {}
 

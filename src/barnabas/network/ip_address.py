@@ -1,4 +1,4 @@
-"""One way to write each IP address, so that a limit finds the connections it is meant for.
+"""The canonical text of IP addresses, by which a limit and the connections it is meant for are compared.
 
 Used by the settings of this layer and by ConnectionQuotas; a name is looked up, which may block. No state.
 Kafka: InetAddress.getByName.
@@ -10,7 +10,7 @@ import socket
 from typing import Final
 
 MAPPED_IPV4: Final = "::ffff:"
-"""How an IPv4 address begins on a socket that listens to both families."""
+"""The prefix of an IPv4 address on a socket that listens to both families."""
 
 
 def canonical_address(text: str) -> str:

@@ -1,7 +1,7 @@
 """Opens the listeners of a SocketServer: server socket, Acceptor, and Processors with the Selectors they own.
 
-Made by the SocketServer and called under its lock, but for `new_processor`, which needs nothing that changes except
-`config`, replaced by one assignment. Kafka: SocketServer (createDataPlaneAcceptorAndProcessors), DataPlaneAcceptor and
+Made by the SocketServer and called under its lock, except `new_processor`: of what it reads only `config` changes, by
+one assignment. Kafka: SocketServer (createDataPlaneAcceptorAndProcessors), DataPlaneAcceptor and
 ControlPlaneAcceptor.
 """
 
@@ -32,7 +32,7 @@ CONTROL_PLANE_PROCESSORS: Final = 1
 
 
 class Planes:
-    """The paths of requests: that of the data plane, and that of the control plane if a listener is its own."""
+    """The paths of requests: one for the data plane, and one for the control plane if it has a listener."""
 
     __slots__ = ("control", "data")
 
@@ -42,7 +42,7 @@ class Planes:
         )
         self.control: RequestPath | None = None
         if config.control_plane_listener is not None:
-            # One thread handles what comes here, in order; no request runs at once on the network thread.
+            # One thread handles all requests of this plane, in their order; none runs at once on the network thread.
             channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, "ControlPlane")
             self.control = RequestPath(channel, handling, may_run_at_once=False)
 
@@ -52,7 +52,7 @@ class Planes:
 
 
 class ListenerFactory:
-    """Makes listeners' threads by the settings that hold now."""
+    """The maker of listeners and their threads, by the current settings."""
 
     __slots__ = (
         "_buffers",
@@ -110,6 +110,7 @@ class ListenerFactory:
             CONTROL_PLANE if is_control_plane else DATA_PLANE,
         )
         own = config.for_listener(name)
+        # Bound first: port 0 becomes a number here, and the names of the threads contain it.
         server_socket = open_server_socket(end_point, own)
         bound = end_point.with_port(server_socket.getsockname()[1])
         self._quotas.add_listener(name, own)  # before its acceptor exists
@@ -136,7 +137,7 @@ class ListenerFactory:
         config = self.config
         own = config.for_listener(listener.name)
         path = self._planes.path_of(listener)
-        # The controller's requests are not held up by what clients keep in memory.
+        # Clients that use up the memory of the data plane must not hold up the controller's requests.
         is_limited = path is self._planes.data
         processor = Processor(
             number,

@@ -14,7 +14,7 @@ from barnabas.network.served_listener import ServedListener
 
 
 class ListenerProcessors:
-    """Processors in the order in which they were added; the last ones are removed first."""
+    """The Processors in the order in which they were added; the last ones are removed first."""
 
     def __init__(self, listener: ServedListener, new_processor: Callable[[ServedListener], Processor]) -> None:
         self._listener = listener
@@ -61,7 +61,7 @@ class ListenerProcessors:
             return taken
 
     def next(self) -> Processor | None:
-        """Return the Processor whose turn it is; None if there is none (any more)."""
+        """Return the Processor whose turn it is; None if all have been removed."""
         with self._lock:
             if not self._processors:
                 return None

@@ -1,4 +1,4 @@
-"""Why a connection is not read: a request of it is being handled, or it is throttled, or both. A pure table.
+"""The reasons why a connection is not read: a request is being handled, or the client is throttled, or both. Pure.
 
 Applied by each Connection on its Processor's thread; no lock. Kafka: KafkaChannel.ChannelMuteState, ChannelMuteEvent.
 
@@ -18,7 +18,7 @@ from enum import IntEnum
 
 
 class MuteState(IntEnum):
-    """Whether a connection may be read, and if not, why."""
+    """The state of a connection: read, or muted for one or both reasons."""
 
     NOT_MUTED = 0
     MUTED = 1
@@ -28,7 +28,7 @@ class MuteState(IntEnum):
 
 
 class MuteEvent(IntEnum):
-    """Events of a connection; after RESPONSE_SENT and THROTTLE_ENDED it is unmuted if nothing else keeps it muted."""
+    """The events of a connection. After RESPONSE_SENT and THROTTLE_ENDED the caller tries to unmute it."""
 
     REQUEST_RECEIVED = 0
     RESPONSE_SENT = 1
@@ -37,7 +37,7 @@ class MuteEvent(IntEnum):
 
 
 class IllegalMuteTransition(RuntimeError):
-    """An event in a state that cannot have it: a defect of the broker. The connection closes."""
+    """The error for an event that a state cannot have: a defect of the broker. The connection closes."""
 
 
 TRANSITIONS: dict[tuple[MuteState, MuteEvent], MuteState] = {
@@ -55,7 +55,7 @@ TRANSITIONS: dict[tuple[MuteState, MuteEvent], MuteState] = {
 
 
 def mute(state: MuteState) -> MuteState:
-    """Stop reading; a connection that is muted already stays as it is."""
+    """Return the state after a mute; a connection that is muted already keeps its state."""
     return MuteState.MUTED if state is MuteState.NOT_MUTED else state
 
 
@@ -68,7 +68,7 @@ def after(state: MuteState, event: MuteEvent) -> MuteState:
 
 
 def try_unmute(state: MuteState) -> MuteState:
-    """Read again if nothing else keeps the connection muted."""
+    """Return NOT_MUTED if nothing else keeps the connection muted, otherwise the same state."""
     return MuteState.NOT_MUTED if state is MuteState.MUTED else state
 
 
@@ -78,4 +78,5 @@ def _after_response(state: MuteState) -> MuteState | None:
 
 
 AFTER_RESPONSE: tuple[MuteState | None, ...] = tuple(_after_response(state) for state in MuteState)
-"""RESPONSE_SENT and the attempt to unmute, by state: one look-up for the hot path. None: illegal."""
+"""The state after RESPONSE_SENT and the attempt to unmute, by the state before: one look-up for the hot path. None
+marks an illegal event."""

@@ -1,4 +1,4 @@
-"""What the network layer needs of the configuration: one frozen snapshot, and one part of it for each listener.
+"""The settings of the network layer: one frozen snapshot, and one part of it for each listener.
 
 Made by `broker/` from the parsed settings, again whenever they change. Kafka: SocketServerConfigs, and
 valuesWithPrefixOverride of its configurations.
@@ -68,9 +68,9 @@ def _listener_name(name: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig(Settings):
-    """The settings a listener may have of its own, as listener.name.<listener>.<setting>.
+    """The settings that a listener may override, as listener.name.<listener>.<setting>.
 
-    Kafka looks for the first three there, and for those of security; the others are Barnabas's own.
+    Kafka reads the first three settings there, and those of security; Barnabas reads the others there too.
     """
 
     network_threads: int = setting("num.network.threads")
@@ -85,7 +85,7 @@ class ListenerConfig(Settings):
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig(Settings):
-    """Sizes in bytes, times in milliseconds; the defaults are Kafka's except for those documented here."""
+    """The network layer's settings: sizes in bytes, times in milliseconds, Kafka's defaults unless documented here."""
 
     broker_id: int = setting("broker.id")
     """Replaced by the composition root where the id was generated."""
@@ -101,13 +101,16 @@ class NetworkConfig(Settings):
     """The memory that clients' frames and unsent answers may take; zero and less: no limit."""
     failed_authentication_delay_ms: int = setting("connection.failed.authentication.delay.ms")
     inline_requests: bool = setting("inline.requests.enable")
-    """Brief requests run at once on the Processor's thread (a setting of Barnabas's own)."""
+    """Whether brief requests run at once on the Processor's thread (a setting of Barnabas's own)."""
     inter_broker_listener: str | None = None
-    """Its Acceptor starts before the others, and it is exempt from `max.connections`; None: there is only one."""
+    """The brokers' listener: its Acceptor starts before the others, and it is exempt from `max.connections`.
+
+    None: there is only one listener.
+    """
     control_plane_listener: str | None = setting("control.plane.listener.name", _listener_name)
-    """The controller's listener, with threads of its own; None: its requests come by the inter-broker listener."""
+    """The controller's listener, with threads of its own; None: the controller uses the inter-broker listener."""
     early_start_listeners: frozenset[str] = computed(early_start_listeners_of, "early.start.listeners", "listeners")
-    """Listeners that are read as early as the controller's requests, before the broker is ready for theirs."""
+    """Listeners that start together with the controller's, before the broker is ready for clients."""
     any_listener: ListenerConfig = field(default_factory=ListenerConfig)
     listeners: Mapping[str, ListenerConfig] = field(default_factory=dict)
 
@@ -128,9 +131,9 @@ class NetworkConfig(Settings):
 
     @property
     def largest_request_bytes(self) -> int:
-        """The largest request that any listener takes."""
+        """The largest `socket.request.max.bytes` of all listeners."""
         return max(listener.request_max_bytes for listener in (self.any_listener, *self.listeners.values()))
 
     def for_listener(self, listener_name: str) -> ListenerConfig:
-        """Return the settings of a listener: its own, or those of all."""
+        """Return the settings of a listener: its own, or those of `any_listener`."""
         return self.listeners.get(listener_name, self.any_listener)

@@ -1,8 +1,8 @@
 """The network layer's metrics by Kafka's names: queues, network threads, acceptors, handlers, sockets, memory.
 
 A metric family, registered by `broker` when the SocketServer exists; ticked by the scheduler, read by the threads that
-publish metrics. Everything is looked up in the SocketServer when asked, since listeners and threads come and go;
-`_lock` guards what was seen at earlier ticks. Sums over counters of other threads may be a moment late. Kafka:
+publish metrics. Every value is read from the SocketServer at each call, since listeners and threads come and go;
+`_lock` guards the counts of earlier ticks. Sums over counters of other threads may be a moment late. Kafka:
 SocketServer, Acceptor, Processor, RequestChannel, KafkaRequestHandlerPool, and Selector (group socket-server-metrics).
 """
 
@@ -52,7 +52,7 @@ Tags = tuple[tuple[str, str], ...]
 
 
 class NetworkMetrics:
-    """The family, over a SocketServer and its handler pools."""
+    """The metric family of one SocketServer and its handler pools."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class NetworkMetrics:
         self.tick(0)
 
     def tick(self, elapsed_seconds: float) -> None:
-        """Remember every count, for rates; forget the counts of threads that are gone."""
+        """Remember every count, for rates, and forget the counts of threads that have ended."""
         processors = self._sockets.processors
         with self._lock:
             now_ns = self._now()
@@ -85,7 +85,7 @@ class NetworkMetrics:
         self._requests.retire_all_but([processor.processor_id for processor in processors])
 
     def samples(self) -> Iterable[Sample]:
-        """Return every metric as it is now."""
+        """Return the current value of every metric."""
         with self._lock:
             return [
                 *self._of_planes(),
@@ -110,7 +110,7 @@ class NetworkMetrics:
         yield DEPLETED, self._sockets.memory_pool.depleted_ns
 
     def _rate(self, key: Hashable, total: int) -> float:
-        """Return the growth a second; 0 for a count that no tick has seen yet."""
+        """Return the growth of a count a second; 0 for a count that is newer than the last tick."""
         rate = self._rates.get(key)
         return 0.0 if rate is None else rate.per_second(total, self._now())
 
@@ -124,7 +124,7 @@ class NetworkMetrics:
         return total
 
     def _share(self, key: Hashable, total_ns: int, threads: int = 1) -> float:
-        """Return the share of time that threads spent on something that is counted in nanoseconds."""
+        """Return the share of time, from 0 to 1, that `threads` threads spent on what `total_ns` counts."""
         return min(max(self._rate(key, total_ns) / 1e9 / max(threads, 1), 0.0), 1.0)
 
     def _idle(self, processor: Processor) -> float:

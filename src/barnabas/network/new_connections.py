@@ -1,8 +1,8 @@
 """The accepted connections that wait until their Processor configures them: at most 20.
 
-The Acceptor puts them in, and may wait for room; the Processor takes them out, and so does the thread that removes this
-Processor. Each connection is taken by one of the two, because a deque pops once. No lock but that of the semaphore that
-counts the room. Kafka: SocketServer.Processor (newConnections).
+The Acceptor adds connections, and may wait for room; the Processor takes them out, and so does the thread that removes
+the Processor. One of the two gets each connection, because a deque pops an item once. No lock but that of the semaphore
+that counts the room. Kafka: SocketServer.Processor (newConnections).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NewConnection(NamedTuple):
 
 
 class NewConnections:
-    """A bounded queue. `waiting` is falsy while it is empty: the Processor asks that in every turn."""
+    """A bounded queue. The Processor tests in every turn whether `waiting` is empty."""
 
     __slots__ = ("_room", "waiting")
 
@@ -35,15 +35,15 @@ class NewConnections:
         self._room = threading.Semaphore(CONNECTION_QUEUE_SIZE)
 
     def put(self, connection: NewConnection, timeout_seconds: float) -> bool:
-        """Add a connection; False if there was no room in time."""
+        """Add a connection; return False if there was no room in time."""
         has_room = self._room.acquire(timeout=timeout_seconds) if timeout_seconds > 0 else self._room.acquire(False)
         if has_room:
             self.waiting.append(connection)
         return has_room
 
     def take(self) -> NewConnection | None:
-        """Take the first connection; None if none waits (any more)."""
-        # No look before the leap: another thread may take the last one in between.
+        """Take the first connection; None if none waits."""
+        # No test before the pop: another thread may take the last connection in between.
         try:
             connection = self.waiting.popleft()
         except IndexError:
@@ -52,7 +52,7 @@ class NewConnections:
         return connection
 
     def take_all(self) -> list[NewConnection]:
-        """Take every connection that waits."""
+        """Take all connections that wait."""
         taken = []
         while (connection := self.take()) is not None:
             taken.append(connection)

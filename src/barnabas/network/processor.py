@@ -19,8 +19,9 @@ of another connection:
     close_excess_connections    one at most, if there are more than the quota allows
 
 **Requests run at once.** A hand-over to a handler thread and back costs more than most requests. So a brief request
-runs right here (`RequestIntake`, `RequestTurn`) if none waits in the RequestChannel. It is muted, counted and answered
-like any other; the answers of one connection leave in one write. `inline.requests.enable` turns it off.
+runs on this thread (`RequestIntake`, `RequestTurn`) if none waits in the RequestChannel. Its connection is muted, and
+the request is counted and answered like any other; the answers of one connection leave in one write. The setting
+`inline.requests.enable` turns this off.
 """
 
 from __future__ import annotations
@@ -89,12 +90,12 @@ class Processor(AbstractServerThread):
     # -- any thread --------------------------------------------------------------------------------------------------
 
     def accept(self, stream_socket: StreamSocket, address: str, may_block: bool) -> bool:
-        """Take over an accepted connection from `address`; False if too many wait already and it may not block."""
+        """Take over an accepted connection. Returns False if the queue is full (with `may_block`: only if stopped)."""
         while self.is_running and not self._drain.has_begun:
-            # In slices, so that a stop ends the wait: a semaphore cannot be interrupted.
+            # The wait is cut into slices, so that a stop ends it: the wait for a semaphore cannot be interrupted.
             if self._new_connections.put(NewConnection(stream_socket, address), POLL_MS / 1000 if may_block else 0):
                 self._selector.wakeup()
-                # Looked at after the put: either `close` sees the connection, or this sees the close.
+                # The flag is read after the put: either `close` sees the connection, or this thread sees the close.
                 if self._closed:
                     self._connections.refuse(self._new_connections.take_all())
                 return True
@@ -104,12 +105,12 @@ class Processor(AbstractServerThread):
 
     @property
     def counters(self) -> SelectorCounters:
-        """What the Selector counts, for metrics."""
+        """The Selector's counters, for metrics."""
         return self._selector.counters
 
     @property
     def response_queue_size(self) -> int:
-        """The number of responses that were handed over and not taken yet."""
+        """The number of responses in the queue, for metrics."""
         return len(self.answers.responses)
 
     @property
@@ -126,18 +127,18 @@ class Processor(AbstractServerThread):
         self._selector.wakeup()
 
     def begin_drain(self) -> None:
-        """Take no new requests; finish those that were taken."""
+        """Take no new requests, and finish those that were taken."""
         self._drain.begin()
         self._selector.wakeup()
 
     def await_drained(self, timeout_seconds: float) -> bool:
-        """Wait, after `begin_drain`, until every request taken has been answered; False if some were not in time."""
+        """Wait, after `begin_drain`, until all taken requests are answered. Returns False if some are not in time."""
         return self._drain.wait(timeout_seconds)
 
     def begin_retirement(self, time_ms: float) -> list[NewConnection]:
-        """Take nothing new; close each connection when its request is answered; end after `time_ms` at the latest.
+        """Take no new requests, close each connection once it is answered, and end after `time_ms` at the latest.
 
-        Returns the connections that were handed over and not configured yet: other Processors may take them.
+        Returns the connections that were accepted and not configured yet, for other Processors to take.
         """
         self._drain.begin_retirement(self._now() + int(time_ms * 1_000_000))
         withdrawn = self._new_connections.take_all()
@@ -147,7 +148,7 @@ class Processor(AbstractServerThread):
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Take turns until told to stop. An ordinary exception costs a turn, never the thread."""
+        """Take turns until told to stop. An exception ends the turn, not the thread."""
         self.answers.thread_id = get_ident()
         while self.is_running:
             try:
@@ -191,7 +192,7 @@ class Processor(AbstractServerThread):
             response = responses.popleft()
             connection = response.connection
             response.request.response_dequeued_ns = self._now()
-            # An answer that goes wrong costs its own connection; those behind it in the queue are still sent.
+            # An answer that fails closes its own connection; the answers behind it in the queue are still sent.
             try:
                 connection.apply(response)
                 self._settle(connection)
@@ -200,10 +201,10 @@ class Processor(AbstractServerThread):
                 self._connections.close(connection)
 
     def poll(self) -> None:
-        """Move bytes; wait for some if there is nothing else to do."""
+        """Receive and send bytes; wait for some unless postponed requests or new connections have work to do."""
         selector = self._selector
         selector.poll(0 if self._intake.postponed or self._new_connections.waiting else POLL_MS)
-        # Connections become ready here when their authenticator is content: only now is the principal known.
+        # The Selector reports a connection here once its authenticator has finished: only now is the principal known.
         if selector.connected:
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
@@ -218,6 +219,7 @@ class Processor(AbstractServerThread):
         work = self._selector.completed_receives
         if intake.postponed:
             work = intake.take_postponed() + work
+        # While the Processor drains, frames that are complete stay in their channels and close with them.
         if not work or self._drain.has_begun:
             return
         intake.turn.begin(self._now())
@@ -244,8 +246,8 @@ class Processor(AbstractServerThread):
                 channel.reader.release()  # of a frame that never became a request; a second time is harmless
             answers.touched.append(connection)
         answers.current = None
-        # The answers leave now that all requests have run: the first send wakes a client that waits, and the others
-        # find it awake, which costs a third.
+        # The answers leave after all requests of the turn have run. The first send wakes a client that waits; a send to
+        # a client that is awake already costs a third of that.
         touched, answers.touched = answers.touched, []
         for connection in touched:
             try:
@@ -255,7 +257,7 @@ class Processor(AbstractServerThread):
                 self._connections.close(connection)
 
     def process_completed_sends(self) -> None:
-        """Account for answers whose last byte left in this turn's poll, and read on."""
+        """Account for answers whose last byte left in this turn's poll, and read their connections again."""
         for channel in self._selector.completed_sends:
             if channel.closed:
                 continue
@@ -270,12 +272,12 @@ class Processor(AbstractServerThread):
                 self._connections.close(connection)
 
     def process_disconnected(self) -> None:
-        """Forget connections that are gone."""
+        """Forget connections that the poll found closed."""
         for connection_id in self._selector.disconnected:  # none, nearly always
             self._connections.forget(connection_id)
 
     def close_excess_connections(self) -> None:
-        """Give up the connection that has been idle longest, one a turn, while there are more than allowed."""
+        """Close the connection that has been idle longest, one a turn, while there are more than allowed."""
         if self._has_excess():
             channel = self._selector.lowest_priority_channel()
             if channel is not None:
@@ -286,6 +288,8 @@ class Processor(AbstractServerThread):
         """Close every connection and the Selector; the loop has ended, or never ran. A second call is harmless."""
         if self._closed:
             return
+        # Set before the queue is emptied: `accept` puts first and reads the flag afterwards, so one of the two closes a
+        # connection that arrives now.
         self._closed = True
         for connection in self._connections.all():
             self._connections.close(connection)
@@ -298,7 +302,7 @@ class Processor(AbstractServerThread):
     # -- parts of the verbs ------------------------------------------------------------------------------------------
 
     def _settle(self, connection: Connection) -> None:
-        """Send the answers that were handed over; then close the connection, or read on if nothing forbids it."""
+        """Send the answers in `channel.outgoing`; then close the connection if that was requested, or else read on."""
         channel = connection.channel
         if channel.outgoing.unsent and self._io.write(channel):
             connection.answers_left()

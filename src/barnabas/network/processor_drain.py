@@ -1,4 +1,4 @@
-"""How a Processor stops taking requests: to let the broker stop, or because the Processor itself is removed.
+"""The end of a Processor's intake of requests, because the broker stops or because the Processor itself is removed.
 
 `begin` and `begin_retirement` are called by the SocketServer's thread, `wait` by the thread that stops the broker; the
 Processor looks at the rest in every turn. No lock: each attribute is written once, and the Processor may see it a turn
@@ -11,13 +11,13 @@ from queue import Empty, SimpleQueue
 
 
 class ProcessorDrain:
-    """One way only: not begun, begun, done."""
+    """A drain that goes one way only: not begun, begun, done."""
 
     __slots__ = ("_done", "_retires_at_ns", "has_begun")
 
     def __init__(self) -> None:
         self.has_begun = False
-        """The Processor takes no new requests; those it has taken are answered."""
+        """Whether the Processor takes no new requests; those it has taken are still answered."""
         self._retires_at_ns = 0
         self._done: SimpleQueue[None] = SimpleQueue()
 
@@ -26,13 +26,14 @@ class ProcessorDrain:
         self.has_begun = True
 
     def begin_retirement(self, at_latest_ns: int) -> None:
-        """Take no new requests; close each connection when it is answered, then end: at `at_latest_ns` in any case."""
+        """Take no new requests, close each connection when it is answered, then end, at `at_latest_ns` in any case."""
+        # In this order: the Processor reads `has_begun` first, and must then find that the drain is a retirement.
         self._retires_at_ns = at_latest_ns
         self.has_begun = True
 
     @property
     def is_retirement(self) -> bool:
-        """Whether the Processor closes its connections and ends, rather than wait for the end of the broker."""
+        """Whether the Processor closes its connections and ends by itself, instead of waiting for the broker's stop."""
         return self._retires_at_ns != 0
 
     def is_late(self, now_ns: int) -> bool:
@@ -40,11 +41,11 @@ class ProcessorDrain:
         return now_ns >= self._retires_at_ns
 
     def finish(self) -> None:
-        """Every request taken has been answered."""
+        """Note that every request taken has been answered."""
         self._done.put(None)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait for `finish`; False if it does not come in time."""
+        """Wait for `finish`; return False if it does not come in time."""
         try:
             self._done.get(timeout=timeout_seconds)
         except Empty:

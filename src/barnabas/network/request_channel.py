@@ -1,6 +1,6 @@
-"""Between network threads and handler threads: one bounded queue of requests, and continuations, which go first.
+"""The bounded queue of requests between network threads and handler threads, and their continuations, which go first.
 
-Any number of Processors put in, any number of handlers take out. Two deques hold the items. Handlers wait on a
+Any number of Processors add requests, any number of handlers take them. Two deques hold the items. Handlers wait on a
 SimpleQueue of tokens, one an item, so that the wait is one C call. A lock guards the bound. Kafka: RequestChannel,
 which blocks a Processor when the queue is full. Here `try_send` returns False: the Processor goes on sending answers,
 and the handler that makes room wakes it. A blocked network thread would hold back the finished answers of other
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class ShutdownRequest:
-    """Tells the handler that takes it to end."""
+    """The order to end, for the handler that takes it."""
 
     __slots__ = ()
 
@@ -35,13 +35,13 @@ class CallbackRequest:
 
 
 class RegisteredProcessor(Protocol):
-    """The part of a Processor that the channel knows, for its gauges."""
+    """The part of a Processor that the channel's gauges read."""
 
     processor_id: int
 
     @property
     def response_queue_size(self) -> int:
-        """Responses handed over by other threads and not taken yet."""
+        """The number of responses queued by other threads."""
 
 
 class RequestChannel:
@@ -51,7 +51,7 @@ class RequestChannel:
         self.capacity = capacity
         self.metric_prefix = metric_prefix
         self.waiting_requests: deque[Any] = deque()
-        """The queued requests; falsy while none waits, which is what the inline path asks before every request."""
+        """The queued requests. The inline path tests before every request whether this is empty."""
         self._callbacks: deque[CallbackRequest] = deque()
         self._tokens: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -59,14 +59,14 @@ class RequestChannel:
         self._processors: dict[int, RegisteredProcessor] = {}
 
     def try_send(self, request: Any, wake: Callable[[], None]) -> bool:
-        """Queue `request`; False if the queue is full: then `wake` is called, once, when there is room."""
-        # Only Processors take the lock; handlers take requests out without it. So there may be more room than is seen
-        # here, never less.
+        """Queue `request`. Returns False if the queue is full; `wake` is then called once, when there is room."""
+        # Only Processors add requests under the lock; handlers take them out without it. So there may be more room than
+        # this thread sees, never less.
         with self._lock:
             if len(self.waiting_requests) >= self.capacity:
                 if wake not in self._refused:
                     self._refused.append(wake)
-                # Look again: a handler that took a request before it could see `wake` here will not call it.
+                # A second test: a handler that took a request before `wake` was listed will not call `wake`.
                 if len(self.waiting_requests) >= self.capacity:
                     return False
                 self._refused.remove(wake)
@@ -75,12 +75,15 @@ class RequestChannel:
         return True
 
     def send_callback(self, run: Callable[[], None]) -> None:
-        """Run a continuation on a handler, before any queued request. Not bounded: its request was let in before."""
+        """Run a continuation on a handler, before any queued request.
+
+        Not bounded: its request passed the bound before.
+        """
         self._callbacks.append(CallbackRequest(run))
         self._tokens.put(None)
 
     def send_shutdown_request(self) -> None:
-        """Make one handler end, after the requests that are queued already."""
+        """End one handler, after the requests that are queued already."""
         self.waiting_requests.append(ShutdownRequest())
         self._tokens.put(None)
 
@@ -90,7 +93,7 @@ class RequestChannel:
             self._tokens.get(timeout=timeout_seconds)
         except Empty:
             return None
-        # A token stands for one item in one of the two deques, so one of them has an item for its holder.
+        # Each token stands for one item in one of the deques, so a handler with a token finds an item in one of them.
         try:
             return self._callbacks.popleft()
         except IndexError:
@@ -101,7 +104,10 @@ class RequestChannel:
         return item
 
     def clear(self) -> list[Any]:
-        """Take out every item, for its buffer to be released: at the end of a stop, when no handler runs any more."""
+        """Take out all items, so that the caller can release their buffers.
+
+        Called at the end of a stop, after all handlers.
+        """
         items = []
         while (item := self.receive(0)) is not None:
             items.append(item)
@@ -119,7 +125,7 @@ class RequestChannel:
             return {number: processor.response_queue_size for number, processor in self._processors.items()}
 
     def add_processor(self, processor: RegisteredProcessor) -> None:
-        """Register a Processor; an id in use is kept as it is, with a warning."""
+        """Register a Processor. If its id is in use, log a warning and keep the Processor that has it."""
         with self._lock:
             if self._processors.setdefault(processor.processor_id, processor) is not processor:
                 logger.warning("Unexpected processor with processorId %d", processor.processor_id)
@@ -132,5 +138,6 @@ class RequestChannel:
     def _wake_refused(self) -> None:
         with self._lock:
             refused, self._refused = self._refused, []
+        # After the lock is released: a woken Processor takes it in `try_send`.
         for wake in refused:
             wake()

@@ -1,6 +1,6 @@
-"""A thread that takes requests from the RequestChannel and has them handled.
+"""A thread that takes requests from the RequestChannel and passes them to the api layer.
 
-Each owns the request it runs, and its counters, which other threads read; no lock. Kafka: KafkaRequestHandler.
+Each thread owns the request it runs, and its counters, which other threads read; no lock. Kafka: KafkaRequestHandler.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RequestHandler:
         self._stopped = True
 
     def join(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the thread; False if it still runs, or is the caller."""
+        """Wait for the thread to end. Returns False if it still runs, or is the calling thread."""
         if self._thread.ident is None or self._thread is threading.current_thread():
             return self._thread.ident is None
         self._thread.join(timeout_seconds)
@@ -67,7 +67,7 @@ class RequestHandler:
             self._on_fatal(error)
 
     def run_once(self, timeout_seconds: float) -> bool:
-        """Handle one item, if one comes in time. False when the item is the order to stop."""
+        """Handle one item, if one comes in time. Returns False when the item is the order to stop."""
         started_ns = self._now()
         item = self._receive(timeout_seconds)
         taken_ns = self._now()
@@ -87,7 +87,8 @@ class RequestHandler:
         try:
             self._handle(item)
         except Exception:
-            # The api layer turns errors into answers, so this is a defect in it; the client must not wait for ever.
+            # The api layer turns errors into answers, so an exception is a defect in it. The client must not wait for
+            # an answer that never comes.
             logger.exception("%s: a request of %s was not handled", self.name, item.connection.connection_id)
             item.close_connection()
         finally:

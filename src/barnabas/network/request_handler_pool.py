@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class RequestHandlerPool:
-    """Handlers of one plane. Their names begin with `prefix`."""
+    """The handlers of one plane. The names of their threads begin with `prefix`."""
 
     def __init__(
         self,
@@ -54,14 +54,17 @@ class RequestHandlerPool:
 
     @property
     def idle_ns(self) -> int:
-        """The waiting time of all handlers. Divided by the pool's size and the time passed it is the idle share."""
+        """The time that all handlers have waited.
+
+        Divided by the pool's size and the time passed, this is the idle share.
+        """
         with self._lock:
             return self._retired_idle_ns + sum(handler.idle_ns for handler in self._handlers)
 
     def resize(self, count: int) -> None:
-        """Set the number of handlers; surplus ones end, from the last, once they have handled their request.
+        """Set the number of handlers. Surplus handlers end, the last ones first, after their current request.
 
-        Raises ValueError for less than one.
+        Raises ValueError when `count` is less than one.
         """
         if count < 1:
             raise ValueError(f"A pool needs at least one handler, not {count}")
@@ -85,10 +88,14 @@ class RequestHandlerPool:
             logger.info("Resized request handler thread pool from %d to %d", before, count)
 
     def shutdown(self) -> None:
-        """Ask every handler through the queue, so that what is queued is handled first; then wait for all."""
+        """End all handlers and wait for them.
+
+        The order goes through the queue, so queued requests are handled first.
+        """
         with self._lock:
             self._is_shut_down = True
             handlers, self._handlers = self._handlers, []
+            # The joins below run without the lock: `resize` on another thread must not wait for a long last request.
             retired, self._retired = self._retired, []
         for _ in handlers:
             self._request_channel.send_shutdown_request()

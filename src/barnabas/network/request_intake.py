@@ -1,4 +1,4 @@
-"""The requests of one Processor on their way in: frames parsed, then run at once or queued for a handler thread.
+"""The intake of one Processor: it parses frames, and runs their requests at once or queues them for a handler thread.
 
 Made and used by one Processor, on its thread; no lock. `RequestTurn` decides what runs at once. Two kinds of work wait
 here, for different reasons: a channel is *postponed* when its turn was used up (its frame is parsed in the next turn),
@@ -25,7 +25,7 @@ _REQUEST_TAKEN: Final = after(mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEI
 
 
 class RequestIntake:
-    """Takes frames of channels and has them handled."""
+    """The parser and distributor of the frames that one Processor receives."""
 
     __slots__ = (
         "_handle",
@@ -65,7 +65,7 @@ class RequestIntake:
         """Requests for which the RequestChannel had no room yet."""
 
     def take_requests(self, channel: KafkaChannel, connection: Connection) -> None:
-        """Take the frame that completed, and those buffered behind it, until one is not answered at once.
+        """Take the completed frame of a channel, and the frames buffered behind it, until one is not answered at once.
 
         Raises InvalidRequest for a frame that is no request, InvalidReceive for an impossible length behind a frame.
         """
@@ -75,7 +75,7 @@ class RequestIntake:
         channel.receive = None
         while True:
             if frame is None:
-                # Only what the last receive brought: another receive would starve the other connections.
+                # Only frames of the last receive: another receive would starve the other connections.
                 frame = reader.next_frame() if reader.buffered else None
                 if frame is None:
                     return
@@ -84,7 +84,7 @@ class RequestIntake:
                 channel.receive = frame
                 self.postponed.append(channel)
                 return
-            # For the next request, which may find the turn used up and asks whether this one was slow.
+            # The next request may find the turn used up, and then asks whether this one was slow.
             self._last_began_ns = received_ns
             connection.mute_state = _REQUEST_TAKEN
             request = self._parse(
@@ -96,7 +96,7 @@ class RequestIntake:
                 release=reader.release,
             )
             frame = None
-            # A queued request goes first: it came earlier, and may be of any connection.
+            # Requests in the queue came earlier, so this one goes behind them.
             if not request.brief or not turn.at_once or self._waiting_requests:
                 channel.mute()
                 if channel.memory is not None and reader.release is None:
@@ -106,12 +106,13 @@ class RequestIntake:
             request.dequeued_ns = received_ns
             self._handle(request)
             if connection.mute_state is not _NOT_MUTED or connection.close_requested:
-                # The request waits in a purgatory, or is throttled, or its client does not read: frames behind it wait.
+                # The request waits in a purgatory, or is throttled, or its client does not read its answers. Frames
+                # behind it wait, which keeps the answers in order.
                 channel.mute()
                 return
 
     def take_postponed(self) -> list[KafkaChannel]:
-        """Return the channels that waited for this turn."""
+        """Return the channels that were postponed to this turn."""
         postponed, self.postponed = self.postponed, []
         return postponed
 
@@ -128,5 +129,6 @@ class RequestIntake:
         self._path.channel.remove_processor(self._processor_id)
 
     def _queue(self, request: Request[Any]) -> None:
+        # Not past the staged requests: they are older.
         if self.staged or not self._path.channel.try_send(request, self._wake):
             self.staged.append(request)

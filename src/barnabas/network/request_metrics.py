@@ -1,9 +1,9 @@
-"""How the time of requests was spent, by API, counted when a request's answer has left.
+"""The times, sizes and errors of requests by API, counted when a request's answer has left.
 
 `record` is the network layer's `on_complete`: called on the thread of the request's Processor, which alone adds to the
-tables of its id; so it takes no lock and makes no object. It is the price of metrics on every request
-(benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards which tables there are, and what `tick` and `samples`
-remember between calls; these run on the scheduler's thread and on those that publish.
+tables of its id; so `record` takes no lock and makes no object. Every request pays for `record`
+(benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards the set of tables, and what `tick` and `samples` remember
+between calls; these two run on the scheduler's thread and on the threads that publish.
 
 A request's stages lie between its time stamps, in nanoseconds (docs/kafka-facts.md, request stages). A produce with
 acks=all that a handler thread ran:
@@ -48,7 +48,7 @@ from barnabas.protocol.messages.message import Message
 logger = logging.getLogger(__name__)
 
 MOST_DEPRECATED_CLIENTS: Final = 1000
-"""How many metrics of deprecated requests there may be: their names hold text that clients choose."""
+"""The limit for metrics of deprecated requests, because clients choose the software names in them."""
 
 
 def request_name(api_key: ApiKey) -> str:
@@ -71,9 +71,9 @@ class RequestMetrics:
     # -- a Processor's thread ----------------------------------------------------------------------------------------
 
     def record(self, request: Request[Any]) -> None:
-        """Count a request that has ended: its answer has left, or never will."""
-        # Look-ups that nearly always succeed stand in `try`, which costs nothing until they fail; tests of lengths and
-        # ranges would be paid for by every request.
+        """Count a request that has ended, with its answer sent or dropped."""
+        # Look-ups that nearly always succeed stand in `try`, which costs nothing unless they fail; every request would
+        # pay for a test of lengths and ranges.
         try:
             table = self._tables[request.processor_id][request.handler]
         except KeyError:
@@ -81,14 +81,15 @@ class RequestMetrics:
         follower = table.follower
         if follower is not None:
             body = request.body
-            state = body.replica_state  # from v15 on
+            state = body.replica_state  # from v15 on (KIP-903), instead of `replica_id`
             if body.replica_id >= 0 or (state is not None and state.replica_id >= 0):
                 table = follower
         version = request.api_version
         try:
             table.versions[version] += 1
         except IndexError:
-            # ApiVersions in a version from the future: it is answered, so it is counted, among the unknown ones.
+            # ApiVersions in a version above the highest here is answered with UNSUPPORTED_VERSION (KIP-511), so it is
+            # counted, as an unknown version.
             version = -1
             table.versions[version] += 1
         if request.notes is not None:
@@ -164,7 +165,7 @@ class RequestMetrics:
     # -- the threads that publish ------------------------------------------------------------------------------------
 
     def samples(self) -> Iterable[Sample]:
-        """Return every metric of every API that was requested since the start."""
+        """Return the metrics of all APIs that were requested since the start."""
         with self._lock:
             return self._samples.samples(self._by_key(), self._deprecated)
 
@@ -174,7 +175,7 @@ class RequestMetrics:
             self._samples.tick(self._by_key(), self._deprecated, elapsed_seconds)
 
     def retire_all_but(self, processor_ids: Collection[int]) -> None:
-        """Keep the counts of Processors that are gone in one table an API, however many come and go."""
+        """Merge the counts of Processors that have ended into one table an API: the number of tables stays bounded."""
         with self._lock:
             for processor_id in self._tables.keys() - set(processor_ids):
                 for key, table in _keyed(self._tables.pop(processor_id)):
@@ -207,7 +208,8 @@ def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, R
 
 
 def _error_counter_of(request: Request[Any], answer: Message) -> ErrorCounter:
-    """Return the function for a version's answers. An answer it cannot read must not cost its client anything."""
+    """Return the function for a version's answers, or `count_nothing` if an answer cannot be read."""
+    # Metrics must not fail a request: the answer has left already, and its connection would be closed.
     try:
         counter = error_counter(answer.__class__, request.header.api_version)
         counter(answer, new_error_counts())

@@ -1,4 +1,4 @@
-"""What the network layer does with a frame: parse it, handle it, account for its end.
+"""The functions that the network layer calls for each frame: parse it, handle it, account for its end.
 
 `RequestHandling` comes from the broker; the SocketServer makes a `RequestPath` of it for each plane, which all
 Processors of the plane share. Immutable, so no lock. Kafka: RequestChannel and ApiRequestHandler, as SocketServer and
@@ -16,7 +16,7 @@ from barnabas.transport.transport_layer import Buffer
 
 
 class Parse(Protocol):
-    """Makes a Request of a frame; `api.request_parser.RequestParser.parse` is one."""
+    """The function that makes a Request of a frame: `api.request_parser.RequestParser.parse`."""
 
     def __call__(
         self,
@@ -33,17 +33,17 @@ class Parse(Protocol):
 
 
 class RequestHandling(NamedTuple):
-    """The broker's part in a request's way."""
+    """The functions that the broker supplies for each request."""
 
     parse: Parse
     handle: Callable[[Request[Any]], None]
-    """Answers a request, now or later. Called on a handler thread, or for brief requests on a Processor's."""
+    """Answers a request, now or later. Called on a handler thread, or for a brief request on its Processor's thread."""
     on_complete: Callable[[Request[Any]], None] | None = None
-    """Takes every request whose answer has left, on its Processor's thread, with all time stamps."""
+    """Called on the Processor's thread with each request whose answer has left; all its time stamps are set."""
 
 
 class RequestPath:
-    """The way of a plane's requests, and whether brief ones may run at once."""
+    """The queue and functions of one plane's requests, and whether brief requests may run at once."""
 
     __slots__ = ("channel", "handle", "may_run_at_once", "on_complete", "parse")
 

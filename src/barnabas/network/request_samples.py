@@ -1,4 +1,4 @@
-"""The metrics of requests by Kafka's names, made of the tables that Processors fill.
+"""The metrics of requests by Kafka's names, computed from the tables that Processors fill.
 
 Called by RequestMetrics under its lock, on the thread that ticks or publishes; remembers each metric as it was at the
 last tick. Kafka: RequestMetrics (its metric names).
@@ -35,7 +35,7 @@ class Stage(NamedTuple):
     buckets: str
     unit: float = DURATION_UNIT_MS
     is_sparse: bool = False
-    """Zeros are not counted: all the other requests are zeros."""
+    """Whether the table counts only non-zero times; the requests that are not counted are zeros."""
 
 
 STAGES: Final = (
@@ -54,7 +54,7 @@ CONVERSION_STAGES: Final = (
     Stage("TemporaryMemoryBytes", "temporary_memory", BYTES, is_sparse=True),
 )
 CONVERTING: Final = ("Fetch", "Produce")
-"""As in Kafka: FetchConsumer and FetchFollower have no such histograms."""
+"""The APIs that convert records. As in Kafka, FetchConsumer and FetchFollower have no such histograms."""
 
 
 class TableKey(NamedTuple):
@@ -72,14 +72,14 @@ DeprecatedKey = tuple[str, int, str, str]
 
 
 class RequestSamples:
-    """Turns tables into samples."""
+    """The computation of samples from tables, with the state of the last tick."""
 
     def __init__(self) -> None:
         self._weights: dict[MetricName, RecentWeights] = {}
         self._meters: dict[MetricName, Meter] = {}
 
     def tick(self, tables: Tables, deprecated: Mapping[DeprecatedKey, int], elapsed_seconds: float) -> None:
-        """Take the counts since the last tick into rates and weights."""
+        """Add the counts since the last tick to rates and weights."""
         for name, counts, _ in _histograms(tables):
             self._weights.setdefault(name, RecentWeights()).tick(counts, elapsed_seconds)
         for name, count in _counters(tables, deprecated):
@@ -88,7 +88,7 @@ class RequestSamples:
             meter.tick(elapsed_seconds)
 
     def samples(self, tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> list[Sample]:
-        """Return every metric as it is now."""
+        """Return the current value of every metric."""
         samples = []
         unknown = RecentWeights()
         for name, counts, unit in _histograms(tables):
@@ -120,13 +120,14 @@ def _histograms(tables: Tables) -> Iterator[tuple[MetricName, list[int], float]]
         tags = (("request", request),)
         for stage in (*STAGES, *CONVERSION_STAGES) if request in CONVERTING else STAGES:
             counts = _sum([getattr(table, stage.buckets) for table in several])
+            # Bucket 0 is for zero. The tables are read while they are filled, so the difference may be below zero.
             if stage.is_sparse:
                 counts[0] += max(requests - sum(counts), 0)
             yield MetricName(GROUP, KIND, stage.name, tags), counts, stage.unit
 
 
 def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterator[tuple[MetricName, int]]:
-    """Name and count of everything that is counted as a whole."""
+    """Yield name and count of every counter."""
     for request, several in _by_name(tables).items():
         versions = _sum([table.versions for table in several])
         for version, count in enumerate(versions):
@@ -148,7 +149,7 @@ def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterat
 
 
 def _paths(tables: Tables) -> Iterator[tuple[MetricName, int]]:
-    """Yield how many requests went through a plane's queue, and how many ran at once on the network thread."""
+    """Yield the numbers of requests that went through a plane's queue, and that ran at once on the network thread."""
     paths: dict[MetricName, int] = {}
     for key, several in tables.items():
         queued = sum(table.queued for table in several)

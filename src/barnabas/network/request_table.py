@@ -1,7 +1,8 @@
-"""The counts of one Processor for the requests of one API: plain lists of its thread, which other threads read and sum.
+"""The counts of one Processor for the requests of one API, in plain lists that other threads read and sum.
 
-Filled by `request_metrics`; no lock, so a read may be a moment late. The lists hold bucket counts (`metrics.buckets`).
-A stage that most requests do not have is counted only for those that have it; `request_samples` adds the zeros.
+Filled by `request_metrics` on the Processor's thread; no lock, so a read may be a moment late. The lists hold bucket
+counts (`metrics.buckets`). A stage that most requests do not have is counted only for the requests that have it;
+`request_samples` adds the zeros.
 Kafka: RequestMetrics.
 """
 
@@ -29,7 +30,7 @@ BUCKET_LISTS: Final = (
 
 
 class RequestTable:
-    """Counters since the start."""
+    """The counters of one API since the start."""
 
     __slots__ = (
         "conversions",
@@ -76,10 +77,10 @@ class RequestTable:
         self.conversions = [0] * BUCKETS
         self.temporary_memory = [0] * BUCKETS
         self.follower: RequestTable | None = None
-        """Of Fetch: the table of followers' requests; this table then holds the consumers'."""
+        """For Fetch, the table of followers' requests; this table then holds the consumers' requests."""
 
     def add(self, other: RequestTable) -> None:
-        """Add the counts of another table of the same API. No Processor adds to either table any more."""
+        """Add the counts of another table of the same API. The Processors of both tables have ended."""
         self.queued += other.queued
         for name in ("versions", "errors", *BUCKET_LISTS):
             setattr(self, name, list(map(add, getattr(self, name), getattr(other, name))))

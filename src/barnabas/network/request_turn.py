@@ -1,16 +1,16 @@
-"""Which requests of one turn of a Processor's loop run at once on its thread. Pure: the time is passed in.
+"""The decision which requests of one turn of a Processor's loop run at once on its thread. Pure: the time is passed in.
 
-Owned by one RequestIntake, on its Processor's thread; no lock. Kafka has nothing like it: every request goes through
-its RequestChannel. Why, and the measurements behind the two constants: docs/decisions/0013-what-runs-at-once.md.
+Owned by one RequestIntake, on its Processor's thread; no lock. Kafka: none, as every request there goes through the
+RequestChannel. Why, and the measurements behind the two constants: docs/decisions/0013-what-runs-at-once.md.
 
-A turn begins `at_once`: brief requests run on the network thread. Its time is `TURN_NS`; what comes later either waits
+A turn begins `at_once`: brief requests run on the network thread. Its time is `TURN_NS`. A later request either waits
 for the next turn or, behind a request that was slow by itself, goes to the handler threads:
 
     time  0 ms    turn.begin
           0.6     A and B have run, 0.3 ms each
           1.1     C has run; D arrives behind it. 1.1 > 1 ms, and C took 0.5 ms: the turn was used up by many brief
-                  requests. `is_used_up` says so: D waits, new answers and ready sockets have their turn first.
-    or    9       C took 8.4 ms: that was no work, it was waiting for something. `at_once` ends: D and all that follow
+                  requests. `is_used_up` returns True: D waits, new answers and ready sockets come first.
+    or    9       C took 8.4 ms: so long it was not working but waiting. `at_once` ends: D and all that follow
                   in this turn are queued for handler threads, so that none of them waits behind another one like C.
 """
 
@@ -19,14 +19,14 @@ from __future__ import annotations
 from typing import Final
 
 TURN_NS: Final = 1_000_000
-"""What a turn of the loop may spend on requests that run at once."""
+"""The time that one turn of the loop may spend on requests that run at once."""
 SLOW_REQUEST_NS: Final = 5_000_000
-"""A single request that takes this long waits for something, and others must not wait behind it. A thread that is
-taken off its core for a time slice loses up to 4 ms, which proves nothing."""
+"""A single request that takes this long is waiting for something, and others must not wait behind it. A thread that the
+kernel preempts for a time slice loses up to 4 ms, so a shorter time proves nothing."""
 
 
 class RequestTurn:
-    """Whether requests still run at once in this turn."""
+    """The state of one turn: its end, and whether requests still run at once."""
 
     __slots__ = ("_may_run_at_once", "at_once", "ends_ns")
 
@@ -36,7 +36,7 @@ class RequestTurn:
         self.at_once = may_run_at_once
         """Whether a brief request runs on the network thread."""
         self.ends_ns = 0
-        """The end of the turn's time. Until then `is_used_up` need not be asked: one comparison a request."""
+        """The end of the turn's time. Before it `is_used_up` need not be called, so a request costs one comparison."""
 
     def begin(self, now_ns: int) -> None:
         """Begin a turn."""
@@ -44,10 +44,10 @@ class RequestTurn:
         self.at_once = self._may_run_at_once
 
     def is_used_up(self, now_ns: int, last_began_ns: int) -> bool:
-        """Whether a frame that comes now, after `ends_ns`, has to wait for the next turn.
+        """Whether a frame that is taken now, after `ends_ns`, has to wait for the next turn.
 
-        last_began_ns: when the request before it began. If that one alone was slow, the turn goes on without running
-        requests at once.
+        last_began_ns: the time at which the previous request began. If that request alone was slow, the turn goes on,
+        and the rest of its requests are queued.
         """
         if self.at_once or not self._may_run_at_once:
             # A request of an earlier turn says nothing about this one.

@@ -1,4 +1,4 @@
-"""What every connection of one listener has in common, and which plane the listener belongs to. Immutable.
+"""The properties that all connections of one listener share, and the plane of the listener. Immutable.
 
 Made by the ListenerFactory for each listener, kept by its Acceptor and Processors, which put it into the context of
 every connection they serve. Kafka: DataPlaneAcceptor and ControlPlaneAcceptor (their prefixes and listener names).
@@ -13,14 +13,15 @@ CONTROL_PLANE: Final = "control-plane"
 
 
 class ServedListener(NamedTuple):
-    """A listener as its threads see it. Their names begin with `plane`."""
+    """A listener as its threads see it. The names of the threads begin with `plane`."""
 
     name: str
     security_protocol: str
     privileged: bool = False
-    """Brokers and the controller come in here: the control plane, or without one the inter-broker listener."""
+    """Whether brokers and the controller use this listener: the control plane's, or without one the inter-broker
+listener."""
     plane: str = DATA_PLANE
 
     def __str__(self) -> str:
-        """Return the listener as the names of threads have it."""
+        """Return the text for the names of threads."""
         return f"ListenerName({self.name})-{self.security_protocol}"

@@ -1,4 +1,4 @@
-"""A network thread's beginning and end, shared by Acceptor and Processor.
+"""The start and stop of a network thread, shared by Acceptor and Processor.
 
 Started and stopped by the SocketServer. Its state is two latches, one set by the thread itself and one by the thread
 that stops it; no lock. Kafka: AbstractServerThread with its shutdown latch.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 FatalHandler = Callable[[BaseException], None]
-"""Stops the broker; comes from `broker/`, which alone may end the process."""
+"""A function that stops the broker. It comes from `broker/`, which alone may end the process."""
 
 
 class AbstractServerThread(ABC):
@@ -44,7 +44,10 @@ class AbstractServerThread(ABC):
         self.wakeup()
 
     def await_shutdown(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until the loop has ended and closed everything. A loop that never ran is closed here, at once."""
+        """Wait until the loop has ended and closed its sockets.
+
+        The caller closes the sockets of a loop that never ran.
+        """
         if self._thread.ident is None:
             self.close()
             return True
@@ -60,13 +63,13 @@ class AbstractServerThread(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close sockets and the poller, when the loop has ended; a second call is harmless."""
+        """Close sockets and the poller, after the loop has ended. A second call is harmless."""
 
     def _main(self) -> None:
         try:
             self.run()
         except BaseException as error:
-            # A network thread that dies unnoticed is a broker that hangs.
+            # Without this a broker whose network thread died would run on and serve none of its connections.
             logger.critical("%s died", self.name, exc_info=True)
             self._on_fatal(error)
         finally:

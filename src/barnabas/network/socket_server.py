@@ -1,17 +1,17 @@
-"""The network layer's front: listeners, their threads, and the queues they share, one a plane.
+"""The network layer's entry point: listeners, their threads, and the request queue of each plane.
 
-Built, started and stopped by `broker/` on its main thread; a scheduler's thread changes settings. A lock keeps the two
-apart. Kafka: SocketServer.
+Built, started and stopped by `broker/` on its main thread; a scheduler's thread changes settings. One lock serializes
+their calls. Kafka: SocketServer.
 
     server = SocketServer(config, end_points, RequestHandling(parse, handle), clock, on_fatal)
     bound = server.bind()                    # ports are known, clients may connect, nothing is read yet
-    server.enable_controller_requests()      # the controller may tell the broker of the cluster
+    server.enable_controller_requests()      # the controller may send the cluster's state
     server.enable_request_processing()       # the broker is ready
     server.stop_processing_requests()        # no new requests; those taken are answered
     server.shutdown()                        # connections and threads are gone
 
-With `control.plane.listener.name` that listener is a plane of its own: an acceptor, one processor, a queue of 20, and
-(made by `broker/`) one handler. Every other listener belongs to the data plane.
+The listener named by `control.plane.listener.name` is a plane of its own (KIP-291): an acceptor, one processor, a queue
+of 20, and one handler, made by `broker/`. Every other listener belongs to the data plane.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ from barnabas.transport.memory_pool import NONE, MemoryPool
 logger = logging.getLogger(__name__)
 
 CHANNEL_BUILDERS: dict[str, ChannelBuilder] = {"PLAINTEXT": plaintext_channel}
-"""By security protocol. A listener of any other protocol is refused rather than served in the clear."""
+"""Channel builders by security protocol. A listener of any other protocol is rejected, never served unencrypted."""
 
 DRAIN_MS: Final = 1_000
-"""How long a stop waits for requests that were taken; a Fetch that long-polls may take longer, and is cut off."""
+"""How long a stop waits for requests that were taken. A Fetch that long-polls may take longer; its connection closes
+without an answer."""
 
 REQUEST_EXPANSION: Final = 8
-"""A small request takes so many times its frame's bytes once it is parsed: 2,500 names of 20 bytes take 0.5 MB."""
+"""The memory of a small parsed request, as a multiple of its frame: 2,500 names of 20 bytes take 0.5 MB."""
 LARGE_FRAME_SHARE: Final = 16
-"""A frame of more than one part in so many of queued.max.request.bytes waits for memory apart from the others."""
+"""A frame of more than 1/16 of queued.max.request.bytes is large: it waits for memory apart from the others."""
 
 
 class SocketServer:
@@ -78,7 +79,8 @@ class SocketServer:
         self.control_plane_request_channel = None if planes.control is None else planes.control.channel
         self.connection_quotas = ConnectionQuotas(config, clock)
         self.memory_pool = _memory_pool(config, clock)
-        """Of the data plane; the controller's requests are not held up by what clients keep in memory."""
+        """The memory of the data plane's frames and answers. The control plane has no limit, so clients cannot hold it
+        up."""
         self._factory = ListenerFactory(
             config,
             planes,
@@ -89,8 +91,8 @@ class SocketServer:
             on_fatal,
         )
         self._factory.check_protocols(end_points)
-        # The controller's own listener comes first, then that of the brokers, so that the cluster works before clients
-        # press in.
+        # The controller's own listener comes first, then that of the brokers, so that the cluster works before the
+        # first client is served.
         first = (config.control_plane_listener, config.inter_broker_listener)
         self._end_points = sorted(
             end_points, key=lambda end: first.index(end.listener_name) if end.listener_name in first else len(first)
@@ -103,16 +105,16 @@ class SocketServer:
         self._lock = threading.RLock()
 
     def bind(self) -> list[EndPoint]:
-        """Open every listener and return them with the ports bound.
+        """Open every listener and return the end points with the ports bound.
 
-        Raises OSError when one cannot be bound; none is left open then.
+        Raises OSError when one cannot be bound; no listener is left open then.
         """
         with self._lock:
             self._acceptors = self._open_all(self._end_points)
             return [acceptor.end_point for acceptor in self._acceptors]
 
     def enable_controller_requests(self) -> None:
-        """Start the listener that the controller uses, the control plane's or else the brokers'; again is harmless.
+        """Start the controller's listener, the control plane's or else the brokers'. A second call is harmless.
 
         The listeners of `early.start.listeners` start with it.
         """
@@ -123,7 +125,7 @@ class SocketServer:
                 self._start(each for each in self._acceptors if each.listener.privileged or each.listener.name in early)
 
     def enable_request_processing(self) -> None:
-        """Start accepting and reading: control plane, brokers' listener, others. A second call is harmless."""
+        """Start accepting and reading: the control plane, the brokers' listener, then the others. May be repeated."""
         with self._lock:
             if not self._stopped:
                 self._processing = True
@@ -151,7 +153,10 @@ class SocketServer:
             return [acceptor.end_point for acceptor in added]
 
     def remove_listeners(self, end_points: Sequence[EndPoint]) -> None:
-        """Stop listening there, by the listeners' names; their connections close once what was taken is answered."""
+        """Remove the listeners of these names.
+
+        Their connections close once the requests that were taken are answered.
+        """
         names = {end_point.listener_name for end_point in end_points}
         with self._lock:
             removed = [acceptor for acceptor in self._acceptors if acceptor.listener.name in names]
@@ -189,8 +194,9 @@ class SocketServer:
     def reconfigure(self, config: NetworkConfig) -> None:
         """Apply the settings that may change while running: threads of the data plane's listeners, and all limits.
 
-        Surplus network threads take nothing any more, answer what they have taken, and close their connections. What
-        belongs to a socket or a queue (buffers, sizes, which listener is whose) stays as it was at the start.
+        Surplus network threads take no more requests, answer those they have taken, and close their connections. The
+        settings of sockets and queues (buffers, sizes, the brokers' and the controller's listener) stay as at the
+        start.
         """
         with self._lock:
             self._factory.config = config
@@ -201,17 +207,17 @@ class SocketServer:
     def stop_processing_requests(self, drain_ms: float = DRAIN_MS) -> bool:
         """Stop accepting and reading; wait at most `drain_ms` until every request taken is answered.
 
-        The handler pools must still run. False if some requests were not answered in time.
+        The handler pools must still run. Returns False if some requests were not answered in time.
         """
         with self._lock:
             self._stopped = True
-            # First the quotas: an Acceptor may be waiting in them, and would not hear that it is to stop.
+            # First the quotas: an Acceptor may be waiting in them, where its own wake-up does not reach it.
             self.connection_quotas.stop()
             self._close_acceptors()
             processors = self._retiring + [
                 processor for acceptor in self._acceptors if acceptor.is_started for processor in acceptor.processors
             ]
-            # All of them begin before the first is waited for: the deadline is one for all.
+            # All Processors begin before the wait for the first, because they share one deadline.
             for processor in processors:
                 processor.begin_drain()
             deadline_ns = self._now() + int(drain_ms * 1_000_000)
@@ -229,6 +235,8 @@ class SocketServer:
             self._stopped = True
             self.connection_quotas.stop()
             self._close_acceptors()
+            # After `stop_processing_requests` the handlers have ended: no answer comes any more, so the Processors need
+            # not wait for one.
             processors = self._retiring + self.processors
             for processor in processors:
                 processor.begin_shutdown()
@@ -291,7 +299,7 @@ def _memory_pool(config: NetworkConfig, clock: Clock) -> MemoryPool:
     size = config.queued_max_request_bytes
     if size <= 0:
         return NONE
-    # The largest lease: that of the largest request, or of a frame just below 64 KiB, which counts eight times.
+    # The largest lease is that of the largest request, or of a frame just below 64 KiB, which counts eight times.
     largest = min(size, max(config.largest_request_bytes, LARGE_FRAME_BYTES * REQUEST_EXPANSION))
     return GarbageCollectedMemoryPool(
         size,

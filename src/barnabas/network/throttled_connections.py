@@ -1,7 +1,7 @@
-"""Accepted connections of addresses that connect too often: each is closed, unserved, when its delay is over.
+"""Accepted connections of addresses that connect too often: each is closed, without being served, after its delay.
 
 Owned by one Acceptor's thread; no lock. Kafka: DelayedCloseSocket and throttledSockets of SocketServer.Acceptor. The
-delay makes a client that reconnects in a loop slow, which an immediate close would not.
+delay slows a client that reconnects in a loop, which an immediate close would not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class ThrottledConnections:
-    """Sockets by the time at which they are to be closed, in nanoseconds."""
+    """The sockets by the time at which each is to be closed, in nanoseconds."""
 
     __slots__ = ("_heap", "_numbers")
 
@@ -25,12 +25,12 @@ class ThrottledConnections:
         heapq.heappush(self._heap, (close_ns, next(self._numbers), accepted))
 
     def close_due(self, now_ns: int) -> None:
-        """Close those whose delay is over."""
+        """Close the sockets whose delay is over."""
         while self._heap and self._heap[0][0] <= now_ns:
             heapq.heappop(self._heap)[2].close()
 
     def seconds_left(self, now_ns: int, at_most: float) -> float:
-        """Return the seconds until the next one is due, but no more than `at_most`."""
+        """Return the seconds until the next socket is due, but no more than `at_most`."""
         if not self._heap:
             return at_most
         return min(max(self._heap[0][0] - now_ns, 0) / 1e9, at_most)

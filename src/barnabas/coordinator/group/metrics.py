@@ -4,7 +4,7 @@ A metric family, registered by `broker.group_coordination`, ticked by the schedu
 metrics on any thread without a lock. A reading looks at the groups one by one, each under its lock. `_lock` guards the
 rates. The services' counts are plain numbers, which may be a moment old.
 
-Kafka: the gauges of GroupMetadataManager (3.9) and all names of GroupCoordinatorMetrics (4.3). Where both count groups
+Kafka: GroupMetadataManager (the gauges of 3.9) and GroupCoordinatorMetrics (all names of 4.3). Where both count groups
 of the classic protocol, NumGroups counts every group, as in 3.9.
 """
 
@@ -49,8 +49,9 @@ class RebalanceCounts:
 
 
 class GroupMetrics:
-    """counts: reads a count since the start, by the name of its rate in Kafka (`offset-commit`).
+    """The metric family of the group coordinator.
 
+    counts: functions that return a count since the start, by the name of its rate in Kafka (`offset-commit`).
     load_times: of the partitions that were loaded last.
     """
 
@@ -105,6 +106,7 @@ class GroupMetrics:
 
     def _of_loadings(self) -> Iterator[Sample]:
         since_ns = self._now_ns() - LOAD_TIME_WINDOW_NS
+        # Copied, because the loading thread appends to it.
         lately = [each.milliseconds for each in self._load_times.copy() if each.ended_ns >= since_ns]
         yield _attribute("partition-load-time-max", max(lately, default=0))
         yield _attribute("partition-load-time-avg", sum(lately) / len(lately) if lately else 0)

@@ -1,4 +1,4 @@
-"""Which partitions of `__consumer_offsets` this broker coordinates, and how many there are.
+"""The partitions of `__consumer_offsets` that this broker coordinates, and the number of all of them.
 
 `GroupLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`, which is
 held for nothing else; requests read without it: `_states` is replaced, never changed. A partition's state carries the
@@ -42,7 +42,10 @@ class PartitionStatus(NamedTuple):
 
 
 class GroupPartitions:
-    """configured_count: `offsets.topic.num.partitions`, which counts until the topic exists."""
+    """The state of each partition, and the partition of each group.
+
+    configured_count: `offsets.topic.num.partitions`, which counts until the topic exists.
+    """
 
     def __init__(self, metadata: MetadataCache, configured_count: int) -> None:
         self._configured_count = configured_count
@@ -137,6 +140,7 @@ class GroupPartitions:
                 self._epochs[partition] = leader_epoch
             else:
                 self._epochs.pop(partition, None)  # a topic made anew begins with the first epoch again
+            # A loading that is under way notices by itself that the partition is not its own any more (`end_loading`).
             if partition not in self._states:
                 return False
             self._states = {number: status for number, status in self._states.items() if number != partition}
@@ -166,6 +170,7 @@ def _hash(text: str) -> int:
     encoded = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(encoded), 2):
         result = (31 * result + (encoded[position] << 8 | encoded[position + 1])) & _MASK
+    # The smallest number of Java has no positive counterpart: Utils.abs makes it 0.
     if result == 0x80000000:
         return 0
     return result if result < 0x80000000 else 0x100000000 - result

@@ -1,8 +1,8 @@
-"""Reads the groups of one partition of `__consumer_offsets`, in small steps, and hands them to their services.
+"""The loading of one partition of `__consumer_offsets`: groups are read in small steps and given to their services.
 
 Made by `broker.group_coordination`, called by `GroupLoader` on its thread; `drop_groups` on any thread. Owns no lock: a
 group that is not loaded yet belongs to the iterator that `load` returns. Between two steps other threads run, and the
-partition may be given up: each step looks whether the loading is still wanted.
+partition may be given up: each step checks that the loading is still wanted.
 
 Kafka: GroupMetadataManager.doLoadGroupsAndOffsets, removeGroupsForPartition.
 """
@@ -31,17 +31,18 @@ logger = logging.getLogger(__name__)
 READ_BYTES: Final = 512 * 1024
 """The most bytes of one read: more would make slices longer. (`offsets.load.buffer.size` may say less.)"""
 GROUPS_PER_STEP: Final = 20
+"""The number of groups that are made, or become visible, in one step."""
 
 
 class RestoreMemberships(Protocol):
-    """Makes memberships from the records that are not committed offsets."""
+    """A function that makes memberships from the records that are not committed offsets."""
 
     def __call__(self, records: Mapping[bytes, bytes]) -> Iterator[Mapping[str, Membership]]:
         """Yield memberships by group id, in steps. records: the newest record of each key."""
 
 
 class LoadTimes(NamedTuple):
-    """How long one partition took to load (Kafka: partition-load-time). ended_ns: monotonic time."""
+    """The time that one partition took to load (Kafka: partition-load-time). ended_ns: monotonic time."""
 
     partition: int
     milliseconds: int
@@ -50,7 +51,10 @@ class LoadTimes(NamedTuple):
 
 
 class PartitionLoader:
-    """partition_or_error: returns a hosted partition. service_of: returns the service of a type of membership."""
+    """The loader of single partitions.
+
+    partition_or_error: returns a hosted partition. service_of: returns the service of a type of membership.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class PartitionLoader:
             for group in some:
                 self._take_over(group)
             yield
+        # The partition was given up while its groups became visible: `drop_groups` may have missed the last ones.
         if not environment.partitions.end_loading(partition, leader_epoch):
             self._drop(groups)
             return
@@ -123,7 +128,7 @@ class PartitionLoader:
             logger.exception("Taking over the members of group %s failed", group.group_id)
 
     def _read(self, partition: int, leader_epoch: int, replay: PartitionReplay) -> Iterator[None]:
-        """Raises CorruptRecord when a read has no batch that can be taken in."""
+        """Read the partition's log into `replay`, in steps. Raises CorruptRecord when a read makes no progress."""
         log = self._partition_or_error(GROUP_METADATA_TOPIC, partition).log
         size = min(READ_BYTES, self._environment.config.load_buffer_bytes)
         offset, end = log.log_start_offset, log.log_end_offset
@@ -142,6 +147,7 @@ class PartitionLoader:
                 if reached >= 0:
                     offset = reached
                 yield
+            # Without this check a log that cannot be read would be read for ever.
             if offset <= before:
                 raise CorruptRecord(f"nothing that can be read at offset {offset}")
 

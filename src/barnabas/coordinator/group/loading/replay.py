@@ -1,8 +1,8 @@
 """The newest records of one partition of `__consumer_offsets`.
 
-Owned by `PartitionLoader`, which feeds it batch by batch in the order of the log, in small steps. It keeps the newest
-value of every committed offset, as it lies in the log, and the newest record of every other key: it decodes no value,
-because a later record may replace it. Offsets of open transactions wait for their marker. Pure.
+Owned by `PartitionLoader`, which feeds a replay batch by batch in the order of the log, in small steps. A replay keeps
+the newest value of every committed offset, in the bytes of the log, and the newest record of every other key. No value
+is decoded, because a later record may replace it. Offsets of open transactions wait for their marker. Pure.
 
 Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.
 """
@@ -61,12 +61,16 @@ class _OpenCommit(NamedTuple):
 
 
 class PartitionReplay:
-    """groups: committed offsets by group id (encoded), topic and partition. others: all other records, by key."""
+    """The newest records of the batches that were taken in.
+
+    groups: committed offsets by group id (encoded), topic and partition. others: all other records, by key.
+    """
 
     def __init__(self) -> None:
         self.groups: dict[bytes, OffsetsByTopic] = {}
         self.others: dict[bytes, bytes] = {}
         self.record_count = 0
+        # One object for each name: a million offsets share the names of a few topics.
         self._topics: dict[bytes, str] = {}
         self._open: dict[int, dict[bytes, dict[tuple[str, int], _OpenCommit | None]]] = {}
         """By producer id and group; None once a plain commit came later."""
@@ -75,6 +79,7 @@ class PartitionReplay:
         """Return the offsets of transactions that are still open, by group and producer id."""
         found: dict[bytes, dict[int, TransactionalOffsets]] = {}
         for producer_id, by_group in self._open.items():
+            # A commit that a later plain one replaced has no value, and makes its partition unstable all the same.
             for group, commits in by_group.items():
                 found.setdefault(group, {})[producer_id] = {
                     key: (-1, None) if commit is None else (commit.position, commit.value)
@@ -117,6 +122,7 @@ class PartitionReplay:
         `_take_batch` reads all of them. Everything is in line, because a million records go through this function.
         Return the position and the offset (-1: none) behind the batches, and whether they were enough for a step.
         """
+        # A plain commit replaces earlier ones of open transactions, which `_take_batch` looks after.
         if self._open:
             return position, -1, False
         groups, topics = self.groups, self._topics
@@ -177,7 +183,7 @@ class PartitionReplay:
         return position, next_offset, left <= 0
 
     def _take_batch(self, batch: RecordBatch | LegacyBatch) -> Iterator[int]:
-        """Take in any batch, in steps."""
+        """Take in a batch of any kind, in steps."""
         producer_id = NO_PRODUCER_ID
         if isinstance(batch, RecordBatch):
             if batch.is_control:
@@ -208,6 +214,7 @@ class PartitionReplay:
         partition = int.from_bytes(key[-4:], "big")
         if value is not None and not is_readable_offset(value):
             raise DecodeError(f"the value of a committed offset has version {version_of(value)}")
+        # A tombstone counts at once, also inside a transaction.
         if producer_id != NO_PRODUCER_ID and value is not None:
             commits = self._open.setdefault(producer_id, {}).setdefault(group, {})
             commits[topic, partition] = _OpenCommit(position, value)
@@ -244,7 +251,7 @@ class PartitionReplay:
                     self._put(group, topic, partition, commit.value)
 
     def _supersede(self, group: bytes, topic: str, partition: int, position: int) -> None:
-        """Drop what open transactions committed for the partition before this position."""
+        """Drop the commits of open transactions for the partition that lie before this position."""
         for by_group in self._open.values():
             commits = by_group.get(group, {})
             commit = commits.get((topic, partition))

@@ -1,7 +1,7 @@
-"""Makes memberships from the records that a coordinator has loaded.
+"""The restoration of memberships from the records that a coordinator has loaded.
 
 Called by `PartitionLoader`, in steps, on the loading thread; nothing is shared. A record that cannot be read costs its
-own group its members, which join again, and no other group.
+own group its members, which join again, and no other group. Kafka: GroupMetadataManager.loadGroup.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from barnabas.runtime.clock import Clock
 logger = logging.getLogger(__name__)
 
 GROUPS_PER_STEP = 20
+"""The number of classic groups that are made in one step."""
 
 
 def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterator[Mapping[str, Membership]]:
@@ -41,6 +42,7 @@ def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterato
                 yield some
                 some = {}
         elif kind in CONSUMER_GROUP_KINDS:
+            # Collected, because a consumer group has many records, which are applied together.
             of_consumer_groups.append((key, value))
         else:
             # Kafka has records of share groups and streams groups, too; the other groups are served all the same.

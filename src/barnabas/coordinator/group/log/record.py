@@ -1,4 +1,4 @@
-"""A record of `__consumer_offsets`, as its coordinator writes it.
+"""A record of `__consumer_offsets`, as the coordinator writes it.
 
 Made by the services of this package and by memberships; `GroupLog` appends them. Immutable.
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRecord.
@@ -13,7 +13,7 @@ KeyAndValue: TypeAlias = tuple[bytes, bytes | None]
 
 
 class GroupRecord(NamedTuple):
-    """Key and value as they lie in the log: two bytes of version, then the message. A value of None is a tombstone."""
+    """Key and value in the bytes of the log: two bytes of version, then the message. A value of None is a tombstone."""
 
     key: bytes
     value: bytes | None

@@ -56,9 +56,11 @@ class OffsetCommitValue(Record, versions="0-4", flexible="4+"):
     """A committed offset."""
 
     offset: Int64 = field("0+")
+    # v3: the epoch of the last record that was consumed, to notice a truncated log (KIP-320).
     leader_epoch: Int32 = field("3+", default=-1, ignorable=True)
     metadata: str = field("0+")
     commit_timestamp: Int64 = field("0+")
+    # v1 alone: since v2 the time of expiry follows from the state of the group (KIP-211).
     expire_timestamp: Int64 = field("1", default=-1, ignorable=True)
     topic_id: Uuid = field("4+", tag=0, tagged="4+", ignorable=True)
 
@@ -76,14 +78,17 @@ class GroupMetadataValue(Record, versions="0-4", flexible="4+"):
     generation: Int32 = field("0+")
     protocol: str | None = field("0+", nullable="0+")
     leader: str | None = field("0+", nullable="0+")
+    # v2: the time since which an empty group's offsets may expire (KIP-211).
     current_state_timestamp: Int64 = field("2+", default=-1, ignorable=True)
     members: list[GroupMetadataValue.MemberMetadata] = field("0+")
 
     class MemberMetadata(Struct):
         member_id: str = field("0+")
+        # v3: static membership (KIP-345).
         group_instance_id: str | None = field("3+", nullable="3+", default=None, ignorable=True)
         client_id: str = field("0+")
         client_host: str = field("0+")
+        # v1: before, the session timeout stood for both (KIP-62).
         rebalance_timeout: Int32 = field("1+", default=-1, ignorable=True)
         session_timeout: Int32 = field("0+")
         subscription: bytes = field("0+")
@@ -119,7 +124,7 @@ def encode_record(record: Record, version: int) -> bytes:
 
 
 def decode_record(kind: type[R], data: bytes) -> R:
-    """Decode a key or value of any known version. Raises DecodeError."""
+    """Decode a key or value. Raises DecodeError when it is malformed or its version unknown."""
     version = version_of(data)
     if not kind.min_version <= version <= kind.max_version:
         raise DecodeError(f"{kind.__name__} has no version {version}")
@@ -176,10 +181,15 @@ def offset_value(
 
 
 _PLAIN_VALUE: Final = struct.Struct(">hqihq")
+"""A value of version 3 without metadata, as nearly every commit has it."""
 
 
 def committed_offset(value: bytes) -> CommittedOffset:
-    """Decode a committed offset that this broker or Kafka wrote. Raises DecodeError."""
+    """Decode a committed offset that this broker or Kafka wrote.
+
+    Raises DecodeError when the value is malformed or its version unknown.
+    """
+    # Version 3 in line: it is the one that brokers write, and a fetch may decode thousands.
     if value[:2] == b"\x00\x03":
         try:
             _, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)
@@ -202,6 +212,7 @@ def commit_times(value: bytes) -> tuple[int, int]:
 
     Raises DecodeError when the value cannot be read.
     """
+    # The commit time is the last field of version 3: the metadata before it need not be decoded.
     if value[:2] == b"\x00\x03" and len(value) >= _PLAIN_VALUE.size:
         return _TIMESTAMP.unpack_from(value, len(value) - _TIMESTAMP.size)[0], NO_TIMESTAMP
     decoded = committed_offset(value)
@@ -218,7 +229,7 @@ def _with_string(kind: int, text: bytes) -> bytes:
 
 
 def decoded_for_people(key: bytes, value: bytes | None) -> tuple[Any, Any]:
-    """Decode key and value of kinds 0 to 2 as messages, for tools and tests. Raises DecodeError."""
+    """Decode key and value of kinds 0 to 2 as messages, for tools and tests. Raises DecodeError for other records."""
     if version_of(key) in OFFSET_KINDS:
         return decode_record(OffsetCommitKey, key), None if value is None else decode_record(OffsetCommitValue, value)
     return decode_record(GroupMetadataKey, key), None if value is None else decode_record(GroupMetadataValue, value)

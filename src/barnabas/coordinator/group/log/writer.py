@@ -1,4 +1,4 @@
-"""Appends to `__consumer_offsets` in two steps: to the local log, and then a wait for the replicas.
+"""The appends to `__consumer_offsets`, in two steps: to the local log, and then a wait for the replicas.
 
 The first step runs under the group's lock, so that a group's records lie in the order of its changes. The second one
 runs without it.
@@ -50,6 +50,8 @@ class StoredFor(Enum):
     CONSUMER_GROUP = "a consumer group"
 
 
+# After a timeout a commit is repeated as it is. A classic member joins again, since its assignment may not be stored. A
+# member of a consumer group looks for the coordinator, and repeats its heartbeat.
 _TRANSLATIONS: Final[Mapping[StoredFor, Mapping[ErrorCode, ErrorCode]]] = {
     StoredFor.OFFSETS: _ALWAYS | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
     StoredFor.CLASSIC_GROUP: _ALWAYS
@@ -62,7 +64,7 @@ _TRANSLATIONS: Final[Mapping[StoredFor, Mapping[ErrorCode, ErrorCode]]] = {
 
 
 class ReplicatedLog(Protocol):
-    """The local log and its replication: `ReplicaAppender` has it."""
+    """The local log and its replication. Implemented by `ReplicaAppender`."""
 
     def append_locally(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
         """Append to the local log; the result is in `entry`."""
@@ -122,7 +124,7 @@ class StoredAppend:
 
 
 class GroupLog:
-    """The partitions of `__consumer_offsets`, for appends."""
+    """The writer to the partitions of `__consumer_offsets`."""
 
     def __init__(self, replicas: ReplicatedLog, config: GroupCoordinatorConfig, clock: Clock) -> None:
         self._append_locally = replicas.append_locally
@@ -161,6 +163,7 @@ class GroupLog:
         return entry.error
 
     def _batch(self, timestamp_ms: int, records: Sequence[KeyAndValue]) -> bytes:
+        # The default, and on the path of every commit: the batch is made in one pass.
         if self._codec is Codec.NONE:
             return plain_batch(timestamp_ms, records)
         builder = RecordBatchBuilder(self._codec)

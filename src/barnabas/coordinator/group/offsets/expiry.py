@@ -1,7 +1,8 @@
-"""Removes expired offsets, offsets of deleted topics, and groups that are left without members and offsets.
+"""The removal of expired offsets, of offsets of deleted topics, and of groups without members and offsets.
 
-Runs periodically, and when topics are deleted, in tasks of the scheduler. It takes one group's lock at a time, and
-pauses after a slice of groups. The tombstones may be lost: a coordinator that loads an expired offset removes it again.
+The removal runs periodically, and when topics are deleted, in tasks of the scheduler. It takes one group's lock at a
+time, and pauses after a slice of groups. The tombstones may be lost: a coordinator that loads an expired offset removes
+it again.
 
 An offset that was committed with a time of its own (OffsetCommit v2-4) expires then. Any other offset expires
 `offsets.retention.minutes` after its group became empty. If that time is not known, if the group never had a member, or
@@ -35,8 +36,9 @@ TOMBSTONE_OVERHEAD_BYTES = 32
 
 
 class OffsetExpiry:
-    """on_removed: called, without locks, with a group that was removed because it had no members and no offsets.
+    """The tasks that remove offsets.
 
+    on_removed: called, without locks, with a group that was removed because it had no members and no offsets.
     expired_count: offsets that expired since the start (Kafka: offset-expiration-count).
     """
 
@@ -79,6 +81,7 @@ class OffsetExpiry:
         if old.topics is not new.topics and old.topics and len(self._environment.table):
             deleted = old.topics.keys() - new.topics.keys()
             if deleted:
+                # The time is taken now: a commit that comes before the task runs may be of a new topic with this name.
                 deleted_ms = self._environment.clock.milliseconds()
                 self._environment.scheduler.schedule("topics-deleted", lambda: self.forget_topics(deleted, deleted_ms))
 
@@ -141,6 +144,7 @@ class OffsetExpiry:
         removed = 0
         for some in _batches(group.group_id, keys):
             stored = remove_offsets(self._environment, group, some)
+            # The log refused the tombstones: the rest stays in memory too, for the next round.
             if stored is None or stored.position < 0:
                 return removed
             removed += len(some)
@@ -154,6 +158,7 @@ class OffsetExpiry:
             return []
         retention_ms = self._environment.config.retention_ms
         empty_since_ms = membership.empty_since_ms
+        # Asked once for each topic, under the lock: a group may have thousands of partitions of one topic.
         is_read = {topic: membership.is_subscribed_to(topic) for topic in offsets.topics}
         expired = []
         for topic, partition, value in offsets:

@@ -1,4 +1,4 @@
-"""Commits, fetches and deletions of a group's offsets.
+"""The commits, fetches and deletions of a group's offsets.
 
 Called by handlers on request handler and processor threads: a commit is brief. Takes the group's lock only, and calls
 no callback under it.
@@ -62,7 +62,7 @@ class _Encoded(NamedTuple):
 
 
 class OffsetService:
-    """Commits, fetches and deletes. Counters are plain attributes, exact enough for rates (see `metrics`).
+    """The service of committed offsets. Counters are plain attributes, exact enough for rates (see `metrics`).
 
     on_removed: called, without locks, with a group that was removed because it had no members and no offsets.
     """
@@ -85,7 +85,7 @@ class OffsetService:
     def commit_offsets(
         self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], on_complete: CommitCallback
     ) -> None:
-        """Commit, and call `on_complete` now or when the records are replicated. The caller holds no lock.
+        """Commit offsets, and call `on_complete` now or when the records are replicated. The caller holds no lock.
 
         An error of the group (NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
         REBALANCE_IN_PROGRESS, ...) is the error of every offset; OFFSET_METADATA_TOO_LARGE is one partition's.
@@ -169,7 +169,7 @@ class OffsetService:
         return _Encoded(new, records, too_large)
 
     def _is_too_large(self, metadata: str) -> bool:
-        """Return whether it exceeds the limit (UTF-16 units, as in Kafka) or the 32767 bytes of a record's string."""
+        """Return whether the text exceeds the limit (UTF-16 units, as in Kafka) or the 32767 bytes of a string."""
         limit = self._max_metadata_size
         size = len(metadata)
         if size > limit or size > LONGEST_STRING:
@@ -181,6 +181,7 @@ class OffsetService:
     def _when_replicated(
         self, group: Group, stored: StoredAppend, encoded: _Encoded, on_complete: CommitCallback
     ) -> None:
+        # The group may have been removed meanwhile. Its offsets are dropped with it, so a change of them does no harm.
         def on_stored(error: ErrorCode) -> None:
             with group.lock:
                 group.offsets.end_waiting(encoded.new, stored.position, is_stored=error is ErrorCode.NONE)
@@ -238,6 +239,7 @@ class OffsetService:
                 elif group.membership.has_members and group.membership.protocol_type != _CONSUMER:
                     error = ErrorCode.NON_EMPTY_GROUP
                 else:
+                    # Decided and removed under one lock: a member that subscribes meanwhile finds the offsets gone.
                     is_read = {topic: group.membership.is_subscribed_to(topic) for topic, _ in partitions}
                     errors = [
                         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read[topic] else ErrorCode.NONE
@@ -280,6 +282,8 @@ def remove_offsets(
     if not records:
         return None
     stored = environment.log.append(group.partition, records, StoredFor.OFFSETS)
+    # With a failed append nothing has happened, in the log or here. A tombstone that waits for replicas counts at once:
+    # the next fetch does not see the offset.
     if stored.position >= 0:
         for topic, partition in found:
             offsets.remove(topic, partition, stored.position)
@@ -302,7 +306,7 @@ def remove_if_useless(environment: GroupEnvironment, group: Group) -> bool:
 
 
 def _missing(terms: CommitTerms) -> ErrorCode:
-    """Return the error for a member of a group that does not exist."""
+    """Return the error for a member of a group that does not exist; GROUP_ID_NOT_FOUND since v9 (KIP-848)."""
     return ErrorCode.GROUP_ID_NOT_FOUND if terms.tells_missing_groups else ErrorCode.ILLEGAL_GENERATION
 
 

@@ -1,6 +1,7 @@
 """The requests of the handlers of committed offsets to the coordinator, and the answers. Immutable.
 
 Made by `api.handlers.offsets`, read by the offset services; results go the other way.
+Kafka: OffsetCommitRequestData, OffsetFetchRequestData, OffsetFetchResponseData.
 """
 
 from __future__ import annotations
@@ -16,28 +17,33 @@ NO_OFFSET = -1
 
 
 class CommitTerms(NamedTuple):
-    """The client that commits. generation: or member epoch; -1 of a client without membership.
+    """The client that commits. generation: or the member epoch; -1 of a client without membership.
 
-    retention_ms: how long to keep the offsets, -1 for the broker's setting (v2-4). tells_missing_groups: the request's
-    version knows an error for a group that does not exist.
+    retention_ms: how long to keep the offsets, -1 for the broker's setting. tells_missing_groups: the request's version
+    knows an error for a group that does not exist.
     """
 
     group_id: str
     member_id: str
+    # v7: static membership (KIP-345).
     group_instance_id: str | None
     generation: int
+    # v2 to v4: since v5 the broker's setting counts alone (KIP-211).
     retention_ms: int = -1
+    # v9: the first version for consumer groups (KIP-848).
     tells_missing_groups: bool = False
 
 
 class OffsetToCommit(NamedTuple):
-    """The new offset of one partition. leader_epoch -1: not known. timestamp_ms: the client's commit time (v1)."""
+    """The new offset of one partition. leader_epoch -1: not known. timestamp_ms: the client's commit time."""
 
     topic: str
     partition: int
     offset: int
+    # v6 (KIP-320).
     leader_epoch: int
     metadata: str
+    # v1 alone: since v2 the broker's clock says when an offset was committed.
     timestamp_ms: int = NO_TIMESTAMP
 
 
@@ -49,7 +55,9 @@ class OffsetFetchTerms(NamedTuple):
 
     group_id: str
     topics: Sequence[tuple[str, Sequence[int]]] | None
+    # v7 (KIP-447).
     require_stable: bool = False
+    # v9: the member and its epoch, which a consumer group checks (KIP-848).
     member_id: str | None = None
     member_epoch: int = -1
 

@@ -182,6 +182,7 @@ def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequ
     """Return the families of the cluster, its brokers and its controller."""
     quota_store = ClientQuotaStore(parts.zk_client)
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
+    # With a control plane the controller's requests are taken there alone: elsewhere any client could send them.
     origin = ControllerOrigin(authorizer, has_control_plane=settings.control_plane_listener is not None)
     return (
         InterBrokerApi(parts.replicas, origin, parts.broker_epoch),

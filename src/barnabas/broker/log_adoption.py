@@ -129,6 +129,7 @@ class LogAdoption:
         adoption = TopicAdoption(self._zk, broker_id)
         refusals += self._unknown_policies(survey, adoption.known_topics)
         changes = self._compare(adoption, survey, refusals)
+        # Of both places: a transactional id keeps its producer id after the last of its records has gone.
         highest = max(
             highest_transaction_producer_id(survey.topics.get(TRANSACTION_STATE_TOPIC, ()), self._files),
             *(found.highest_producer_id for found in survey.partitions.values()),

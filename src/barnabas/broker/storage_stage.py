@@ -126,6 +126,7 @@ def _load_logs(
 
     is_cleaning = CleanerConfig.from_kafka_config(foundations.static).is_enabled
     topic_configs.begin_loading()
+    # Made before the loading: the topic ids are read once, and not by each loading thread.
     is_stray = stray_check(zk_client)
     foundations.lifecycle.state = BrokerState.RECOVERY
     log_manager.startup(is_stray, make_cleaner=new_cleaner if is_cleaning else None)

@@ -32,6 +32,7 @@ def stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
             logger.warning("Log in %s is of a topic that does not exist; it is left alone", log.directory)
             return False
         expected = topic_ids[topic]
+        # Topics of Kafka before 2.8 have no id, and neither have their logs.
         return expected is not None and log.topic_id is not None and log.topic_id != expected
 
     return is_stray

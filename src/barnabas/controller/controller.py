@@ -130,6 +130,7 @@ class Controller:
 
     def shutdown(self) -> None:
         """Stop handling events, and resign. The store removes /controller when its session ends."""
+        # The thread first, since `resign` changes what the thread owns.
         self._events.close()
         self._elected.resign()
         self.active_controller_id = NO_CONTROLLER
@@ -265,6 +266,7 @@ class Controller:
         self._elected.resign()
 
     def _on_register_broker_and_reelect(self) -> None:
+        # Before the election, so that a controller finds this broker among the live ones, with its new epoch.
         self._register_broker()
         self._maybe_resign()
         self._elect()

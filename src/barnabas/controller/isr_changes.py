@@ -107,6 +107,7 @@ class IsrChanges:
                 accepted[partition] = leadership
             else:
                 results[partition] = verdict
+        # The partition epoch is the expected version of the znode: a write of another broker in between fails this one.
         finished, to_retry = self._zk.topics.update_leader_and_isr(
             accepted, self._context.epoch, self._context.epoch_version
         )

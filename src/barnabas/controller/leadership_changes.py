@@ -146,6 +146,7 @@ class LeadershipChanges:
                 f"{broker_id}. Current broker epoch is {current_epoch}.",
             )
         logger.info("Shutting down broker %d", broker_id)
+        # From here on the broker is elected for nothing, also if this attempt leaves partitions with it.
         self._context.shutting_down_broker_ids.add(broker_id)
         replicated = [
             tp

@@ -151,6 +151,7 @@ class PartitionReassignments:
 
     def resume(self, brokers: Collection[int] | None = None) -> None:
         """Continue the reassignments that an earlier controller left, or that wait for these brokers, which came up."""
+        # A list, since `_advance` changes the set.
         for partition in sorted(self._context.partitions_being_reassigned):
             assignment = self._context.assignment(partition)
             if brokers is None or any(replica in brokers for replica in assignment.target_replicas):

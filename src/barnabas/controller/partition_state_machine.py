@@ -172,6 +172,8 @@ class PartitionStateMachine:
                 continue
             state = states[partition]
             self._context.leadership[partition] = state
+            # `is_new` lets a broker with a failed log directory make the logs: others it might have lost with the
+            # directory.
             self._batch.add_leader_and_isr(
                 state.leader_and_isr.isr, partition, state, self._context.assignment(partition), is_new=True
             )

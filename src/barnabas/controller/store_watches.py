@@ -124,6 +124,7 @@ class StoreWatches:
             BrokerIdsZNode.path,
         ):
             self._access.unregister_child_change_handler(path)
+        # Copies, since the calls change the sets.
         for topic in list(self._topics):
             self.unwatch_topic(topic)
         for partition in list(self._partitions):

@@ -1,7 +1,15 @@
 """The deletion of topics: replicas are stopped and deleted on the brokers, then the topic is removed from the store.
 
 Owned by the controller's thread, so no lock. The deletion of a topic waits (the topic is ineligible) while a broker
-with one of its replicas is down, or one of its partitions is being reassigned; it is retried when that ends.
+with one of its replicas is down, or one of its partitions is being reassigned; it is retried when that ends. An
+example: a topic with one partition on the brokers 1 and 2, of which 2 is down.
+
+    event                  replica on broker 1     replica on broker 2
+    before                 ONLINE                  OFFLINE
+    the deletion begins    DELETION_STARTED        DELETION_INELIGIBLE, so the topic is ineligible
+    broker 1 answers       DELETION_SUCCESSFUL     OFFLINE, from where a deletion can start
+    broker 2 is back       DELETION_SUCCESSFUL     ONLINE, OFFLINE, DELETION_STARTED
+    broker 2 answers       NON_EXISTENT            NON_EXISTENT: the topic leaves the store
 
 Kafka: kafka.controller.TopicDeletionManager.
 """

@@ -35,7 +35,7 @@ class InternalTopicsConfig(Settings):
 
 
 class AutoTopicCreation:
-    """Creates missing topics. config: of internal topics; all others have the broker's defaults."""
+    """The creation of missing topics. config: of internal topics; all others have the broker's defaults."""
 
     def __init__(self, topic_admin: TopicAdmin, metadata: MetadataCache, config: InternalTopicsConfig) -> None:
         self._topic_admin = topic_admin
@@ -65,6 +65,7 @@ class AutoTopicCreation:
                 errors[result.name] = ErrorCode.NONE if result.error is None else result.error.code
             return errors
         finally:
+            # Also after a failure, or the names would be refused for good.
             with self._lock:
                 self._in_flight.difference_update(ours)
 

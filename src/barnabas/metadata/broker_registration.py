@@ -35,6 +35,7 @@ class BrokerRegistration:
     @property
     def epoch(self) -> int:
         """The broker epoch: the controller fences requests of an earlier one. -1 before `register`."""
+        # Without the lock: the epoch is replaced by one assignment, and an old one is fenced by the controller.
         return self._epoch
 
     def register(self) -> int:
@@ -45,6 +46,7 @@ class BrokerRegistration:
         """
         with self._lock:
             info = self._info()
+            # A check for people's mistakes and no lock, as in Kafka: of two brokers that start at once both may pass.
             self._check_endpoints(info)
             self._epoch = self._zk.register_broker(info)
             return self._epoch

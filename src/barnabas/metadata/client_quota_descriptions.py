@@ -50,7 +50,7 @@ class DescribedQuotas(NamedTuple):
 
 
 class ClientQuotaDescriptions:
-    """Reads quotas."""
+    """The descriptions of quotas, read from the store."""
 
     def __init__(self, store: ClientQuotaStore) -> None:
         self._store = store
@@ -62,6 +62,7 @@ class ClientQuotaDescriptions:
         """
         by_type = _by_type(filters)
         found: list[DescribedQuotas] = []
+        # An entity is an address (KIP-612) or a user and client id, never both, so that the two are read apart.
         if IP not in by_type:
             found += self._users_and_clients(by_type.get(USER), by_type.get(CLIENT_ID), strict=strict)
         if USER not in by_type and CLIENT_ID not in by_type and (IP in by_type or not strict):
@@ -130,6 +131,7 @@ def _wanted(component: QuotaFilter | None) -> str | None:
 def _matches(component: QuotaFilter | None, name: str | None, *, strict: bool) -> bool:
     """Return whether a filter matches a name (sanitized). name None: the entity has no such type."""
     if component is None:
+        # KIP-546: a strict filter leaves out entities with a type that it does not name.
         return name is None or not strict
     wanted = _wanted(component)
     return name is not None if wanted is None else name == wanted

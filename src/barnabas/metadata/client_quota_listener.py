@@ -1,4 +1,4 @@
-"""Listens for client quotas that change in the store, and passes them to the managers that apply them.
+"""The listener for client quotas that change in the store, which passes them to the managers that apply them.
 
 Made by `broker`. The main thread calls `load` at start; ConfigChangeListener calls the rest on a scheduler's thread.
 `_lock` serialises them: what `load` read before a change must not be applied after the change.
@@ -43,6 +43,7 @@ class ClientQuotaListener:
 
     def start(self, changes: ConfigChangeListener) -> None:
         """Listen from now on, then apply the quotas in the store."""
+        # Registered before `load`: a change meanwhile waits for the lock, and is applied after what `load` has read.
         changes.register(
             ConfigEntityType.USER, lambda name, settings: self._changed(ConfigEntityType.USER, name, settings)
         )

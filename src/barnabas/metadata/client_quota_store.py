@@ -44,7 +44,7 @@ class QuotaPath(NamedTuple):
 
 
 class ClientQuotaStore:
-    """Reads and writes settings that hold quotas. The callers check them."""
+    """The settings that hold quotas, read and written. The callers check them."""
 
     def __init__(self, zk_client: KafkaZkClient) -> None:
         self._configs = zk_client.configs
@@ -74,10 +74,12 @@ class ClientQuotaStore:
         entity_type, name = path
         user, slash, _ = name.partition("/")
         znodes = [f"{entity_type}/{name}"]
+        # The parents too, if nothing is left in them; a parent with other clients stays, since it has children.
         if slash:
             znodes.append(f"{entity_type}/{user}/{ConfigEntityType.CLIENT}")
             if not self.settings(QuotaPath(entity_type, user)):
                 znodes.append(f"{entity_type}/{user}")
         is_gone, *_ = self._configs.remove(entity_type, name, znodes)
-        if not is_gone:  # a user with clients: its znode has children
+        # The znode of a user with clients has children and stays; it loses its settings.
+        if not is_gone:
             self._configs.change(entity_type, name, {})

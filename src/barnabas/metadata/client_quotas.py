@@ -59,7 +59,7 @@ class QuotaChange(NamedTuple):
 
 
 class ClientQuotaAdmin:
-    """Changes quotas. is_address: returns whether a name is an IP address, or a host name that can be resolved."""
+    """The changes of quotas. is_address: returns whether a name is an IP address, or a host name that is resolved."""
 
     def __init__(self, store: ClientQuotaStore, is_address: Callable[[str], bool]) -> None:
         self._store = store
@@ -126,6 +126,7 @@ def _apply(change: QuotaChange, settings: dict[str, str], types: Mapping[str, st
             raise _invalid(f"Configuration {key} must be a {value_type} value")
         settings[key] = repr(float(value))
         return
+    # NaN and infinity fail the comparison, so that `int` cannot raise.
     whole = int(value + EPSILON) if abs(value) <= LARGEST[value_type] else None
     if whole is None or abs(whole - value) > EPSILON:
         raise _invalid(f"Configuration {key} must be a {value_type} value")

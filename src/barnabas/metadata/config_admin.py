@@ -55,7 +55,7 @@ class RunningBroker(Protocol):
 
 
 class ConfigAdmin:
-    """Changes settings of topics, of this broker and of all brokers."""
+    """The changes of settings of topics, of this broker and of all brokers."""
 
     def __init__(self, repository: ConfigRepository, metadata: MetadataCache, broker: RunningBroker) -> None:
         self._repository = repository
@@ -75,7 +75,7 @@ class ConfigAdmin:
     def change_topic_config(self, topic: str, changes: Sequence[AlterConfigOp], *, validate_only: bool = False) -> None:
         """Change some settings of a topic, in the order of `changes`; the others stay.
 
-        Raises as `replace_topic_config`.
+        Raises ApiError: the errors of `replace_topic_config`.
         """
 
         def changed() -> Mapping[str, str]:
@@ -90,7 +90,8 @@ class ConfigAdmin:
         """Check and write the settings that `wanted` returns, under the lock. Raises ApiError."""
         if not topic:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        if not self._metadata.contains(topic):  # checked before the name becomes a path in the store
+        # Checked before the name becomes a path in the store.
+        if not self._metadata.contains(topic):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
         validate_topic_name(topic)
         with self._lock:
@@ -138,10 +139,14 @@ class ConfigAdmin:
     def change_broker_config(
         self, broker: int | None, changes: Sequence[AlterConfigOp], *, validate_only: bool = False
     ) -> None:
-        """Change some settings of a broker, in the order of `changes`; the others stay. Raises as replacing them."""
+        """Change some settings of a broker, in the order of `changes`; the others stay.
+
+        Raises ApiError: the errors of `replace_broker_config`.
+        """
 
         def changed(entity: str) -> Mapping[str, str]:
             stored = self._repository.broker_overrides(entity)
+            # Dropped here, since one stored setting that cannot be used would have every later change rejected.
             settings, complaints = usable_settings(stored, per_broker=entity != ALL_BROKERS)
             for complaint in complaints:
                 logger.error("A setting in the store is dropped: %s", complaint)
@@ -197,6 +202,7 @@ def _apply(change: AlterConfigOp, settings: dict[str, str], keys: Mapping[str, C
             settings.pop(name, None)
         case ConfigOperation.APPEND:
             items = _items(_list_before(name, settings, keys, "append"))
+            # An item that the list has already is no error and is not repeated, as in Kafka.
             added = [item for item in _items(value) if item not in items]
             settings[name] = ",".join([*items, *added])
         case ConfigOperation.SUBTRACT:

@@ -1,4 +1,4 @@
-"""Listens for settings that change in the store, and calls the parts that keep a copy of them.
+"""The listener for settings that change in the store, which calls the parts that keep a copy of them.
 
 Made by `broker`. The watch on /config/changes fires on the store's watch thread, which only schedules the reading;
 notices are read and callbacks called on a `scheduler-<n>` thread. `_lock` serialises readings, so that they are in
@@ -26,13 +26,14 @@ from barnabas.zk.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
 
-# called with the name of an entity and all its settings
+# Called with the name of an entity and all its settings.
 ConfigCallback = Callable[[str, dict[str, str]], None]
+# Kafka: the default of ZkNodeChangeNotificationListener.changeExpirationMs.
 NOTICE_LIFETIME_MS = 15 * 60 * 1000
 
 
 class ConfigChangeListener:
-    """Calls the callbacks for each entity that a notice names."""
+    """The listener: it calls the callbacks for each entity that a notice names."""
 
     def __init__(self, zk_client: KafkaZkClient, scheduler: Scheduler, clock: Clock) -> None:
         self._zk = zk_client
@@ -57,6 +58,7 @@ class ConfigChangeListener:
         Earlier notices are ignored, and deleted when they are old.
         """
         access = self._zk.access
+        # Before the notices are read, which arms the watch.
         access.register_child_change_handler(ConfigEntityChangeNotificationZNode.path, self._schedule)
         with self._lock:
             names = self._zk.configs.notifications()
@@ -70,6 +72,7 @@ class ConfigChangeListener:
         """Stop listening. When this returns, no reading is in progress, and the store may be closed."""
         self._zk.access.unregister_child_change_handler(ConfigEntityChangeNotificationZNode.path)
         self._stopped.set()
+        # A reading in progress holds the lock.
         with self._lock:
             pass
 
@@ -85,6 +88,7 @@ class ConfigChangeListener:
                 if self._stopped.is_set():
                     return
                 if _number(name) > self._last_executed:
+                    # Noted first: a notice that cannot be read must not be read again with each later one.
                     self._last_executed = _number(name)
                     self._read_notice(name)
             self._purge(names)
@@ -103,6 +107,7 @@ class ConfigChangeListener:
         callbacks = self._callbacks.get(entity_type, ())
         if not callbacks:
             return
+        # Read now and not taken from the notice: of several notices in a row each applies the latest settings.
         settings = self._zk.configs.entity(entity_type, entity)
         logger.info(
             "Processing override for entityPath: %s with config: %s",

@@ -19,7 +19,7 @@ ALL_BROKERS: Final = "<default>"
 
 
 class ConfigRepository:
-    """Reads and writes settings by entity. The callers check them."""
+    """The settings by entity, read and written. The callers check them."""
 
     def __init__(self, zk_client: KafkaZkClient) -> None:
         self._zk = zk_client

@@ -65,8 +65,10 @@ class MetadataCache:
                 controller_id=request.controller_id if request.controller_id >= 0 else NO_CONTROLLER,
                 brokers={broker.id: _broker(broker) for broker in request.live_brokers},
                 topics=topics,
+                # Maps that did not change are shared between images, so that subscribers may compare them by identity.
                 topic_names=old.topic_names if topics is old.topics else _renamed(old, topics, request),
             )
+            # One assignment: a reader sees the whole old image or the whole new one.
             self.image = new
             subscribers = self._subscribers
         self._check_listeners(new)
@@ -85,6 +87,7 @@ class MetadataCache:
         return deleted
 
     def _check_listeners(self, image: MetadataImage) -> None:
+        # A client is told the addresses of one listener, so that a broker without this listener is out of its reach.
         own = image.brokers.get(self._broker_id)
         if own is not None and any(
             broker.endpoints.keys() != own.endpoints.keys() for broker in image.brokers.values()
@@ -109,6 +112,7 @@ def _merged_topics(
         changes.setdefault(topic, {})[state.partition_index] = state
     if not changes:
         return old, []
+    # A copy of the map alone: the topics that the update does not name are shared with the old image.
     topics = dict(old)
     deleted: list[TopicPartition] = []
     for topic, states in changes.items():
@@ -153,6 +157,7 @@ def _renamed(
     names = dict(old.topic_names)
     for name in {name for name, _ in _partition_states(request)}:
         before, after = old.topics.get(name), topics.get(name)
+        # Removed first: a topic that was made again under its old name has another id.
         if before is not None:
             names.pop(before.topic_id, None)
         if after is not None and after.topic_id != ZERO_UUID:

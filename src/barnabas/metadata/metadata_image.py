@@ -1,4 +1,4 @@
-"""The cluster as a broker knows it at one moment: brokers, topics, leaders.
+"""The cluster as a broker knows it at one moment: its brokers, topics and leaders.
 
 Made by `metadata_cache`, read on every thread by one attribute access; immutable, so no lock. A request that reads the
 image once sees one state of the cluster throughout, whatever updates arrive meanwhile.

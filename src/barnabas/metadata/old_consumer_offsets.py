@@ -29,6 +29,7 @@ class OldConsumerOffsets:
         """Write an offset. Return the error, or NONE."""
         if len(metadata) > self._max_metadata_size:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        # The group id becomes a part of a path: with a slash or dots it would reach other znodes.
         if not is_path_element(group_id):
             return ErrorCode.INVALID_GROUP_ID
         try:

@@ -21,20 +21,24 @@ _MAX_PRODUCER_ID = 2**63 - 1
 
 
 def new_producer_id_block(broker_id: int, zk_client: KafkaZkClient) -> ProducerIdsBlock:
-    """Take the next block from the store, for a broker. Raises StoreError, or ApiError when no ids are left."""
+    """Take the next block from the store, for a broker.
+
+    Raises StoreError: the store failed. Raises ApiError: UNKNOWN_SERVER_ERROR when no ids are left.
+    """
     while True:
         current, version = zk_client.producer_id_block()
         first = 0 if current is None else current.last_producer_id + 1
         if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "Have exhausted all producerIds.")
         block = ProducerIdsBlock(broker_id, first, BLOCK_SIZE)
+        # False when another broker took this block in between: then the loop reads the next one.
         if zk_client.update_producer_id_block(block, version):
             logger.info("Acquired new producerId block %s", block)
             return block
 
 
 class ProducerIdManager:
-    """Generates ids that no other producer of the cluster has or had.
+    """The generator of ids that no other producer of the cluster has or had.
 
     Unlike Kafka's it takes its first block at the first call, so that a start costs no write. The unused ids of a block
     are lost at a restart.

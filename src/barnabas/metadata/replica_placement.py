@@ -58,6 +58,8 @@ def assign_replicas_to_brokers(
     result: dict[int, list[int]] = {}
     for partition in range(first_partition, first_partition + partitions):
         if partition > 0 and partition % len(order) == 0:
+            # A round over the brokers is complete: with another shift the next round has other followers for each
+            # leader.
             shift += 1
         first = (partition + start_index) % len(order)
         if racks:
@@ -97,5 +99,6 @@ def _replicas_over_racks(
 
 
 def _replica_index(first: int, second_shift: int, index: int, brokers: int) -> int:
+    # From 1 to one less than the brokers: a follower never falls on its leader.
     shift = 1 + (second_shift + index) % (brokers - 1)
     return (first + shift) % brokers

@@ -83,7 +83,7 @@ class TopicToGrow:
 
 
 class TopicAdmin:
-    """Writes changes of topics to the store. chance: places replicas; tests give a seeded one."""
+    """The changes of topics, written to the store. chance: places replicas; tests give a seeded one."""
 
     def __init__(
         self,
@@ -112,6 +112,7 @@ class TopicAdmin:
         reject partitions.
         """
         topics = list(topics)
+        # Before the placement, which itself would take memory for each partition.
         if sum(self._count_of(topic) for topic in topics) > MAX_PARTITIONS_PER_REQUEST:
             return [CreateTopicResult(topic.name, _too_many_partitions()) for topic in topics]
         return [self._create_topic(topic, quota, validate_only=validate_only) for topic in topics]
@@ -136,7 +137,7 @@ class TopicAdmin:
             logger.error("Error processing create topic request %s: %s", topic, error)  # noqa: TRY400 - says it all
             return CreateTopicResult(topic.name, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         except Exception:
-            # the other topics of the request can still be created
+            # The other topics of the request can still be created.
             logger.exception("Error processing create topic request %s", topic)
             return CreateTopicResult(topic.name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
@@ -152,6 +153,7 @@ class TopicAdmin:
                 ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(without_value)}"
             )
         configs = {name: value for name, value in topic.configs.items() if value is not None}
+        # Kafka's order of checks: it decides which of several errors the client sees.
         assignments = self._assignments_for(topic)
         self._validate_name(topic.name)
         _validate_assignments(assignments)
@@ -159,6 +161,7 @@ class TopicAdmin:
         counts = (len(assignments), len(assignments[0]))
         if validate_only:
             return CreateTopicResult(topic.name, None, ZERO_UUID, *counts, configs)
+        # Before the write, and not for a mere check: KIP-599 limits the changes that a client causes.
         quota.record(len(assignments))
         topic_id = random_uuid()
         try:
@@ -235,7 +238,7 @@ class TopicAdmin:
         except ApiError as error:
             return error
         except Exception:
-            # the other topics of the request can still be deleted
+            # The other topics of the request can still be deleted.
             logger.exception("Error processing delete topic request for topic %s", name)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
@@ -274,7 +277,7 @@ class TopicAdmin:
             logger.info("Error processing create partitions request %s: %s", new, error)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         except Exception:
-            # the other topics of the request can still grow
+            # The other topics of the request can still grow.
             logger.exception("Error processing create partitions request %s", new)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
@@ -285,7 +288,8 @@ class TopicAdmin:
         """Grow one topic, or only check it. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION and others."""
         unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{new.name}' does not exist.")
         if invalid_reason(new.name) is not None:
-            raise unknown  # and the name could not be a path in the store
+            # Before the first read, since such a name could not be a path in the store.
+            raise unknown
         if self._zk.topics.is_marked_for_deletion(new.name):
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         found = self._zk.topics.assignments([new.name])
@@ -307,7 +311,7 @@ class TopicAdmin:
                 self._zk.topics.set_assignment(new.name, found[0].topic_id, grown, expected_version=found[0].version)
             except BadVersionError:
                 # Another request grew the topic in between. Overwritten, its partitions would be lost with their
-                # records.
+                # records. The quota has counted this request already.
                 self._try_to_create_partitions(new, UNBOUNDED, validate_only=False)
                 return
             logger.info("Creating %d partitions for '%s': %s", len(added), new.name, added)
@@ -343,6 +347,7 @@ class TopicAdmin:
             increment,
             len(first.replicas),
             self._chance,
+            # From the leader of partition 0 on, so that the topic looks as if all partitions had been made at once.
             fixed_start_index=next(at_or_after, 0),
             start_partition_id=len(existing),
         )

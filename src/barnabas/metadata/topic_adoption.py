@@ -1,4 +1,4 @@
-"""Puts topics whose logs exist already into the store: assignments, leaders, settings, and the producer ids in use.
+"""The entry of topics whose logs exist into the store: assignments, leaders, settings, and the producer ids in use.
 
 Called by `broker.log_adoption` on the command line's thread, with a store that no other program has open; blocks on the
 store. Existing znodes are compared and left alone, so that a second run, or one after a crash, changes nothing more.
@@ -22,6 +22,7 @@ from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.store import ANY_VERSION
 from barnabas.zk.topic_zk_data import TopicIdReplicaAssignment
 
+# Bounds what one transaction of the store holds in memory.
 PARTITIONS_PER_BATCH = 1000
 
 
@@ -38,7 +39,7 @@ class AdoptedTopic(NamedTuple):
 
 
 class TopicChange(NamedTuple):
-    """What the store lacks of a topic: the topic, partitions, leaders in new enough epochs, settings."""
+    """The parts of a topic that the store lacks: the topic, partitions, leaders in new enough epochs, settings."""
 
     topic: AdoptedTopic
     is_new: bool
@@ -53,11 +54,11 @@ class TopicChange(NamedTuple):
 
 
 class TopicConflict(Exception):
-    """The store knows another topic of this name, or gives a partition to other brokers; the text says which."""
+    """The error that the store has another topic of this name, or other brokers for a partition, as its text says."""
 
 
 class TopicAdoption:
-    """Compares topics with the store and writes what is missing. Every partition has its one replica on `broker_id`.
+    """The adoption, which writes what the store lacks. Every partition has its one replica on `broker_id`.
 
     `known_topics` are the topics of the store when this object was made.
     """
@@ -121,6 +122,7 @@ class TopicAdoption:
 
     def _check(self, topic: AdoptedTopic, found: TopicIdReplicaAssignment) -> None:
         """Compare a topic with the store. Raises TopicConflict: the ids or the brokers differ."""
+        # Topics of Kafka before 2.8 have no id (KIP-516).
         if None not in (topic.topic_id, found.topic_id) and topic.topic_id != found.topic_id:
             raise TopicConflict(f"the metadata know another topic named {topic.name}, with another topic id")
         for key, assignment in found.assignment.items():
@@ -145,6 +147,8 @@ class TopicAdoption:
         new: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         raised: dict[TopicPartition, LeaderAndIsr] = {}
         for key, latest in latest_epochs.items():
+            # Above every epoch in the log: an epoch that was used before would be fenced, or mistaken for the earlier
+            # leader's.
             leadership = LeaderAndIsr(self._broker_id, latest + 1, (self._broker_id,))
             if key in present:
                 raised[key] = leadership.with_partition_epoch(present[key].leader_and_isr.partition_epoch)

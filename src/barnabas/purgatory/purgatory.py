@@ -5,6 +5,16 @@ removal of watch lists; each watch list has a lock of its own; neither is held w
 which keys are watched takes no lock: an operation is tried once more after it has registered, so that a change of state
 either finds the watch or is found by that try.
 
+A produce with acks=all, and the fetch of a follower that has its records at last:
+
+    thread of the produce                         thread of the fetch
+    try_complete: the watermark is too low
+                                                  the high watermark rises
+                                                  check_and_complete(partition): no watch list yet
+    _watch: the operation is on the watch list
+    try_complete again: completed here, and the
+    timeout is never started
+
 Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory.
 """
 

@@ -3,7 +3,11 @@
 `ZkAlterPartitionManager` is made by `broker`. Any thread (request handlers, the scheduler) calls `submit`, with no lock
 held. Changes are queued and written on the scheduler's thread, all queued ones in one batch: a request never waits for
 the store, and the death of a broker, which shrinks thousands of partitions, costs a few writes. `_lock` guards the
-queues.
+queues. An example:
+
+     0.0 s  three leaders here propose smaller ISRs: queued; one batch writes all three, and their callbacks run
+     2.5 s  a check: the last change is less than LINGER_MS ago, no notice
+     7.5 s  a check: nothing has changed for more than LINGER_MS, one notice names the three partitions
 
 Kafka: AlterPartitionManager, kafka.server.ZkAlterPartitionManager, kafka.utils.ReplicationUtils.
 """

@@ -99,7 +99,14 @@ class LeaderState:
         """Return the smallest log end of all replicas that are or may be in sync: the new high watermark.
 
         waits_for_outsider: whether to wait also for a follower outside of the ISR that is about to join. Without that
-        the high watermark would stay ahead of a follower that catches up, which could then never join.
+        the high watermark would stay ahead of a follower that catches up, which could then never join. An example:
+
+            replica       log end
+            1, leader     30
+            2, in sync    25
+            3, outside    24, caught up: the high watermark waits for it and is 24
+            4, outside    10, lagging: the high watermark does not wait for it
+
         Kafka: maybeIncrementLeaderHW.
         """
         smallest = leader_end

@@ -108,6 +108,8 @@ class BrokerIdZNode:
         """Read versions 1 to 5. Raises ZnodeFormatError: the version is older, or an endpoint is malformed."""
         what = f"ZooKeeper registration for broker {broker_id}"
         value = decode_json(data, what)
+        # Version 1 has host and port, 2 adds the endpoints, 3 the rack (KIP-36), 4 the security protocol of each
+        # listener (KIP-103), 5 the features (KIP-584).
         version = int(value["version"])
         if version < 1:
             raise ZnodeFormatError(f"Unsupported version of broker registration: {data[:200]!r}")
@@ -126,6 +128,7 @@ class BrokerIdZNode:
 def _endpoint(text: str, protocols: Mapping[str, str], what: str) -> EndPoint:
     """Parse an endpoint. Raises ZnodeFormatError: the text is malformed."""
     name, separator, address = text.partition("://")
+    # From the right, since an IPv6 address has colons of its own.
     host, colon, port = address.rpartition(":")
     if not separator or not colon or not port.isdigit():
         raise ZnodeFormatError(f"Failed to parse {what}: {text!r} is no endpoint")
@@ -141,7 +144,7 @@ class LogDirEventNotificationZNode:
 
     @staticmethod
     def encode(broker_id: int) -> bytes:
-        """Version 1."""
+        """Return version 1."""
         value = {"version": 1, "broker": broker_id, "event": LogDirEventNotificationZNode.log_dir_failure}
         return encode_json(value)
 
@@ -182,7 +185,7 @@ class ProducerIdsBlock(NamedTuple):
 
     @property
     def last_producer_id(self) -> int:
-        """The last one of the block."""
+        """The last producer id of the block."""
         return self.first_producer_id + self.size - 1
 
 

@@ -29,7 +29,7 @@ class ConfigEntityTypeZNode:
 
     @staticmethod
     def path(entity_type: str) -> str:
-        """Return its path."""
+        """Return the path of that parent."""
         return f"/config/{entity_type}"
 
 
@@ -38,17 +38,18 @@ class ConfigEntityZNode:
 
     @staticmethod
     def path(entity_type: str, entity_name: str) -> str:
-        """Return their path."""
+        """Return the path of the settings."""
         return f"{ConfigEntityTypeZNode.path(entity_type)}/{entity_name}"
 
     @staticmethod
     def encode(config: Mapping[str, str]) -> bytes:
-        """Version 1."""
+        """Return version 1."""
         return encode_json({"version": 1, "config": dict(config)})
 
     @staticmethod
     def decode(data: bytes) -> dict[str, str]:
         """Return the settings; none for an empty znode."""
+        # A znode that was only made as a parent, such as that of a user whose clients have quotas, is empty.
         if not data:
             return {}
         config = decode_json(data, "settings").get("config")

@@ -23,7 +23,7 @@ _Notification = ConfigEntityChangeNotificationSequenceZNode
 
 
 class ConfigZnodes:
-    """Kafka's calls on settings. `entity_type` is one of ConfigEntityType; `entity_name` as in the path, sanitized."""
+    """The settings, by Kafka's calls. `entity_type`: of ConfigEntityType. `entity_name`: as in the path, sanitized."""
 
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access
@@ -56,6 +56,7 @@ class ConfigZnodes:
 
         Kafka: AdminZkClient.changeEntityConfig.
         """
+        # Last in the batch: a broker that reads the notice finds the settings written.
         notice = self._notice(entity_type, entity_name)
         *writes, noticed = self._access.store.batch([*self._writes(entity_type, entity_name, config), notice])
         for outcome in writes:

@@ -13,7 +13,7 @@ from barnabas.zk.znode_access import ZnodeAccess, creations_with_parents
 
 
 class ConsumerOffsetZnodes:
-    """Offsets at /consumers/<group>/offsets/<topic>/<partition>, in digits."""
+    """The offsets at /consumers/<group>/offsets/<topic>/<partition>, in digits."""
 
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access

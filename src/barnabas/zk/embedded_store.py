@@ -100,12 +100,15 @@ class EmbeddedStore:
             sessions = list(self._sessions.values())
         for session in sessions:
             session.close()
+        # Only now, since the ends of the sessions above went through the queue.
         with self._lock:
             self._open = False
         store_thread, watch_thread = self._threads
         self._work.put(None)
         store_thread.join()
+        # After the end of the store thread, which may have queued watches until then.
         self._events.put(None)
+        # A watch may close the store, and a thread cannot join itself.
         if threading.current_thread() is not watch_thread:
             watch_thread.join()
 
@@ -128,6 +131,7 @@ class EmbeddedStore:
 
     def _put(self, work: _Batch | _EndSession, future: Future[list[Outcome]] | Future[None]) -> None:
         with self._lock:
+            # Under the lock: work behind the None of `close` would never be answered.
             if self._open:
                 self._work.put(work)
                 return

@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class KafkaZkClient:
-    """Kafka's calls on a Store.
+    """The store as Kafka uses it, call by call.
 
     Arguments: `store`, one session, closed by the code that opened it; `clock`, for the timestamps in registrations.
     Every method may raise StoreUnavailableError.
@@ -121,6 +121,7 @@ class KafkaZkClient:
         return epoch
 
     def _take_over(self, creation: Create, error: NodeExistsError) -> Outcome:
+        # KAFKA-7165: the znode of an expired session may outlive it, and then is this broker's own and no other's.
         stat = self.access.stat(creation.path)
         with self._lock:
             ours = stat is not None and stat.ephemeral_owner in self._former_sessions
@@ -152,6 +153,7 @@ class KafkaZkClient:
     def generate_broker_id(self) -> int:
         """Return a number that no broker has got before, from 1 on. Kafka: generateBrokerSequenceId."""
         self.access.make_sure_exist([BrokerSequenceIdZNode.path])
+        # The version counts the writes, so that every write returns a number of its own.
         return self._store.set(BrokerSequenceIdZNode.path, b"").version
 
     # -- controller ------------------------------------------------------------------------------------------------
@@ -177,6 +179,7 @@ class KafkaZkClient:
             SetData(ControllerEpochZNode.path, ControllerEpochZNode.encode(epoch + 1), version),
         )
         try:
+            # One transaction, fenced by the version that was read: of two brokers that stand at once, one wins.
             results = self._store.multi(operations)
         except (NodeExistsError, BadVersionError) as error:
             # Perhaps this broker's own, after a lost answer: then both writes were applied.
@@ -293,7 +296,7 @@ class KafkaZkClient:
 
 
 def _present(value: _T | None, path: str) -> _T:
-    """Return a value that was there a moment ago. Raises NoNodeError: it is gone."""
+    """Return a value that existed a moment ago. Raises StoreError: the value is gone."""
     if value is None:
         raise StoreError(path, "existed before but goes away while trying to read it")
     return value

@@ -228,7 +228,10 @@ class Store(ABC):
 
 
 def value_of(outcome: Outcome, kind: type[_T]) -> _T:
-    """Return `outcome` as a result of this kind. Raises StoreError: the outcome is an error."""
+    """Return `outcome` as a result of this kind.
+
+    Raises StoreError: the outcome is an error. Raises TypeError: the outcome is of another kind, a defect of the store.
+    """
     if isinstance(outcome, StoreError):
         raise outcome
     if not isinstance(outcome, kind):

@@ -43,7 +43,7 @@ class TopicZNode:
 
     @staticmethod
     def encode(topic_id: bytes | None, assignment: Mapping[TopicPartition, ReplicaAssignment]) -> bytes:
-        """Version 3."""
+        """Return version 3."""
         ordered = sorted(assignment.items(), key=lambda item: item[0].partition)
         value: dict[str, object] = {"partitions": {str(tp.partition): a.replicas for tp, a in ordered}}
         if topic_id is not None:
@@ -58,6 +58,7 @@ class TopicZNode:
     @staticmethod
     def decode(topic: str, data: bytes) -> TopicIdReplicaAssignment:
         """Read versions 1 to 3."""
+        # Version 2 adds the replicas that a reassignment adds and removes (KIP-455), version 3 the topic id (KIP-516).
         value = decode_json(data, f"the assignment of topic {topic}")
         adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
         topic_id = value.get("topic_id")
@@ -98,7 +99,7 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def encode(state: LeaderIsrAndControllerEpoch) -> bytes:
-        """Version 1."""
+        """Return version 1."""
         leadership = state.leader_and_isr
         value: dict[str, object] = {
             "controller_epoch": state.controller_epoch,
@@ -107,6 +108,7 @@ class TopicPartitionStateZNode:
             "leader_epoch": leadership.leader_epoch,
             "isr": leadership.isr,
         }
+        # Written only while the leader recovers, as by Kafka (KIP-704).
         if leadership.leader_recovery_state is not LeaderRecoveryState.RECOVERED:
             value["leader_recovery_state"] = int(leadership.leader_recovery_state)
         return encode_json(value)
@@ -133,7 +135,7 @@ class IsrChangeNotificationZNode:
 
     @staticmethod
     def encode(partitions: Iterable[TopicPartition]) -> bytes:
-        """Version 1."""
+        """Return version 1."""
         return encode_json({"version": 1, "partitions": partitions_json(partitions)})
 
     @staticmethod
@@ -158,13 +160,13 @@ class DeleteTopicsTopicZNode:
 
 
 class PreferredReplicaElectionZNode:
-    """Partitions to be led by their preferred replicas: the way before the ElectLeaders API."""
+    """The partitions to be led by their preferred replicas: the way before the ElectLeaders API."""
 
     path = "/admin/preferred_replica_election"
 
     @staticmethod
     def encode(partitions: Collection[TopicPartition]) -> bytes:
-        """Version 1."""
+        """Return version 1."""
         return encode_json({"version": 1, "partitions": partitions_json(partitions)})
 
     @staticmethod

@@ -42,7 +42,7 @@ class UpdateLeaderAndIsrResult(NamedTuple):
 
 
 class TopicZnodes:
-    """Kafka's calls on topics. A read of a path with a handler sets the watch again (ZnodeAccess)."""
+    """The topics, by Kafka's calls. A read of a path with a handler sets the watch again (ZnodeAccess)."""
 
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access
@@ -129,9 +129,10 @@ class TopicZnodes:
         self._access.delete_recursive(TopicZNode.path(topic), expected_controller_epoch_version)
         config_parent, _, name = ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic).rpartition("/")
         self._access.delete_children(config_parent, [name], expected_controller_epoch_version)
+        # Last: after a crash in between, the next controller finds the request and completes the deletion.
         self.remove_deletions([topic], expected_controller_epoch_version)
 
-    # -- wishes ----------------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------------
 
     def request_deletion(self, topic: str) -> None:
         """Ask the controller to delete a topic. Raises NodeExistsError: that was asked before."""

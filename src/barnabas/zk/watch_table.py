@@ -62,6 +62,7 @@ class WatchTable:
         """Forget the watches of a session that has ended."""
         for table in (self._data, self._children):
             for path in list(table):
+                # Taken, not popped: if the end of the session is rolled back, its watches are set again.
                 watchers = self._take(table, path)
                 kept = {key: None for key in watchers if key[0] != session_id}
                 if kept:

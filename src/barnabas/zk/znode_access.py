@@ -3,6 +3,12 @@
 Shared by `KafkaZkClient` and its parts, called from any thread. `_lock` guards the two tables of handlers; a handler is
 called on the store's watch thread, without the lock, and must only pass the event on.
 
+A controller that was paused, and a later one, whose election has raised the version of /controller_epoch from 7 to 8:
+
+    earlier controller: write, expected version 7    Multi(Check(/controller_epoch, 7), SetData(...))
+                                                     fails at its first operation: nothing is written
+                                                     ControllerMovedError: the earlier controller resigns
+
 Kafka: the lower half of kafka.zk.KafkaZkClient, kafka.zookeeper.ZooKeeperClient (ZNodeChangeHandler).
 """
 
@@ -95,6 +101,7 @@ class ZnodeAccess:
 
     def _change_watch(self, path: str) -> Watch | None:
         with self._lock:
+            # Bound methods of one object are equal, so that the store keeps one watch for a path that is read often.
             return self._on_watch if path in self._change_handlers else None
 
     def _child_watch(self, path: str) -> Watch | None:
@@ -161,6 +168,7 @@ class ZnodeAccess:
         if expected_controller_epoch_version == ANY_VERSION:
             return self.store.batch(operations)
         check = Check(ControllerEpochZNode.path, expected_controller_epoch_version)
+        # A transaction for each write, as in Kafka: one that fails must not undo the others.
         outcomes = self.store.batch([Multi((check, operation)) for operation in operations])
         unfenced: list[Outcome] = []
         for outcome in outcomes:

@@ -13,7 +13,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class ZnodeFormatError(Exception):
-    """A znode holds something that Kafka would not have written."""
+    """The error of a znode whose content Kafka would not have written."""
 
 
 def encode_json(value: object) -> bytes:

@@ -102,6 +102,7 @@ def open_database(directory: str | None) -> sqlite3.Connection:
     """
     path = ":memory:" if directory is None else os.path.join(directory, DATABASE_NAME)
     try:
+        # Opened on the main thread, used on `store`. No waiting for a lock: its holder is another broker, and keeps it.
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
     except sqlite3.Error as error:
         raise StoreUnavailableError(path, f"can't be opened: {error}") from error
@@ -130,7 +131,7 @@ def open_database(directory: str | None) -> sqlite3.Connection:
 
 
 class ZnodeTable:
-    """Applies batches of operations to the tree, and returns the watches that they fire."""
+    """The tree, and the watches that a change of it fires."""
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self._connection = connection
@@ -250,6 +251,8 @@ class ZnodeTable:
 
     def _multi(self, session_id: int, multi: Multi) -> list[Result]:
         self._begin()
+        # Inside of a transaction: a savepoint outside of one would be committed with its release, before the rest of
+        # the batch.
         self._connection.execute("SAVEPOINT multi")
         results: list[Result] = []
         try:

@@ -38,7 +38,7 @@ LOG_OVERHEAD: Final = 12
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
-"""Where the checksum begins to cover: offset and leader epoch can change without a new checksum."""
+"""The first byte that the checksum covers: offset and leader epoch can change without a new checksum."""
 PRODUCER_ID_POSITION: Final = 43
 
 # Bits of the attributes. The codec takes three, of which 5 to 7 are no codec (zstd, 4, came with KIP-110). KIP-32 added

@@ -23,7 +23,7 @@ _VALUE = struct.Struct(">hi")
 
 
 class EndTransactionMarker(NamedTuple):
-    """How a transaction ended. timestamp: the record's, in milliseconds; coordinator_epoch fences old coordinators."""
+    """The end of a transaction. timestamp: the record's, in milliseconds; coordinator_epoch fences old coordinators."""
 
     is_abort: bool
     coordinator_epoch: int

@@ -194,7 +194,7 @@ class LegacyBatch:
         if not positions:
             raise InvalidMessageSet(f"the compressed message at offset {self.last_offset} holds nothing")
         if self.magic and self.last_offset:
-            # Offset 0 is what some early clients left in the wrapper; Kafka takes any other at its word.
+            # Some early clients left offset 0 in the wrapper; Kafka uses any other as it stands.
             last = int.from_bytes(body[positions[-1] : positions[-1] + 8], "big", signed=True)
             if self.last_offset < last:
                 raise InvalidMessageSet(f"the wrapper's offset {self.last_offset} is below that of a message, {last}")

@@ -13,7 +13,7 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
 class FetchIsolation(Enum):
-    """Up to where a reader may read: a follower, a consumer, a consumer of committed transactions."""
+    """The end of what a reader may read: a follower, a consumer, a consumer of committed transactions."""
 
     LOG_END = "log_end"
     HIGH_WATERMARK = "high_watermark"

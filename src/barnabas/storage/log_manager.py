@@ -120,7 +120,7 @@ class LogManager:
         """Flush and close all logs, write the checkpoints, mark the directories as closed in order.
 
         A directory where a flush, a close or a write fails is not marked, and its logs are recovered at the next start:
-        the error is logged and not raised. A directory whose logs were never loaded keeps the checkpoints and the mark
+        the error is logged. Raises nothing. A directory whose logs were never loaded keeps the checkpoints and the mark
         that it had.
         """
         logger.info("Shutting down.")

@@ -1,4 +1,4 @@
-"""How far each log has been cleaned: `cleaner-offset-checkpoint` of every log directory.
+"""The offset up to which each log has been cleaned: `cleaner-offset-checkpoint` of every log directory.
 
 Owned by LogCleanerManager, used under its lock. The content of the files is kept in memory after the first read: no
 other code writes them. Kafka: the checkpoints of LogCleanerManager.

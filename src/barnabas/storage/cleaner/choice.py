@@ -1,4 +1,4 @@
-"""Which part of a log can be cleaned, how dirty it is, and which segments become one. Reads logs, changes none.
+"""The part of a log that can be cleaned, its dirtiness, and the segments that become one. Reads logs, changes none.
 
 Functions of a log's current state, called by LogCleanerManager and the cleaner's threads without the log's lock.
 Kafka: LogCleanerManager's companion object, LogToClean, Cleaner.groupSegmentsBySize.

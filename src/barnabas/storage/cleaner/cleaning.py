@@ -79,7 +79,7 @@ class LogCleaning:
         found = self._worker.build_map(request)
         logger.info("Offset map for log %s complete.", name)
         index_seconds = self._seconds_since(started_ns)
-        # A record's offset within its batch is the producer's word: a wrong one may have put the map beyond the end.
+        # The producer wrote the offsets of records within a batch: a wrong one may have put the map beyond the end.
         end_offset = min(found.latest_offset + 1, self._cleanable.first_uncleanable_offset)
         counts = self._clean_groups(end_offset)
         return end_offset, CleaningStats(

@@ -1,4 +1,4 @@
-"""Which partition is cleaned next, which are being cleaned, paused or uncleanable, and how far each has been cleaned.
+"""The choice of the next log to clean, the cleaning state of each partition, and how far each log has been cleaned.
 
 One per LogCleaner. The cleaner's threads ask for work here. A caller that deletes or truncates a log aborts or pauses
 its cleaning here, and waits until the cleaner has stopped. `_changed` guards states, uncleanable partitions and

@@ -67,7 +67,7 @@ class GroupRequest(NamedTuple):
     now_ms: int
     delete_retention_ms: int
     last_records: Sequence[tuple[int, LastRecord]]
-    """By producer id."""
+    """The newest record of each producer, by producer id."""
     modified_ms: int
 
     @classmethod

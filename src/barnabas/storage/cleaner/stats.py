@@ -52,7 +52,7 @@ class CleaningStats:
     messages_written: int = 0
     invalid_messages_read: int = 0
     buffer_utilization: float = 0.0
-    """How full the offset map was, 0 to 1."""
+    """The filled share of the offset map, 0 to 1."""
 
     def message(self, thread_id: int, log_name: str, from_offset: int, to_offset: int) -> str:
         """Return Kafka's text about a cleaning of the dirty section between the two offsets."""

@@ -32,7 +32,7 @@ from barnabas.storage.errors import is_shortage
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 MOST_DEATHS = 3
-"""How many times in a row the process may die over one log, without an error, before the log is given up."""
+"""The number of times in a row that the process may die over one log, without an error, before it is given up."""
 
 
 class CleaningTools(NamedTuple):

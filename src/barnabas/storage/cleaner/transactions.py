@@ -1,4 +1,4 @@
-"""Which transactions are open at the batch that the cleaner reads, and which of their batches may go. Pure.
+"""The transactions that are open at the batch that the cleaner reads, and the batches of theirs that may go. Pure.
 
 Owned by one cleaning, in the cleaner's process. Decides when transaction markers can be dropped, and so also which
 aborted transactions the cleaned segment's `.txnindex` still lists. Kafka: CleanedTransactionMetadata.

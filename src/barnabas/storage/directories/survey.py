@@ -68,7 +68,7 @@ class LogDirSurvey:
     """The partitions by topic, in the order of names and numbers."""
     meta_properties: dict[str, MetaProperties | None] = field(default_factory=dict)
     clean: dict[str, bool] = field(default_factory=dict)
-    """By directory: whether its broker stopped in order."""
+    """Whether the broker of a directory stopped in order, by directory."""
     compacted_topics: set[str] = field(default_factory=set)
     """Topics that a cleaner has worked on."""
     leftovers: list[str] = field(default_factory=list)

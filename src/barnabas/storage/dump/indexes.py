@@ -23,7 +23,7 @@ _ABORTED_TRANSACTION = struct.Struct(">hqqqq")
 
 
 class IndexCheck(enum.Enum):
-    """What to do with an index."""
+    """The ways to look at an index."""
 
     PRINT = "print"
     """Print the entries and compare them with the log."""

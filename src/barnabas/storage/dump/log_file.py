@@ -43,7 +43,7 @@ RAFT_CONTROL_TYPES = {
 
 
 class DumpTerms(NamedTuple):
-    """What to print. deep: every record, not only batches. contents: keys and values too. check: of indexes."""
+    """The extent of a dump. deep: every record, not only batches. contents: keys and values too. check: of indexes."""
 
     deep: bool = False
     contents: bool = False

@@ -1,4 +1,4 @@
-"""Which aborted transactions a reader of committed records must skip, looked up segment by segment.
+"""The aborted transactions that a reader of committed records must skip, looked up segment by segment.
 
 Called by UnifiedLog on the reading thread, without a lock. A transaction's entry is in the segment of its marker, so
 the search goes on from the segment that was read until an entry's last stable offset shows that no earlier transaction

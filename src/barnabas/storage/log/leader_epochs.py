@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset of a log, kept in `leader-epoch-checkpoint` (KIP-101, KIP-279).
+"""The offset at which each leader epoch of a log began, kept in `leader-epoch-checkpoint` (KIP-101, KIP-279).
 
 One per log. Changed under the log's lock, read by any thread: every change replaces the immutable tuple of entries.
 `flush` writes changes; the log calls it before it moves its recovery point, so that entries which a crash loses are

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 # larger than what is left to delete, so it stays: a log keeps at least its retention.bytes. Whatever the settings are,
 # a segment that reaches above the high watermark stays, and so does every later one: a log has no holes.
 Predicate = Callable[[LogSegment, LogSegment | None], bool]
-"""Whether a segment goes, given the one behind it (None: there is none)."""
+"""A test whether a segment goes, given the one behind it (None: there is none)."""
 
 
 def delete_old_segments(state: LogState) -> int:

@@ -33,7 +33,7 @@ _new_tuple = tuple.__new__
 
 
 class SequencedBatch(Protocol):
-    """What producer state looks at in a batch: a BatchHeader, or the RecordBatch that was read from a log."""
+    """The fields of a batch that producer state looks at: of a BatchHeader, or of a RecordBatch read from a log."""
 
     @property
     def producer_id(self) -> int:

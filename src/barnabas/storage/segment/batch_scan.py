@@ -34,7 +34,7 @@ class Readable(Protocol):
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its file, in bytes, and its offsets (of an old message both are the last)."""
+    """The place of a batch in its file, in bytes, and its offsets (of an old message both are the last)."""
 
     position: int
     size: int

@@ -57,6 +57,18 @@ class _Tail:
         self.start = min(self.start, end)
 
 
+# Where the entries of an index are
+#
+#     number   0 ......... start ......... written ......... entries
+#     file     |---------------------------|                          written a page of 512 entries at a time
+#     memory               |---------------------------------|        the tail, which is searched first
+#
+# Worked example: 1,300 entries were appended. The entries 0 to 511 were written when the 512th came, 512 to 1,023 when
+# the 1,024th came; 1,024 to 1,299 are pending. The tail begins at 512, because the last page that was written is kept.
+# A search for the key of entry 1,100 bisects the tail. A search for that of entry 100 reads page 0 through the cache.
+# A crash loses the 276 pending entries; the recovery of the segment makes them again from the batches.
+
+
 class IndexFile:
     """Entries of two numbers. `entry_format` is big-endian: ">ii" or ">qi".
 
@@ -300,7 +312,7 @@ class IndexFile:
         self._tail.cut_at(entries)
         self._entries = entries
         self._written = min(self._written, entries)
-        # The cache has pages of the old content under the old number; nothing asks for them any more.
+        # The cache has pages of the old content under the old number; no search asks for them any more.
         self._number = self._pages.new_number()
         self._last = self._stored_entry(entries - 1) if entries else None
 

@@ -24,8 +24,21 @@ from barnabas.storage.segment.sequential_reads import MAX_BYTES, SequentialReads
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 
 RECENT_BATCHES: Final = 128
-"""How many of the newest batches have their places kept in memory: a consumer at the end of the log needs no search."""
+"""The number of newest batches whose places are kept in memory: a consumer at the end of the log needs no search."""
 _new_tuple: Final = tuple.__new__
+
+
+# How a segment is read while it is written
+#
+# Readers take no lock. Bytes are written before `size` covers them, and a reader looks at nothing at or behind the size
+# that it has seen. A truncation lowers the size before it cuts the file. A file that is deleted or replaced stays
+# readable for those that hold its descriptor, which is counted (`OpenFile`).
+#
+# Worked example: batches of 4,000 bytes with the offsets 0-9, 10-19 and 20-29 lie at 0, 4,000 and 8,000. Only the third
+# has an index entry, (29, 8000). A consumer reads from offset 10 with a limit of 5,000 bytes: `recent` knows that the
+# batch lies at 4,000, so the answer is the range 4,000 to 8,999, and the consumer drops the 1,000 bytes of the third
+# batch that are cut off. A consumer that reads from 15 needs a search: no entry lies at or before 15, so the walk
+# begins at position 0, and the batch 10-19 is the first whose last offset is at least 15.
 
 
 class LogSegment:

@@ -1,4 +1,4 @@
-"""Where in a segment's log file the batch of an offset lies: a sparse `.index` of 8-byte entries.
+"""The places of batches in a segment's log file, by offset: a sparse `.index` of 8-byte entries.
 
 An entry is the last offset of a batch, relative to the segment's base offset, and the batch's position, in 4 bytes
 each, big-endian. Owned by SegmentIndexes; threads and lock are those of `index_file`. Kafka: OffsetIndex.
@@ -19,7 +19,7 @@ from barnabas.storage.segment.index_pages import IndexPages
 ENTRY_FORMAT: Final = ">ii"
 ENTRY_SIZE: Final = 8
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-"""What fits the four bytes that an entry has for an offset, relative to the segment's base offset."""
+"""The largest offset, relative to the segment's base offset, that fits the four bytes which an entry has for it."""
 
 
 class OffsetPosition(NamedTuple):

@@ -19,7 +19,7 @@ class OpenFile:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        # The file's bound methods stand in for methods of this class: a read passes through one call less.
+        # The file's bound methods are used as methods of this object: a read saves one call.
         self.fileno = file.fileno
         self.is_cached = file.is_cached
         self.prefetch = file.prefetch

@@ -1,4 +1,4 @@
-"""Which batches of a log file a recovery keeps: the good ones at its start, up to the first that is not.
+"""The batches of a log file that a recovery keeps: the good ones at its start, up to the first that is not.
 
 Called by `LogSegment.recover` on the thread that loads the log. Reads the file and changes nothing.
 Kafka: LogSegment.recover.

@@ -1,4 +1,4 @@
-"""Where the readers of a segment will most likely go on: behind the batch that each found last.
+"""The places where the readers of a segment will most likely go on: behind the batch that each found last.
 
 One per segment. A consumer that goes on where a small read ended finds its batch without the index, and with the same
 `pread` that reads the batch. Any thread; entries are set and taken one at a time, which dictionaries do atomically. A

@@ -1,4 +1,4 @@
-"""From which offset on a segment holds timestamps above a given one: a sparse `.timeindex` of 12-byte entries.
+"""The offsets from which on a segment holds larger timestamps: a sparse `.timeindex` of 12-byte entries.
 
 An entry is a timestamp in 8 bytes and an offset relative to the base offset in 4, big-endian. It says that no batch up
 to that offset has a larger timestamp; the offset is the last one of the batch that has the timestamp. Owned by

@@ -35,7 +35,7 @@ from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_
 _TIMES: Final = struct.Struct(">bIhiqq")
 """Magic, CRC, attributes, last offset delta, base and max timestamp: bytes 16 to 43 of the header."""
 _TIMES_COVERED: Final = 5
-"""Where the checksum begins to cover, counted from the magic."""
+"""The first byte that the checksum covers, counted from the magic."""
 _KEPT_ATTRIBUTES: Final = 0x77
 """All attributes that have a meaning, but for the type of the timestamps."""
 
@@ -44,7 +44,7 @@ KAFKAS_DEFAULT_LZ4_LEVEL = 9
 
 
 class TargetCompression(NamedTuple):
-    """How a topic stores its batches. level: None is the codec's default."""
+    """The compression in which a topic stores its batches. level: None is the codec's default."""
 
     codec: Codec
     level: int | None = None

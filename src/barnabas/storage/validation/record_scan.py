@@ -39,21 +39,24 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 _ONE_BYTE_OFFSETS: Final = 64
-"""Offset deltas below take one byte."""
+"""Offset deltas below this number take one byte."""
 _TWO_BYTE_OFFSETS: Final = 8192
-"""Others below take two."""
+"""Offset deltas below this number take at most two bytes."""
 _SHORTEST_RUN: Final = 6
-"""Fewer records are not worth the slices."""
+"""The smallest number of records that is worth the slices."""
 _LONGEST_RUN: Final = 1024
-"""More records are several runs. Looking for a run must not cost more the more records are left: a batch whose records
-are all unlike would take the square of their number."""
+"""The largest number of records in a run; more are several runs.
+
+Looking for a run must not cost more the more records are left: a batch whose records are all unlike would take the
+square of their number.
+"""
 _MOST_AT_ONCE: Final = 128
-"""So many records are read quickly at most, for the same reason."""
+"""The largest number of records that `_quickly` is asked for, for the same reason."""
 _UNLIKE: Final = 32
-"""So many records are read carefully when one was not read quickly: those behind it are mostly like it."""
+"""The number of records that are read carefully after one that was not read quickly: they are mostly like it."""
 
 _FAR: Final = 1 << 48
-"""What the tables say of impossible bytes: it leads out of any body, and to no end of a record."""
+"""The entry of the tables for impossible bytes: it leads out of any body, and to no end of a record."""
 _SHORT: Final = tuple(0 if byte == 1 else byte >> 1 if byte < 0x80 and not byte & 1 else _FAR for byte in range(256))
 """The length that a single byte encodes; none (1) takes no bytes."""
 _LOW: Final = tuple((byte & 0x7F) >> 1 if byte >= 0x80 and not byte & 1 else _FAR for byte in range(256))

@@ -201,7 +201,7 @@ HEADER_RULES: Final[tuple[HeaderRule, ...]] = (
 """In Kafka's order, which decides what a batch with several faults is answered."""
 
 COVERED_HEADER_RULES: Final = frozenset(HEADER_RULES)
-"""Those that `is_ordinary` answers for."""
+"""The rules that `is_ordinary` answers for."""
 
 
 # -- rules for records
@@ -239,7 +239,7 @@ RECORD_RULES: Final[tuple[RecordRule, ...]] = (has_key, has_permitted_time)
 """In Kafka's order: the first that blames a record gives the reason."""
 
 COVERED_RECORD_RULES: Final = frozenset(RECORD_RULES)
-"""Those for which the summary of a batch tells whether any of its records can break them."""
+"""The rules for which the summary of a batch tells whether any of its records can break them."""
 
 
 # -- texts of Kafka's

@@ -51,9 +51,9 @@ from barnabas.storage.validation.rules import (
 from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_produced
 
 MANY_RECORDS: Final = 2000
-"""Reading so many takes about a millisecond; two or three if they have headers, a fifth if all have the same shape."""
+"""Reading this number takes about a millisecond; two or three with headers, a fifth if all have the same shape."""
 AT_ONCE_BYTES: Final = 1 << 20
-"""Decompressing and reading so much takes a millisecond or two."""
+"""Decompressing and reading this size takes a millisecond or two."""
 
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
@@ -103,7 +103,7 @@ class LogValidator:
         self._keeps_form = not append_time and self._target is None
         """Whether a batch keeps its codec and its timestamps."""
         self._keeps_bytes = self._keeps_form and not (terms.limits_records or self._record_rules.run_always)
-        """Whether, moreover, the topic asks nothing of single records, so that most batches are stored as they are."""
+        """Whether `_keeps_form` holds and no setting limits single records: most batches are stored as they are."""
 
     def validate(
         self,
@@ -152,7 +152,7 @@ class LogValidator:
             return LookAhead(takes_long=True)
         if not self._reads:
             return LookAhead(takes_long=False)
-        # The count is the client's word. A batch that holds more than it claims costs no more: reading ends there.
+        # The count is not checked yet. A batch that holds more than it claims costs no more: reading ends there.
         if header.record_count > MANY_RECORDS:
             return LookAhead(takes_long=True)
         if not codec or codec > Codec.ZSTD or not HEADER_SIZE <= header.size <= len(records):
@@ -193,8 +193,8 @@ class LogValidator:
             return self._read(header, view, origin, body)
         if self._terms.stamps_append_time:
             return with_append_time(header, view, self._clock.milliseconds())
-        # The header's max timestamp is the client's word too, so a batch that seems too new is read: only a record that
-        # is too new is to blame.
+        # The max timestamp in the header may be wrong, so a batch that seems too new is read: only a record that is too
+        # new is to blame.
         after_ms = self._terms.after_max_ms
         if after_ms != UNLIMITED_MS and header.max_timestamp - self._clock.milliseconds() > after_ms:
             return self._read(header, view, origin, body)

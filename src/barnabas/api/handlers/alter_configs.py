@@ -84,9 +84,11 @@ class AlterConfigsApi:
         body = request.body
 
         def change(resource: Change) -> None:
+            # DELETE is the one operation that needs no value.
             given = [each for each in resource.configs if each.config_operation != ConfigOperation.DELETE]
             _check_settings(resource.configs, [each.name for each in given if each.value is None])
             kind, broker = self._checked(request, resource, CHANGEABLE)
+            # Levels of loggers live in this process alone, and not in the store.
             if kind is ConfigResourceType.BROKER_LOGGER:
                 alter_logger_levels(resource.configs, validate_only=body.validate_only)
                 return
@@ -112,6 +114,7 @@ class AlterConfigsApi:
         if resource.resource_type not in types:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
         kind, name = ConfigResourceType(resource.resource_type), resource.resource_name
+        # All kinds but topics need the permission for the cluster.
         if kind is ConfigResourceType.TOPIC:
             self._check_permission(request, ResourceType.TOPIC, name)
             return kind, None
@@ -154,11 +157,11 @@ def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError |
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             alter(resource)
         except ApiError as error:
-            # the names, and never the values: one may be a secret
+            # The names and never the values, one of which may be a secret.
             logger.info("Error altering the settings of %s: %s", _shown(resource), error)
             errors.append(error)
         except Exception:
-            # the other resources of the request can still be altered
+            # A defect ends the change of one resource; the others can still be altered.
             logger.exception("Error altering the settings of %s", _shown(resource))
             errors.append(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:

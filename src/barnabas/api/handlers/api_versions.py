@@ -39,6 +39,7 @@ class ApiVersionsApi:
         """
         if not request.handler.min_version <= request.api_version <= request.handler.max_version:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        # Name and version end up in metrics and logs, so they are checked although nothing depends on them (KIP-511).
         if request.api_version >= 3 and not valid_software(request.body):
             raise ApiError(ErrorCode.INVALID_REQUEST)
         request.respond(ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._supported()))
@@ -58,5 +59,6 @@ def _error_answer(request: Request[ApiVersionsRequest], error: ApiError) -> ApiV
     own = ApiVersionsResponse.ApiVersion(
         api_key=handler.api_key, min_version=handler.min_version, max_version=handler.max_version
     )
+    # Clients read the highest version they may use from the one entry; other errors come without any.
     is_unsupported = error.code is ErrorCode.UNSUPPORTED_VERSION
     return ApiVersionsResponse(error_code=error.code, api_keys=[own] if is_unsupported else [])

@@ -90,13 +90,17 @@ class ClassicGroupsApi:
             member_id=body.member_id,
             group_instance_id=body.group_instance_id,
             client_id=request.header.client_id or "",
+            # Java's InetAddress.toString: tools show the host of a member with a slash before it.
             client_host=f"/{request.connection.client_address}",
             session_timeout_ms=body.session_timeout_ms,
             rebalance_timeout_ms=(
+                # Before KIP-62 one timeout was both.
                 body.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_SINCE else body.session_timeout_ms
             ),
             protocol_type=body.protocol_type,
+            # Copies: the member lives longer than the frame.
             protocols=tuple((each.name, bytes(each.metadata)) for each in body.protocols),
+            # A static member is known by its instance id: a second request would tell nothing new (KIP-345).
             needs_known_member_id=version >= KNOWN_MEMBER_ID_SINCE and body.group_instance_id is None,
             can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
             reason=body.reason,
@@ -111,6 +115,7 @@ class ClassicGroupsApi:
         Raises ApiError: INCONSISTENT_GROUP_PROTOCOL when v5 lacks a protocol, GROUP_AUTHORIZATION_FAILED.
         """
         body = request.body
+        # Before the permission, as in Kafka.
         if request.api_version >= PROTOCOL_IN_SYNC_SINCE and (body.protocol_type is None or body.protocol_name is None):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._require_permission(request, body.group_id)
@@ -200,6 +205,7 @@ def _leaving(request: Request[LeaveGroupRequest]) -> Sequence[LeavingMember]:
 
 def _leave_response(left: LeaveAnswer, version: int) -> LeaveGroupResponse:
     if version < SEVERAL_LEAVE_SINCE:
+        # Old versions have one member, whose error is that of the whole answer.
         return LeaveGroupResponse(error_code=left.error or left.members[0].error)
     return LeaveGroupResponse(error_code=left.error, members=[_left_member(each) for each in left.members])
 

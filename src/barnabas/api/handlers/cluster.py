@@ -63,6 +63,7 @@ class ClusterApi:
             DescribeClusterResponse.DescribeClusterBroker(broker_id=broker.id, host=host, port=port, rack=broker.rack)
             for broker, host, port in image.reachable_brokers(request.connection.listener_name)
         ]
+        # A controller that the client cannot reach by its listener is as good as none.
         reachable = any(broker.broker_id == image.controller_id for broker in brokers)
         request.respond(
             DescribeClusterResponse(

@@ -42,6 +42,7 @@ class ConfigResourcesApi:
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION for an unknown type.
         """
         require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
+        # v0 asked for metrics subscriptions only, of which there are none.
         wanted = list(dict.fromkeys(request.body.resource_types or LISTED_TYPES)) if request.api_version >= 1 else []
         for resource_type in wanted:
             if resource_type not in LISTED_TYPES:

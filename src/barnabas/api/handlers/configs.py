@@ -163,6 +163,7 @@ def _result_entry(entry: ConfigEntry, request: Request[DescribeConfigsRequest]) 
         name=entry.key.name,
         value=entry.value,
         read_only=entry.is_read_only,
+        # v0 only: later versions tell the source instead.
         is_default=request.api_version == 0 and entry.source is ConfigSource.DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.key.is_sensitive,

@@ -48,10 +48,12 @@ class DeleteRecordsApi:
                 key = TopicPartition(topic.name, partition.partition_index)
                 if topic.name not in allowed:
                     refused[key] = _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                # After the permission: a client without it must not learn which topics exist.
                 elif image.partition(key) is None:
                     refused[key] = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
                     offsets[key] = partition.offset
+        # Nothing to wait for.
         if not offsets:
             request.respond(_response(body, refused))
             return

@@ -62,6 +62,7 @@ class DescribeTopicPartitionsApi:
             wanted,
             log_if_denied=bool(body.topics),
         )
+        # At least one: with a limit of 0 a client would ask for the same page for ever.
         limit = max(min(self._max_partitions, body.response_partition_limit), 1)
         answer = _page(
             image,
@@ -75,7 +76,8 @@ class DescribeTopicPartitionsApi:
             topic.topic_authorized_operations = authorized_operations(
                 self._authorizer, request, ResourceType.TOPIC, topic.name or ""
             )
-        if body.topics:  # of all topics, those that may not be described are left out
+        # A client that asks for all topics named none: those that it may not describe are left out.
+        if body.topics:
             refused = (name for name in wanted if name not in allowed)
             answer.topics += [_error(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in refused]
         request.respond(answer)
@@ -122,6 +124,7 @@ def _page(
                 )
             )
             continue
+        # The cursor's topic may be gone since the page before: the next topic then begins with its first partition.
         start = first_index if name == first_topic else 0
         shown = topic.partitions[start : start + left]
         answer.topics.append(_described(topic, shown, image, listener))

@@ -69,6 +69,7 @@ class ElectionsApi:
 def _error_answer(request: Request[ElectLeadersRequest], error: ApiError) -> ElectLeadersResponse:
     """Say the error of every partition named, once, and from v1 on of the whole."""
     response = _response(dict.fromkeys(_partitions(request.body) or (), error))
+    # v0 has no field for it, and a message with such a value would not be encoded.
     if request.api_version >= 1:
         response.error_code = error.code
     return response

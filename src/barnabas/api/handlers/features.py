@@ -46,11 +46,13 @@ class FeaturesApi:
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
         if self._metadata.image.controller_id != self._broker_id:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
+        # A feature that is named twice has one result, for its last update.
         reasons = {
             update.feature: _reason_against(update, request.api_version) for update in request.body.feature_updates
         }
         versions = {update.feature: update.max_version_level for update in request.body.feature_updates}
         if reasons and request.api_version > LAST_VERSION_WITH_RESULTS:
+            # All or nothing from v2 on, so the first error stands for the request.
             first, reason = next(iter(reasons.items()))
             raise ApiError(
                 ErrorCode.INVALID_UPDATE_VERSION,

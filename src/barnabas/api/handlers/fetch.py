@@ -41,7 +41,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.storage.fetch_data import FetchIsolation
 
 ISOLATION_LEVELS: Final = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}
-"""What read_uncommitted and read_committed let a consumer read."""
+"""The end of what a consumer may read, with read_uncommitted and with read_committed."""
 FOLLOWER_FETCH, REPLICA_STATE = 11, 15
 """Versions from which on consumers may read from followers, and followers say more of themselves."""
 
@@ -88,6 +88,7 @@ class FetchApi:
                     body, version, is_from_follower=terms.is_from_follower, brief=request.brief
                 )
             except ApiError as error:
+                # Kafka answers a session error without any partition, and the client begins a new session.
                 request.respond(FetchResponse(error_code=error.code))
                 return
         fetches: Sequence[PartitionFetch]
@@ -103,6 +104,7 @@ class FetchApi:
         if throttle is None:
             answer = FetchAnswer(request, self._sources, context, refused)
         else:
+            # Before the read: what is read and then not sent would be read again and again.
             terms = _within_quota(request, throttle, terms)
             is_from_follower = terms.is_from_follower
             answer = ChargedFetchAnswer(
@@ -119,6 +121,7 @@ class FetchApi:
         isolation = ISOLATION_LEVELS.get(body.isolation_level)
         if isolation is None:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {body.isolation_level}")
+        # Followers copy what is not committed yet: that is how it becomes committed.
         if replica_id >= 0:
             isolation = FetchIsolation.LOG_END
         max_bytes = min(body.max_bytes, self._max_bytes) if version >= 3 else self._max_bytes
@@ -166,6 +169,7 @@ class FetchApi:
                     code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     refused.append(RefusedPartition(name or "", topic_id, asked.partition, code))
                     continue
+                # The image's string, not the request's: the same object for all fetches, with its hash computed.
                 fetches.append(
                     PartitionFetch(
                         known.name,
@@ -189,6 +193,7 @@ class FetchApi:
             return fetches, refused
         if is_follower:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            # Refused as a whole: every partition below is then hidden.
             readable = frozenset[str]()
             if is_allowed(self._authorizer, request, *cluster):
                 return fetches, refused

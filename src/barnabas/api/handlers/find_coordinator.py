@@ -101,6 +101,7 @@ class FindCoordinatorApi:
     def _create_and_answer(
         self, request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]
     ) -> None:
+        # Two first requests may both come here: the second one finds that the topic exists, and waits like the first.
         errors = self._creation.create([GROUP_METADATA_TOPIC], mutation_quota(request, NEVER_REFUSED))
         if errors[GROUP_METADATA_TOPIC] not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             request.respond(_answer(request, keys, found))
@@ -115,6 +116,7 @@ class FindCoordinatorApi:
     def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _Found:
         kind = request.body.key_type
         describe = AclOperation.DESCRIBE
+        # The permission comes first: a client without it must not learn which broker coordinates the group.
         if kind == GROUP:
             if not is_allowed(self._authorizer, request, describe, ResourceType.GROUP, key):
                 return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -137,6 +139,7 @@ class FindCoordinatorApi:
         leader = None if known is None else known.partition(partition)
         if leader is None:
             return _NOT_AVAILABLE
+        # A leader that is down, or lacks the client's listener, cannot coordinate for this client: it retries.
         endpoint = image.endpoint(leader.leader, request.connection.listener_name)
         return _NOT_AVAILABLE if endpoint is None else _Found(ErrorCode.NONE, leader.leader, *endpoint)
 

@@ -139,6 +139,7 @@ class GroupAdminApi:
         if self._authorizer is None:
             return groups
         topics = [set(_topics_of(group)) for group in groups]
+        # One question about all topics: groups that read the same topics are common.
         names = set().union(*topics)
         visible = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
         return [

@@ -74,12 +74,13 @@ class InterBrokerApi:
         """Become leader or follower of partitions.
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH, and INVALID_REQUEST
-        or INVALID_TOPIC_EXCEPTION for a partition that cannot be.
+        or INVALID_TOPIC_EXCEPTION for a partition that cannot exist.
         """
         self._origin.require(request)
         body = request.body
         if self._is_stale(request):
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
+        # The replicas know one layout, that of the newest version: old controllers exist during a rolling upgrade only.
         body.topic_states = _leader_and_isr_by_topic(body)
         _check_partitions(body.topic_states)
         response = self._orders.apply_leader_and_isr(body)
@@ -179,6 +180,7 @@ def _check_partitions(topic_states: Iterable[LeaderAndIsrRequest.LeaderAndIsrTop
     for topic_state in topic_states:
         validate_topic_name(topic_state.topic_name)
         for state in topic_state.partition_states:
+            # -1 and -2 say "no epoch" and "being deleted" in StopReplica: no leader has such an epoch.
             if state.partition_index < 0 or state.leader_epoch < 0:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,

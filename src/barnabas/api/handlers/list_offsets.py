@@ -114,10 +114,12 @@ class ListOffsetsApi:
     ) -> PartitionAnswer:
         version = request.api_version
         first_version = FIRST_VERSION_OF.get(asked.timestamp)
+        # A negative number without a meaning in this version: a newer client has to know that it was not understood.
         if asked.timestamp < 0 and (first_version is None or version < first_version):
             return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         try:
             partition = self._hosted.partition_or_error(topic, asked.partition_index)
+            # Kafka's tools compare replicas, and so ask followers (-2).
             leader_only = request.body.replica_id != DEBUGGING_CONSUMER
             state = partition.check_leader_epoch(asked.current_leader_epoch, leader_only=leader_only)
             isolation = _isolation(request.body)
@@ -130,6 +132,7 @@ class ListOffsetsApi:
         except ApiError as error:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+                # Old clients do not know the error, but retry this one (KIP-207).
                 code = ErrorCode.LEADER_NOT_AVAILABLE
             return _failed(asked.partition_index, code)
         except Exception:
@@ -209,6 +212,7 @@ def _legacy_offsets(
     """
     end = partition.end_offset_metadata(isolation).message_offset
     offsets = partition.log.offsets_before(asked.timestamp, max(0, asked.max_num_offsets), now_ms)
+    # Segments may begin beyond what a consumer may read: those are replaced by the end, as in Kafka.
     if any(offset > end for offset in offsets):
         return [end, *(offset for offset in offsets if offset <= end)]
     return offsets

@@ -44,6 +44,7 @@ class LogDirsApi:
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         topics = request.body.topics
         wanted = None
+        # An empty list asks for no replica: the directories are still described.
         if topics is not None:
             wanted = frozenset(TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)
         described = self._replicas.describe_log_dirs(wanted)

@@ -95,6 +95,7 @@ class MetadataApi:
         if _asks_for_all(request):
             self._tell_all(request, image)
             return
+        # One image for the whole answer: the cache may have a newer one a moment later, with other leaders.
         names = _names_asked_for(request, image)
         if request.brief:
             check_costs(map(_cost_us, map(image.topics.get, names)))
@@ -116,9 +117,11 @@ class MetadataApi:
         body, version = request.body, request.api_version
         if self._authorizer is not None:
             hidden = self._not_to_be_described(request, image.topics, log_if_denied=False)
+            # The kept answer is for clients that see every topic: what depends on the client is made for it.
             if hidden or body.include_topic_authorized_operations or body.include_cluster_authorized_operations:
                 request.respond(self._response(request, image, hidden))
                 return
+        # All that the answer depends on besides the image.
         key = (
             version,
             request.connection.listener_name,
@@ -156,6 +159,7 @@ class MetadataApi:
         ]
 
     def _may_create(self, request: Request[MetadataRequest]) -> bool:
+        # Before v4 the field does not exist, and every request may create.
         declined = request.api_version >= 4 and not request.body.allow_auto_topic_creation
         return not declined and self._auto_create()
 
@@ -280,12 +284,14 @@ class MetadataApi:
         if leader is None:
             error = ErrorCode.LEADER_NOT_AVAILABLE
         elif listener not in leader.endpoints:
+            # From v6 on the client learns that the leader lacks its listener: a mistake of configuration.
             error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
         else:
             error = ErrorCode.NONE
         return PartitionAnswer(
             error_code=error,
             partition_index=partition.partition,
+            # The list of brokers has only those that the client can reach: another leader would have no address.
             leader_id=partition.leader if error is ErrorCode.NONE else NO_LEADER,
             leader_epoch=partition.leader_epoch,
             replica_nodes=list(partition.replicas),

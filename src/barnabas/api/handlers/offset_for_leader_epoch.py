@@ -65,6 +65,7 @@ class OffsetForLeaderEpochApi:
 
     def _allowed(self, request: Request[OffsetForLeaderEpochRequest]) -> frozenset[str]:
         names = frozenset(topic.topic for topic in request.body.topics)
+        # Followers have this one permission instead of one for each topic.
         if is_allowed(self._authorizer, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             return names
         return permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)

@@ -170,6 +170,7 @@ class OffsetsApi:
             self._offsets.commit_offsets(terms, offsets, request.deferred(committed))
 
     def _commit_to_store(self, group_id: str, offset: OffsetToCommit) -> ErrorCode:
+        # One write to the store for each partition, which is why v0 is not brief.
         partition = TopicPartition(offset.topic, offset.partition)
         return self._old_offsets.commit(group_id, partition, offset.offset, offset.metadata)
 
@@ -177,6 +178,7 @@ class OffsetsApi:
         """Return the name of each topic; None for an unknown id."""
         if request.api_version < BY_TOPIC_ID_SINCE:
             return [topic.name for topic in request.body.topics]
+        # Permissions are for names in every version, so ids are resolved before anything is checked.
         names = self._metadata.image.topic_names
         return [names.get(topic.topic_id) for topic in request.body.topics]
 
@@ -200,6 +202,7 @@ class OffsetsApi:
 
     def _fetch_cost_us(self, group: FetchGroup) -> int:
         """Return what it costs to answer for one group, in microseconds."""
+        # All offsets of the group: the request is short, and the answer as long as the group is old.
         if group.topics is None:
             offsets = self._offsets.offset_count(group.group_id)
         else:
@@ -239,6 +242,7 @@ class OffsetsApi:
         if asked is None and authorizer is not None:
             names = [topic for topic, _ in found.topics]
             seen = permitted(authorizer, request, describe, ResourceType.TOPIC, names, log_if_denied=False)
+            # Left out and not refused: the client named none of them.
             topics = [topic for topic in topics if topic.name in seen]
         return FetchedGroup(group_id=group.group_id, topics=topics + refused, error_code=ErrorCode.NONE)
 
@@ -306,6 +310,7 @@ class OffsetsApi:
                     answers[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     answers[key] = ErrorCode.NONE
+        # The order of the request: `delete_offsets` answers by position.
         deleted = [key for key, error in answers.items() if error is ErrorCode.NONE]
 
         def on_deleted(error: ErrorCode, errors: Sequence[ErrorCode]) -> None:
@@ -329,6 +334,7 @@ def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorC
 
 def _merged(refused: list[CommittedTopic], asked: list[CommittedTopic]) -> list[CommittedTopic]:
     """Return one answer for each topic, refused ones first, in Kafka's order."""
+    # Called only if a partition was refused: to merge costs as much as to make the answer.
     by_topic: dict[tuple[str, bytes], CommittedTopic] = {}
     for topic in [*refused, *asked]:
         known = by_topic.setdefault((topic.name, topic.topic_id), topic)
@@ -354,7 +360,7 @@ def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[FetchGro
 
 
 def _fetch_error_answer(request: Request[OffsetFetchRequest], error: ApiError) -> OffsetFetchResponse:
-    """Say the error of every group; before v2, which has no room for that, of every partition."""
+    """Say the error of every group; before v2, which has no field for it, say it of every partition."""
     groups = [
         FetchedGroup(group_id=group.group_id, topics=[], error_code=error.code) for group in _groups_asked_for(request)
     ]

@@ -63,6 +63,7 @@ class PartitionsApi:
 
         if body.validate_only or not counts:
             answer(frozenset())
+        # As in Kafka: the partitions are being made, but a client that does not wait is told REQUEST_TIMED_OUT.
         elif body.timeout_ms <= 0:
             answer(frozenset(counts))
         else:
@@ -70,6 +71,7 @@ class PartitionsApi:
 
     def _refused(self, request: Request[CreatePartitionsRequest]) -> Results:
         times_named = Counter(topic.name for topic in request.body.topics)
+        # A topic named twice is refused before its permission is looked at.
         once = [name for name, times in times_named.items() if times == 1]
         allowed = permitted(self._authorizer, request, AclOperation.ALTER, ResourceType.TOPIC, once)
         refused: Results = {}

@@ -54,6 +54,7 @@ ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
 
+# Errors of a topic that hide what is wrong with the bytes: a client must not learn more about a topic it may not see.
 TOLD_FIRST: Final = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -92,10 +93,12 @@ class ProduceApi:
         image = self._metadata.image
         writable: Container[str] = image.topics
         if self._authorizer is not None:
+            # With an authorizer only: without one every topic that exists can be written to, and nothing is allocated.
             writable = self._writable_topics(request, image)
         to_append: list[PartitionAppend] = []
         by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
         asked = body.topic_data
+        # Most requests of most producers are one batch, which needs no look for duplicates.
         has_one_batch = len(asked) == 1 and len(asked[0].partition_data) == 1
         if not has_one_batch:
             asked = _each_partition_once(body)
@@ -125,6 +128,7 @@ class ProduceApi:
                         self._look_ahead(entry, header)
                     to_append.append(entry)
                 else:
+                    # Each partition fails alone: the others of the request are appended.
                     entry.fail(_first_of(error, refusal, image, entry))
             if entries:
                 by_topic.append((name, topic.topic_id, entries))
@@ -261,6 +265,7 @@ class ProduceApi:
 
 def _error_answer(request: Request[ProduceRequest], error: ApiError) -> Message | None:
     """Say the error of every partition; None to a client that waits for no answer."""
+    # A client that sent acks=0 reads no answer: bytes it does not expect would be taken for the next one's.
     return None if request.body.acks == 0 else described_error_answer(request, error)
 
 
@@ -315,7 +320,7 @@ def _each_partition_once(body: ProduceRequest) -> list[ProduceRequest.TopicProdu
 def _first_of(
     error: ApiError | None, refusal: ApiError | None, image: MetadataImage, entry: PartitionAppend
 ) -> ApiError:
-    """Return the reason to tell: permission first, then whether the partition exists, then the batch."""
+    """Return the first error of these: the permission, the existence of the partition, the batch."""
     if refusal is not None and refusal.code in TOLD_FIRST:
         return refusal
     if image.partition(TopicPartition(entry.topic, entry.partition)) is None:

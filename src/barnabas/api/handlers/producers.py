@@ -49,6 +49,7 @@ class ProducersApi:
 
     def _check_topic(self, request: Request[DescribeProducersRequest], name: str) -> None:
         """Check name, permission and existence. Raises ApiError with the first that fails."""
+        # In Kafka's order: the name, the permission, and only then whether the topic exists.
         validate_topic_name(name)
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -55,8 +55,8 @@ class QuotasApi:
     def describe_client_quotas(self, request: Request[DescribeClientQuotasRequest]) -> None:
         """Describe the quotas of the entities asked for.
 
-        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, and INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that
-        cannot be.
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, and INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that is
+        not valid.
         """
         require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
         body = request.body
@@ -86,6 +86,7 @@ class QuotasApi:
         for entry in body.entries:
             entity = {each.entity_type: each.entity_name for each in entry.entity}
             error = self._alter(entity, entry, validate_only=body.validate_only)
+            # By the set of its parts: user and client id may come in either order.
             answers[frozenset(entity.items())] = _answer(entry, error)
         request.respond(AlterClientQuotasResponse(entries=list(answers.values())))
 
@@ -97,7 +98,7 @@ class QuotasApi:
             logger.info("Error encountered while updating client quotas of %s: %s", entity, error)
             return error
         except Exception:
-            # the quotas of others can still be changed
+            # A defect ends the change of one entity; the quotas of others can still be changed.
             logger.exception("Error encountered while updating client quotas of %s", entity)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
         return NOTHING_WRONG

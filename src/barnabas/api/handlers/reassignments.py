@@ -63,6 +63,7 @@ class ReassignmentsApi:
             if isinstance(result, ApiError):
                 request.fail(result)
             else:
+                # In the order of the request, not in that of the controller's answer.
                 request.respond(_altered(request.body, {partition: result[partition] for partition in wanted}))
 
         self._controller.alter_partition_reassignments(

@@ -45,6 +45,7 @@ class ScramApi:
 
 
 def _result(name: str, times: int) -> Result:
+    # Errors and texts of ZkAdminManager, in its order.
     if not name:
         return Result(name, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty")
     if times > 1:

@@ -92,6 +92,7 @@ class TopicsApi:
             list(times_named),
             log_if_denied=False,
         )
+        # A topic named twice is refused both times: neither of two definitions is the right one.
         wanted = [_new_topic(topic) for topic in body.topics if topic.name not in refused]
         quota = mutation_quota(request, CREATION_REFUSED_SINCE)
         made = self._topic_admin.create_topics(wanted, validate_only=body.validate_only, quota=quota)
@@ -101,6 +102,7 @@ class TopicsApi:
         def answer(unfinished: frozenset[str]) -> None:
             answers = [self._created_answer(results[name], timed_out=name in unfinished) for name in times_named]
             for shown in answers:
+                # Partitions and settings of the new topic are for clients with DESCRIBE_CONFIGS (KIP-525).
                 if shown.name not in with_configs:
                     _hide_settings(shown, tells_why=shown.error_code == ErrorCode.NONE or shown.name in refused)
             respond_with_quota(request, quota, CreateTopicsResponse(topics=answers))
@@ -204,6 +206,7 @@ class TopicsApi:
         """
         image = self._metadata.image
         wanted = _topics_to_delete(request)
+        # Before the names are looked up: the answer must not tell which topics exist.
         if not self._deletion_enabled:
             known_since = request.api_version >= DELETION_DISABLED_SINCE
             code = ErrorCode.TOPIC_DELETION_DISABLED if known_since else ErrorCode.INVALID_REQUEST

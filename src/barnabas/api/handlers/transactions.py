@@ -54,6 +54,7 @@ class InitProducerIdApi:
         transactional_id = request.body.transactional_id
         self._check_permission(request, transactional_id)
         if transactional_id is not None:
+            # An empty id is an error in Kafka, too: the id of a producer without transactions is null.
             if not transactional_id:
                 raise ApiError(ErrorCode.INVALID_REQUEST)
             log_refused_transaction(request, transactional_id)
@@ -75,6 +76,7 @@ class InitProducerIdApi:
                 raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return
         idempotent = (AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        # Not logged: IDEMPOTENT_WRITE is deprecated (KIP-679), and WRITE on any topic does as well.
         if is_allowed(authorizer, request, *idempotent, log_if_denied=False):
             return
         if not is_allowed_somewhere(authorizer, request, write, ResourceType.TOPIC):

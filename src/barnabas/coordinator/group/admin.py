@@ -202,7 +202,10 @@ class _Deletions:
             on_complete({})
 
     def ended(self, group_id: str, error: ErrorCode) -> None:
-        """Note the error of a group. Called once for each, on any thread, without locks."""
+        """Set the error of a group, and answer the request after the last one.
+
+        Called once for each group, on any thread, without locks.
+        """
         with self._lock:
             self._errors[group_id] = error
             self._left -= 1

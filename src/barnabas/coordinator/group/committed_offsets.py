@@ -121,7 +121,7 @@ class CommittedOffsets:
     # -- committing
 
     def put_all(self, offsets: Iterable[NewOffset], position: int) -> None:
-        """Count these commits: their records are stored. position: of their batch in the log."""
+        """Make these offsets the committed ones: their records are stored. position: of their batch in the log."""
         # The usual case in line: no commit waits, no transaction is open, so no other position can be later.
         if self._waiting is None and self._transactional is None:
             topics = self._topics
@@ -136,7 +136,7 @@ class CommittedOffsets:
             self._put(topic, partition, value, position)
 
     def begin_waiting(self, offsets: Iterable[NewOffset]) -> None:
-        """Note commits whose records are in the local log; `end_waiting` follows with the replicas' answer."""
+        """Mark commits as waiting: their records are in the local log. `end_waiting` follows, with the result."""
         waiting = self._waiting
         if waiting is None:
             waiting = self._waiting = {}

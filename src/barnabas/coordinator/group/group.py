@@ -3,7 +3,7 @@
 Made by `GroupTable`; used by the services of this package on handler, processor and executor threads. `lock` (rank
 GROUP, the outermost) guards everything in it. A group that was removed from the table has `is_removed` set under its
 lock: a thread that waited for the lock meanwhile looks the group up again (`GroupTable.locked`). When a group changes
-its protocol (KIP-848) only `membership` is replaced: offsets and lock stay.
+its protocol (KIP-848) only `membership` is replaced: offsets and lock stay. Kafka: GroupMetadata (lock and offsets).
 """
 
 from __future__ import annotations

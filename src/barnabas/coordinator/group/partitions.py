@@ -106,7 +106,7 @@ class GroupPartitions:
         self._is_started = False
 
     def begin_loading(self, partition: int, leader_epoch: int) -> bool:
-        """Note that this broker leads the partition; return False if this order is not newer than the last one."""
+        """Mark the partition as being loaded; return False if this order to lead is not newer than the last one."""
         with self._lock:
             # Orders come from several threads. An older one that arrives late must not undo a newer one.
             if leader_epoch <= self._epochs.get(partition, -1):
@@ -120,7 +120,7 @@ class GroupPartitions:
         return self._states.get(partition) == (PartitionStage.LOADING, leader_epoch)
 
     def end_loading(self, partition: int, leader_epoch: int) -> bool:
-        """Note that all groups of the partition are loaded; return False if the loading is not wanted any more."""
+        """Mark the partition as active: its groups are loaded. Return False if the loading is not wanted any more."""
         with self._lock:
             if self._states.get(partition) != (PartitionStage.LOADING, leader_epoch):
                 return False
@@ -128,7 +128,7 @@ class GroupPartitions:
             return True
 
     def resign(self, partition: int, leader_epoch: int | None) -> bool:
-        """Note that this broker does not lead the partition; return whether it did.
+        """Give up a partition that this broker does not lead any more; return whether it led it.
 
         Return False also when there was a newer order. leader_epoch None: the partition is deleted, whatever its epoch.
         """

@@ -1,8 +1,9 @@
 """The interface of server-side assignors: their input and their result (KIP-848).
 
 Implemented by `UniformAssignor` and `ServerRangeAssignor`. The consumer group service calls an assignor on any thread,
-under the group's lock. Everything here is immutable and pure. Kafka: org.apache.kafka.coordinator.group.api.assignor
-(ConsumerGroupPartitionAssignor, GroupSpec, MemberSubscription, SubscribedTopicDescriber).
+under the group's lock. Everything here is immutable and pure.
+Kafka: ConsumerGroupPartitionAssignor, GroupSpec, MemberSubscription and SubscribedTopicDescriber of
+org.apache.kafka.coordinator.group.api.assignor.
 """
 
 from __future__ import annotations

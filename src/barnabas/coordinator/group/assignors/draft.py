@@ -16,7 +16,7 @@ class AssignmentDraft:
         self._changed: dict[str, dict[bytes, set[int]]] = {}
 
     def keep(self, member_id: str, assignment: Assignment) -> None:
-        """Begin with the member's present assignment."""
+        """Add a member with its present assignment, which it keeps until `add` or `remove` changes it."""
         self._kept[member_id] = assignment
 
     def add(self, member_id: str, topic_id: bytes, partition: int) -> None:

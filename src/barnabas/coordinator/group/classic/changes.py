@@ -3,7 +3,7 @@
 Used by `ClassicGroupService` on any thread, and by the purgatories' timeouts. An event takes three steps:
 
 1. decide, under the group's lock: the pure group changes, and collects a `ClassicOutcome`;
-2. `write`, under the same lock: its records are appended, so that they lie in the log in the order of the changes;
+2. `write`, under the same lock: its records are appended, so that the log has them in the order of the changes;
 3. `finish`, without any lock: requests are answered, records wait for their replicas, sessions and waits are watched.
 
 Between 2 and 3 other threads may change the group again, so that the third steps of two events may run in either order.

@@ -283,7 +283,7 @@ class ClassicGroup:
     # -- assignments and records
 
     def note_sync(self, member: ClassicMember) -> None:
-        """Count a member's SyncGroup; the last one of the generation ends the wait for them."""
+        """Record that a member has sent its SyncGroup; the last one of the generation ends the wait for them."""
         self.members.pending_syncs.discard(member.member_id)
         if not self.members.pending_syncs:
             self.outcome.syncs_over = True

@@ -25,11 +25,11 @@ class JoinRounds:
         self._step_ms = self._delay_ms = self._remaining_ms = 0
 
     def begin(self) -> None:
-        """Count a new wait."""
+        """Begin a wait: the next number."""
         self.number += 1
 
     def begin_first(self, step_ms: int, rebalance_timeout_ms: int) -> None:
-        """Count the wait of the first members."""
+        """Begin the wait of the first members: the next number, and a first step of this length."""
         self.number += 1
         self.is_first = True
         self._has_new_member = False
@@ -45,6 +45,7 @@ class JoinRounds:
         if not self.is_first or not self._has_new_member or not self._remaining_ms:
             return None
         self._has_new_member = False
+        # As in Kafka's InitialDelayedJoin, the step that is over is subtracted here, and not the one that begins.
         delay_ms = min(self._step_ms, self._remaining_ms)
         self._remaining_ms = max(self._remaining_ms - self._delay_ms, 0)
         self._delay_ms = delay_ms

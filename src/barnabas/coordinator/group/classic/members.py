@@ -1,7 +1,7 @@
 """The members of a classic group: their sessions, their pending requests, the leader, and the protocols they share.
 
 Held by `ClassicGroup`, guarded by the group's lock. Pure: what a change of the members demands of the service (answers,
-sessions to watch) is added to the group's outcome. Kafka: the members' half of GroupMetadata.
+sessions to watch) is added to the group's outcome. Kafka: GroupMetadata (the members).
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class ClassicMembers:
     # -- pending requests
 
     def set_join_reply(self, member: ClassicMember, reply: JoinReply | None) -> None:
-        """Note how to answer the member's pending JoinGroup; None: no JoinGroup of it is pending."""
+        """Set the reply that answers the member's pending JoinGroup, or None when no JoinGroup is pending."""
         self.waiting += (reply is not None) - (member.join_reply is not None)
         member.join_reply = reply
 

@@ -1,8 +1,8 @@
 """The requests of members of classic groups, and the answers to them.
 
 Made by `api.handlers.classic_groups` (terms) and `ClassicGroup` (answers); immutable, so they cross threads freely.
-Kafka: the parameters of GroupCoordinator.handleJoinGroup and its siblings; JoinGroupResult, SyncGroupResult,
-LeaveGroupResult.
+Kafka: JoinGroupResult, SyncGroupResult, LeaveGroupResult, and the parameters of GroupCoordinator.handleJoinGroup and
+its siblings.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Used by `ConsumerGroupService` and `ConsumerGroupClassicMembers`, in the same three steps as `ClassicGroupChanges`:
 
 1. decide, under the group's lock: the pure modules read the group, and return a `ConsumerOutcome`;
-2. `write`, under the same lock: the records are appended, so that they lie in the log in the order of the changes, and
+2. `write`, under the same lock: the records are appended, so that the log has them in the order of the changes, and
    then replayed into the group. If the local log refuses them, nothing has happened;
 3. `finish`, without any lock: classic groups are told of a change of protocol, the answer waits for the replicas.
 

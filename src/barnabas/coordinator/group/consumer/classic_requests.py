@@ -97,7 +97,11 @@ def join(
 
 
 def _check_join(update: ConsumerGroupUpdate, terms: JoinTerms, config: GroupCoordinatorConfig, member_id: str) -> None:
-    """Raises ApiError: INCONSISTENT_GROUP_PROTOCOL or GROUP_MAX_SIZE_REACHED when the member cannot join the group."""
+    """Check that a member can join the group.
+
+    Raises ApiError: INCONSISTENT_GROUP_PROTOCOL when the policy or the member's protocols forbid it,
+    GROUP_MAX_SIZE_REACHED when the group is full.
+    """
     group = update.group
     if config.consumer.migration_policy == "disabled":
         raise ApiError(
@@ -265,6 +269,7 @@ def _subscription(terms: JoinTerms) -> Subscription:
 
 
 def _updated(member: ConsumerGroupMember, terms: JoinTerms, subscription: Subscription) -> ConsumerGroupMember:
+    # JoinGroup v0 has no rebalance timeout, and an old subscription no rack: the values of before stay.
     timeout_ms = terms.rebalance_timeout_ms
     return replace(
         member,
@@ -281,6 +286,7 @@ def _updated(member: ConsumerGroupMember, terms: JoinTerms, subscription: Subscr
 
 def _joined(member: ConsumerGroupMember) -> JoinAnswer:
     name = None if member.classic is None else member.classic.supported_protocols[0][0]
+    # Without a leader and without a list of members: the coordinator assigns, so no member has to.
     return JoinAnswer(ErrorCode.NONE, member.member_id, member.member_epoch, PROTOCOL_TYPE, name)
 
 
@@ -308,7 +314,7 @@ def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerGro
 
 
 def _check_generation(member: ConsumerGroupMember, generation: int) -> None:
-    """Raises ApiError: ILLEGAL_GENERATION unless the generation is the member's epoch."""
+    """Check the generation of a request. Raises ApiError: ILLEGAL_GENERATION unless it is the member's epoch."""
     if generation != member.member_epoch:
         raise ApiError(
             ErrorCode.ILLEGAL_GENERATION,

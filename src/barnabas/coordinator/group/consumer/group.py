@@ -255,7 +255,7 @@ class ConsumerGroup:
             self.checked_image = None
 
     def _forget_instance(self, member: ConsumerGroupMember) -> None:
-        """Forget the member's instance id, unless another member has taken its place."""
+        """Remove the member's instance id, unless another member has taken its place."""
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
 

@@ -26,7 +26,7 @@ class MemberCounts:
         self.classic_protocols: Counter[str] = Counter()
 
     def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        """Count `new` instead of `old`; None: there was, or will be, no such member."""
+        """Count `new` instead of `old`. None stands for a member that joins (`old`) or leaves (`new`)."""
         _count(self._assignors, _assignor(old), _assignor(new))
         if old is not None and old.classic is not None:
             self.classic -= 1

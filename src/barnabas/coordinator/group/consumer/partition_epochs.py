@@ -25,7 +25,8 @@ class CurrentPartitionEpochs:
         return self._epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
     def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        """Count the partitions of `new` instead of those of `old`; None: there was, or will be, no such member."""
+        """Set the epochs of the partitions of `new` instead of `old`. None stands for a member that joins or leaves."""
+        # The old ones first: a partition that the member keeps would otherwise be dropped with its new epoch.
         if old is not None:
             self._drop(old.assigned_partitions, old.member_epoch)
             self._drop(old.partitions_pending_revocation, old.member_epoch)

@@ -1,8 +1,8 @@
 """The timers behind the deadlines of the members of consumer groups (KIP-848).
 
 Used by `ConsumerGroupService` under the group's lock; the timer's executor calls back without any lock. A heartbeat
-moves a deadline and touches no timer: an entry that fires too early is made anew for the rest. Owns no state: a
-deadline lies in its group, and an entry that finds another deadline there does nothing. Kafka: CoordinatorTimerImpl.
+moves a deadline and touches no timer: an entry that fires too early is replaced by one for the rest. Owns no state: the
+group holds its deadlines, and an entry that finds another deadline there does nothing. Kafka: CoordinatorTimerImpl.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loads the groups of partitions of `__consumer_offsets` that this broker has begun to lead, and unloads others.
+"""The loading of the groups of partitions that this broker has begun to lead, and the unloading of others.
 
 One partition at a time, on a thread of its own that ends when nothing is left to load. The thread works in slices, and
 pauses between them while there is other work (`loading.pace`): a broker that starts with very many offsets serves all

@@ -1,7 +1,7 @@
 """The appends to `__consumer_offsets`, in two steps: to the local log, and then a wait for the replicas.
 
-The first step runs under the group's lock, so that a group's records lie in the order of its changes. The second one
-runs without it.
+The first step runs under the group's lock, so that a group's records are in the log in the order of its changes.
+The second one runs without it.
 
 Called by the services of this package on any thread; owns no lock and keeps nothing. Waiting costs no thread: an append
 waits in the produce purgatory (`ReplicaAppender.when_replicated`).

@@ -61,11 +61,11 @@ class OffsetExpiry:
         environment.metadata.subscribe(self._metadata_changed)
 
     def stop(self) -> None:
-        """Begin no slice any more."""
+        """Stop: no further slice begins."""
         self._is_shut_down = True
 
     def expire(self) -> None:
-        """Begin to remove expired offsets, in slices. Do nothing if that is going on already."""
+        """Begin to remove expired offsets, in slices. Do nothing if a removal is going on already."""
         if not self._is_running:
             self._is_running = True
             self._run(self._expire_all(), "expire-offsets")

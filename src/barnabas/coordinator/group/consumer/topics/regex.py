@@ -2,8 +2,8 @@
 
 Imported when the first member subscribes by an expression, so that a start need not load RE2.
 `check_regular_expression` is called by heartbeats, the rest by `topics.regex_resolver`; stateless. Apache Kafka uses
-re2j; this is its syntax (without `\\C`, which only RE2 has), with its words for errors. Kafka:
-throwIfRegularExpressionIsInvalid of org.apache.kafka.coordinator.group.Utils, TopicRegexResolver.
+re2j; this is its syntax (without `\\C`, which only RE2 has), with its words for errors.
+Kafka: Utils.throwIfRegularExpressionIsInvalid (org.apache.kafka.coordinator.group), TopicRegexResolver.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class SubscribedTopics:
         return other
 
     def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        """Count `new` instead of `old`; None: there was, or will be, no such member."""
+        """Count `new` instead of `old`. None stands for a member that joins (`old`) or leaves (`new`)."""
         if old is not None:
             _decrement(self.by_name, old.subscribed_topic_names)
             if old.subscribed_topic_regex:
@@ -59,7 +59,7 @@ class SubscribedTopics:
                 self.members_by_regex[new.subscribed_topic_regex] += 1
 
     def resolve(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
-        """Note the topics that an expression matches now; None: forget the expression."""
+        """Set the topics that an expression matches; None removes the expression."""
         before = self.resolved.pop(regex, None)
         if before is not None:
             _decrement(self.by_regex, before.topics)
@@ -68,7 +68,7 @@ class SubscribedTopics:
             self.by_regex.update(resolved.topics)
 
     def forget_unused(self) -> list[str]:
-        """Forget the resolved expressions that no member uses any more, and return them."""
+        """Remove the resolved expressions that no member uses any more, and return them."""
         unused = [regex for regex in self.resolved if regex not in self.members_by_regex]
         for regex in unused:
             self.resolve(regex, None)

@@ -1,4 +1,4 @@
-"""The table of broker settings: every name Kafka 3.9 knows, and ours.
+"""The table of broker settings: those of Kafka 3.9 and Barnabas's own.
 
 Read by `KafkaConfig`, by the declarations of config classes and by DescribeConfigs. Built once at import, never
 changed. Kafka: the ConfigDef of KafkaConfig.
@@ -85,13 +85,14 @@ RENAMED = {
 """Names of older releases, and guesses that do not resemble the right name: name -> what to use instead."""
 
 LISTENER_PREFIX = "listener.name."
-"""Before the settings that one listener has of its own: listener.name.<listener>.<setting>."""
+"""The prefix of a setting for one listener: listener.name.<listener>.<setting>."""
 
 
 def find_key(name: str) -> ConfigKey | None:
     """Return the setting of this name, also behind a listener's prefix and, after that, a SASL mechanism's."""
     key = BROKER_CONFIG_KEYS.get(name)
     if key is None and name.startswith(LISTENER_PREFIX):
+        # A SASL mechanism may stand between the two: listener.name.<listener>.<mechanism>.sasl.jaas.config.
         _, _, setting = name.removeprefix(LISTENER_PREFIX).partition(".")
         key = BROKER_CONFIG_KEYS.get(setting) or BROKER_CONFIG_KEYS.get(setting.partition(".")[2])
     return key

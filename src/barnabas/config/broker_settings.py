@@ -1,4 +1,4 @@
-"""A broker's settings as in force now, and their sources: the file, and the changes made while the broker runs.
+"""A broker's current settings and their sources: the file, and the changes made while the broker runs.
 
 Made by `broker.dynamic_broker_config` and replaced as a whole, so any thread reads it. The first source that has a
 setting counts: changes for this broker, changes for all brokers, the file, the defaults.
@@ -37,6 +37,7 @@ class BrokerSettings:
             merged = dict(static.originals)
             lay_over(merged, of_cluster)
             lay_over(merged, of_broker)
+            # Throttles exist as changes only: `KafkaConfig` would reject them as unknown settings of a file.
             in_files = {name: value for name, value in merged.items() if name not in DYNAMIC_ONLY_KEYS}
             current = KafkaConfig.parse(in_files, static.source, tolerated=static.unknown)
         return cls(static, of_cluster, of_broker, current)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. name: the setting, or None when there are several."""
+    """The error for a configuration that cannot be used. name: the setting, or None when there are several."""
 
     def __init__(self, message: str, name: str | None = None) -> None:
         super().__init__(message)
@@ -24,14 +24,14 @@ class ConfigError(ValueError):
 
 
 class RequirementFailed(ConfigError):
-    """Settings that contradict one another, although each value is valid.
+    """The error for settings that contradict one another, although each value is valid.
 
-    Kafka checks such rules with Scala's `require`, which puts "requirement failed: " in front of what a client reads.
+    Kafka checks such rules with Scala's `require`, which puts "requirement failed: " in front of the client's message.
     """
 
 
 class StepTooLarge(ConfigError):
-    """A value that several changes may reach and this one may not.
+    """The error for a value that one change may not reach, but several smaller ones may.
 
     The rule holds for a request only. A change that was accepted before an earlier one was applied is applied too,
     even if the step has become too large by then.
@@ -39,7 +39,7 @@ class StepTooLarge(ConfigError):
 
 
 class InvalidConfiguration(ConfigError):
-    """A topic setting that does not exist, or two that exclude each other.
+    """The error for a topic setting that does not exist, or for two that exclude each other.
 
     A client gets this text unchanged; before the text of any other error about a value, `metadata.config_admin` names
     the resource. Kafka makes the same difference between InvalidConfigurationException and ConfigException.

@@ -32,7 +32,7 @@ class ConfigType(IntEnum):
 
 
 class Scope(Enum):
-    """For what a setting may be changed while the broker runs: Kafka's update modes."""
+    """The level at which a setting may be changed while the broker runs: Kafka's update modes."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -40,11 +40,11 @@ class Scope(Enum):
 
 
 Validator = Callable[[ConfigValue], str | None]
-"""Returns what is wrong with a parsed value, or None."""
+"""A function that returns the reason why a parsed value is invalid, or None."""
 
 
 class Range:
-    """A number within bounds, both included. or_equal: another number that is allowed."""
+    """A validator of numbers within bounds, both included. or_equal: another number that is allowed."""
 
     __slots__ = ("least", "most", "or_equal")
 
@@ -75,7 +75,7 @@ class Range:
 
 
 class OneOf:
-    """A string out of a fixed set. Of a list, ConfigKey.parse checks every item."""
+    """A validator of strings out of a fixed set. ConfigKey.parse applies it to every item of a list."""
 
     __slots__ = ("allowed", "ignore_case")
 
@@ -97,7 +97,7 @@ class OneOf:
 
 
 class NotEmpty:
-    """A string that is not empty if it is given."""
+    """A validator of strings that may be missing, but not empty."""
 
     def __call__(self, value: ConfigValue) -> str | None:
         """Return what is wrong with the value, or None."""
@@ -108,7 +108,7 @@ class NotEmpty:
 
 
 class ThrottledReplicas:
-    """`*`, or a list of partition:broker pairs."""
+    """A validator of `*`, or of a list of partition:broker pairs."""
 
     def __call__(self, value: ConfigValue) -> str | None:
         """Return what is wrong with the value, or None."""

@@ -1,4 +1,4 @@
-"""Settings by name: the typed values of one configuration, and the texts they were given as.
+"""Settings by name: the typed values of one configuration, and the texts in which they were given.
 
 The base of `KafkaConfig`, apart from it so that the rules between settings (`cross_checks`, `listeners`, `protection`)
 read values without knowing how they are parsed. Immutable, so any thread reads it. The layers above do not read by
@@ -80,7 +80,7 @@ class ConfigValues:
         return None if key.is_sensitive else key.text(self._values[name])
 
     def of_listener(self, listener_name: str) -> ConfigValues:
-        """Return the settings as one listener has them: those behind its prefix come before those without.
+        """Return the settings of one listener: a setting behind the listener's prefix overrides the one without.
 
         `listener.name.external.max.connections=5` is `max.connections=5` of the listener EXTERNAL, and of no other.
         """

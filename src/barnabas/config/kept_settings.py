@@ -1,8 +1,8 @@
-"""Settings that are checked, kept and shown, and that nothing acts on: with the reason why.
+"""The settings that are checked, kept and shown, but that no part acts on, each with the reason.
 
-The one table of them. docs/configuration.md is made from it, a broker names at start what its file sets of them and at
-a change what was changed of them, and a test proves that a config class declares every other setting. Whoever makes a
-part act on a setting takes it off. Immutable. Kafka: no counterpart.
+This is the only table of such settings. docs/configuration.md is generated from it, a broker logs at start and at every
+change which of these settings were given, and a test proves that a config class declares every other setting. A change
+that makes a part act on a setting removes the setting from this table. Immutable. Kafka: no counterpart.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def kept_settings(config: KafkaConfig) -> dict[str, str]:
 
 
 def by_reason(kept: Mapping[str, str]) -> str:
-    """Return settings that nothing acts on as a message lists them: name, name (why); name (why)."""
+    """Return the text for a message about such settings: name, name (why); name (why)."""
     names_of: dict[str, list[str]] = {}
     for name, why in kept.items():
         names_of.setdefault(why, []).append(name)

@@ -1,4 +1,4 @@
-"""Listeners: where the broker listens, what it tells clients to connect to, and how each listener is secured.
+"""Listeners: the addresses bound, the addresses advertised to clients, and the security protocol of each listener.
 
 Pure functions, called by the rules between settings and by the parts of the broker that declare `ListenersConfig`; the
 results are immutable. The messages are Kafka's. Kafka: EndPoint, SocketServerConfigs.listenerListToEndPoints.
@@ -79,7 +79,7 @@ def parse_listeners(text: str, protocol_map: Mapping[str, str], name: str = "lis
 
 
 def listeners_of(config: ConfigValues) -> list[EndPoint]:
-    """Return where to listen, in the order of the file, without the listeners of a KRaft controller.
+    """Return the end points to bind, in the order of the file, without the listeners of a KRaft controller.
 
     Raises ConfigError: there is no listener, one is malformed, or two share a port. An IPv4 and an IPv6 address may.
     """
@@ -104,7 +104,7 @@ def listeners_of(config: ConfigValues) -> list[EndPoint]:
 
 
 def advertised_listeners_of(config: ConfigValues) -> list[EndPoint]:
-    """Return what clients are told: advertised.listeners, or else listeners.
+    """Return the end points advertised to clients: advertised.listeners, or else listeners.
 
     An empty host or port 0 is filled in once the listener is bound. Raises ConfigError: an address cannot be routed to,
     or its listener does not exist.
@@ -115,6 +115,7 @@ def advertised_listeners_of(config: ConfigValues) -> list[EndPoint]:
     advertised = parse_listeners(text, protocol_map_of(config), "advertised.listeners")
     advertised = _without_controllers(config, advertised)
     listening = {end_point.listener_name for end_point in listeners_of(config)}
+    # Clients cannot connect to the wildcard address. Kafka's text names the IPv4 one only, for "::" too.
     for end_point in advertised:
         if end_point.host in ("0.0.0.0", "::"):
             raise ConfigError(

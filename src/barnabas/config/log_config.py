@@ -20,7 +20,7 @@ _DECLARATION: Final = "barnabas.topic setting"
 
 
 class _Declaration(NamedTuple):
-    """What a field is made of: the topic settings it depends on, and how their values become its own."""
+    """The declaration of a field: the topic settings it depends on, and the function that computes its value."""
 
     names: tuple[str, ...]
     read: Callable[[Mapping[str, Any]], Any]
@@ -63,9 +63,9 @@ class LogConfig:
     flush_messages: int = topic_setting("flush.messages")
     flush_ms: int = topic_setting("flush.ms")
     retention_bytes: int = topic_setting("retention.bytes", _limit)
-    """-1 is no limit."""
+    """The bytes kept per partition; -1 is no limit."""
     retention_ms: int = topic_setting("retention.ms", _limit)
-    """-1 is for ever."""
+    """The time for which records are kept; -1 is for ever."""
     max_message_bytes: int = topic_setting("max.message.bytes")
     index_interval_bytes: int = topic_setting("index.interval.bytes")
     delete_retention_ms: int = topic_setting("delete.retention.ms")
@@ -74,7 +74,7 @@ class LogConfig:
     file_delete_delay_ms: int = topic_setting("file.delete.delay.ms")
     min_cleanable_dirty_ratio: float = topic_setting("min.cleanable.dirty.ratio")
     cleanup_policy: frozenset[str] = topic_setting("cleanup.policy", frozenset)
-    """Of "delete" and "compact"; may be empty."""
+    """A subset of "delete" and "compact"; may be empty."""
     min_in_sync_replicas: int = topic_setting("min.insync.replicas")
     compression_type: str = topic_setting("compression.type")
     """"producer", or a codec's name, or "uncompressed"."""
@@ -136,6 +136,7 @@ def validate_topic_config(overrides: Mapping[str, str], broker: KafkaConfig | No
             f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})",
             "min.compaction.lag.ms",
         )
+    # Kafka on ZooKeeper rejects these two, also for a topic without remote storage.
     if values.get("remote.log.delete.on.disable") or values.get("remote.log.copy.disable"):
         raise InvalidConfiguration(
             "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.",

@@ -1,4 +1,4 @@
-"""Reads Java's .properties files, as Kafka's server.properties is one.
+"""The reader of Java's .properties files, the format of Kafka's server.properties.
 
 Called by the command line before any thread exists. Kafka: java.util.Properties.load, whose grammar this follows:
 `#` and `!` comments, `=`, `:` or blanks between key and value, backslash escapes and continuation lines, \\uhhhh.
@@ -57,9 +57,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             if not line or line[0] in "#!":
                 continue
         trailing = len(line) - len(line.rstrip("\\"))
-        if trailing % 2 and number < len(naturals):  # the last backslash is not escaped itself: the line goes on
+        if trailing % 2 and number < len(naturals):  # the last backslash is not escaped: the line continues
             joined += line[:-1]
         else:
+            # On the last line of a file there is nothing to continue with: Java drops the backslash.
             yield first, joined + (line[:-1] if trailing % 2 else line)
             joined = ""
     if joined:

@@ -1,4 +1,4 @@
-"""Settings that promise protection which this version does not have: none of them may be given.
+"""The settings that promise protection which this version does not have: none of them may be given.
 
 A broker that starts with `authorizer.class.name` and lets every client do everything is worse than one that does not
 start: its operator believes that the data are protected. Each row names a setting, the values that make a promise, and
@@ -6,8 +6,8 @@ what is missing. A default of Kafka's that is written out in a file promises not
 protection (`ssl.cipher.suites`) or mean something beside another one (`super.users`) have no row: the setting that
 switches the protection on has one.
 
-Called by `cross_checks` for a file and for a change at run time alike; pure functions over an immutable table. Whoever
-makes a protection work takes its rows out. Kafka: no counterpart, since Kafka has all of these.
+Called by `cross_checks` for a file and for a change at run time alike; pure functions over an immutable table. A change
+that makes a protection work removes its rows. Kafka: no counterpart, since Kafka has all of these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.config.listeners import listeners_of
 
 
 class ProtectionMissing(ConfigError):
-    """Settings promise protection that this version does not have."""
+    """The error for settings that promise protection which this version does not have."""
 
 
 class Promise(NamedTuple):

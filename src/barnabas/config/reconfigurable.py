@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Reconfigurable(Protocol):
-    """A part that follows some settings. It is not called for a change that touches none of them."""
+    """A part that follows some settings. A change that touches none of them does not call the part."""
 
     @property
     def settings(self) -> frozenset[str]:
@@ -28,4 +28,4 @@ class Reconfigurable(Protocol):
         """
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
-        """Take over what is different in `current`, which is in force from now on."""
+        """Apply the settings of `current` that differ from those of `previous`."""

@@ -27,7 +27,7 @@ _DECLARATION: Final = "barnabas.setting"
 
 
 class Declaration(NamedTuple):
-    """What a field is made of: the settings it depends on, and how their values become its own."""
+    """The declaration of a field: the settings it depends on, and the function that computes its value."""
 
     names: tuple[str, ...]
     read: Callable[[ConfigValues], Any]
@@ -58,7 +58,7 @@ def _field(declaration: Declaration) -> Any:
 
 
 class Settings:
-    """The base of config classes, which are frozen slotted dataclasses. Fields without `setting` are given by hand."""
+    """The base of config classes, which are frozen slotted dataclasses. Other fields are passed to the constructor."""
 
     __slots__ = ()
 
@@ -68,7 +68,8 @@ class Settings:
 
         Raises ConfigError: a value that its field cannot be made of. Raises TypeError: a field that is missing.
         """
-        # A field that is given is not read at all: its setting may be unusable, as the id that has to be generated.
+        # The setting of a field that is passed in is not read: it may be unusable, like a broker id still to be
+        # generated.
         values = {name: each.read(config) for name, each in cls.declarations().items() if name not in given}
         return cls(**values, **given)
 

@@ -1,4 +1,4 @@
-"""The buckets of every histogram: which one a number falls into, in one look-up, and what a bucket stands for.
+"""The buckets of every histogram: the bucket of a number, in one look-up, and the numbers of a bucket.
 
 The tables are made at import and immutable since, so no lock. Every counter reads them (hot path: `INDEX[value]` while
 `value < INDEXED`, else `bucket_of(value)`), and so does `Distribution`. Numbers are whole and not negative; durations
@@ -19,7 +19,7 @@ DURATION_UNIT_MS: Final = (1 << DURATION_SHIFT) / 1e6
 INDEXED: Final = 1 << 16
 """Numbers below this are looked up: durations of up to 67 ms, frames of up to 64 KiB."""
 _MOST_BITS: Final = 33
-_LARGEST: Final = (1 << _MOST_BITS) - 1  # 2.4 hours; 8 GiB. What is larger counts as this
+_LARGEST: Final = (1 << _MOST_BITS) - 1  # 2.4 hours; 8 GiB. Larger numbers count as this one
 _CUTS: Final = 8
 _EXACT_BITS: Final = 4
 

@@ -1,4 +1,4 @@
-"""What a histogram shows: count, sum, extremes, mean, and the percentiles of recent values.
+"""The published values of a histogram: count, sum, extremes, mean, and the percentiles of recent values.
 
 Computed on the thread that asks, from bucket counts (`buckets`). `RecentWeights` has no lock: its owner ticks and reads
 it under its own. Kafka: Histogram and ExponentiallyDecayingSample of com.yammer.metrics: percentiles favour the last
@@ -49,11 +49,11 @@ class RecentWeights:
         self._elapsed_seconds = 0.0
 
     def tick(self, counts: Sequence[int], elapsed_seconds: float) -> None:
-        """Take in what was counted since the last tick. Without new values nothing changes: only shares matter."""
+        """Add the counts since the last tick. Without new values nothing changes, because only shares matter."""
         self._elapsed_seconds += elapsed_seconds
         if counts == self._counted:
             return
-        # Ticks without new values were skipped above; their time is made up for here, in one decay.
+        # Ticks without new values returned above; this decay covers their time too.
         kept = math.exp(-DECAY_PER_SECOND * self._elapsed_seconds)
         self._weights = [
             weight * kept + now - before
@@ -63,7 +63,7 @@ class RecentWeights:
         self._elapsed_seconds = 0.0
 
     def now(self, counts: Sequence[int]) -> Sequence[float]:
-        """Return the weights, with what was counted since the last tick."""
+        """Return the weights, including the counts since the last tick."""
         if counts == self._counted:
             return self._weights
         return [weight + now - before for weight, now, before in zip(self._weights, counts, self._counted, strict=True)]

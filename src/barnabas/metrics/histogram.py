@@ -1,4 +1,4 @@
-"""Numbers counted by size: how many there were, and their percentiles, as Kafka's histograms and timers show them.
+"""Histograms and timers: numbers counted by size, with their percentiles, as Kafka shows them.
 
 `update` is for one thread, or for several under a lock of theirs; any thread reads, a moment late at worst. Ticked by
 MetricsRegistry on the scheduler's thread; `_lock` keeps a tick and a reader apart. The network layer counts requests
@@ -19,7 +19,7 @@ class Histogram:
     """A histogram of whole numbers: sizes, counts, milliseconds."""
 
     unit = 1.0
-    """What 1 in the buckets stands for, in the unit of the metric."""
+    """The value of 1 in the buckets, in the unit of the metric."""
 
     def __init__(self) -> None:
         self.counts = [0] * BUCKETS
@@ -36,9 +36,9 @@ class Histogram:
             self._recent.tick(self.counts.copy(), elapsed_seconds)
 
     def distribution(self) -> Distribution:
-        """Return the distribution of now."""
+        """Return the current distribution."""
         with self._lock:
-            # A copy, since `update` goes on without the lock: sum and percentiles must be of the same counts.
+            # A copy, since `update` runs without the lock: sum and percentiles must come from the same counts.
             counts = self.counts.copy()
             return distribution(counts, self._recent.now(counts), self.unit)
 

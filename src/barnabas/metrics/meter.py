@@ -1,4 +1,4 @@
-"""Events counted, and how many there are a second, averaged over the last one, five and fifteen minutes.
+"""Counters of events, with their rates a second, averaged over the last one, five and fifteen minutes.
 
 The count is a plain attribute: its owner adds to it (one thread, or several under a lock of theirs), any thread reads
 it. Rates are computed by `tick`, which `MetricsRegistry` calls every few seconds on the scheduler's thread, so that an
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 MINUTE_SECONDS = 60.0
 NEGLIGIBLE = 1e-9
-"""Events a second below which a rate counts as zero, and is computed no more."""
+"""The rate, in events a second, below which a rate counts as zero and is no longer computed."""
 
 
 class Rates(NamedTuple):
@@ -28,9 +28,11 @@ NO_RATES = Rates()
 
 def decayed(rates: Rates, events: int, elapsed_seconds: float) -> Rates:
     """Return the rates after `events` that were spread evenly over the last `elapsed_seconds`."""
-    # Most meters of a broker with many topics never move: they are worth an identity test, not three exponentials.
+    # Most meters of a broker with many topics never change. For those an identity test replaces three exponentials.
     if not events and rates is NO_RATES:
         return rates
+    # Kafka's EWMA ticks every 5 s with a constant factor. The factor here follows the time that has passed, so a late
+    # tick does not distort the rate.
     now = events / elapsed_seconds
     averages = (
         rate + (1 - math.exp(-elapsed_seconds / (minutes * MINUTE_SECONDS))) * (now - rate)

@@ -1,8 +1,8 @@
-"""The metrics of the broker by Kafka's names: what each is now, for the parts that publish them.
+"""The metrics of the broker by Kafka's names, and their current values for the parts that publish them.
 
 Filled by `broker` and the parts it builds, ticked by the scheduler, read by any thread. `_lock` guards the tables and
-is not held while a gauge is asked. Many-membered metrics (one per topic, per partition) are registered as one family
-that lists its members when asked, so that a partition costs nothing here.
+is not held while a gauge is read. Metrics with many members (one per topic, per partition) are registered as one family
+that lists its members when they are read, so that a partition costs nothing here.
 Kafka: KafkaMetricsGroup, KafkaYammerMetrics; and for attributes Metrics, its second metrics library.
 """
 
@@ -31,7 +31,8 @@ class MetricName(NamedTuple):
     name: str
     tags: tuple[tuple[str, str], ...] = ()
     is_attribute: bool = False
-    """The metric is of Kafka's second library, where `name` is an attribute of the bean, not a part of its name."""
+    """Whether the metric is of Kafka's second library, where `name` is an attribute of the bean, not a part of its
+    name."""
 
     @property
     def mbean(self) -> str:
@@ -53,21 +54,21 @@ class Sample(NamedTuple):
     rates: Rates | None = None
     distribution: Distribution | None = None
     is_counter: bool = False
-    """The value only grows, though it has no rates: an attribute `...-total`."""
+    """Whether the value only grows, though it has no rates: an attribute `...-total`."""
 
 
 class MetricFamily(Protocol):
-    """Metrics that come and go with what they measure."""
+    """A group of metrics that come and go with the objects that they measure."""
 
     def samples(self) -> Iterable[Sample]:
-        """Return every member as it is now."""
+        """Return the current value of every member."""
 
     def tick(self, elapsed_seconds: float) -> None:
         """Take the events since the last tick into the rates."""
 
 
 class MetricsRegistry:
-    """All metrics. Registering a name again replaces it."""
+    """The table of all metrics. Registering a name again replaces its metric."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -151,6 +152,8 @@ class MetricsRegistry:
                 *self._timers.values(),
                 *self._families,
             ]
+        # The first tick only sets the origin. The metrics tick without the lock, since a family may take locks of its
+        # own.
         if before is None or now_ns <= before:
             return
         elapsed_seconds = (now_ns - before) / 1e9
@@ -161,14 +164,14 @@ class MetricsRegistry:
                 logger.exception("the rates of %s could not be computed", each)
 
     def collect(self) -> list[Sample]:
-        """Return every metric as it is now. A gauge that fails is logged and left out."""
+        """Return the current value of every metric. A gauge that fails is logged and left out."""
         with self._lock:
             gauges = list(self._gauges.items())
             meters = list(self._meters.items())
             histograms = list(self._histograms.items())
             timers = list(self._timers.items())
             families = list(self._families)
-        # From here on without the lock: a gauge may take locks of its own, in an order that is not known here.
+        # Without the lock from here on: a gauge may take locks of its own, in an order that the registry does not know.
         samples = []
         for name, value in gauges:
             try:

@@ -1,4 +1,4 @@
-"""How fast a count has grown lately: over the last half minute, as Kafka's rates do (two samples of 30 s there).
+"""The rate at which a count has grown over the last half minute (Kafka's rates use two samples of 30 s).
 
 No lock: its owner ticks and reads it under its own. Kafka: Rate of org.apache.kafka.common.metrics.stats.
 """
@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final
 
 TICKS_REMEMBERED: Final = 6
-"""How many ticks a rate spans, each of `TICK_INTERVAL_MS`."""
+"""The number of ticks that a rate spans, each of `TICK_INTERVAL_MS`."""
 
 
 class RecentRate:
@@ -21,7 +21,7 @@ class RecentRate:
         self._seen = deque([(total, now_ns)], TICKS_REMEMBERED)
 
     def tick(self, total: int, now_ns: int) -> None:
-        """Remember what the count is now."""
+        """Remember the current count."""
         self._seen.append((total, now_ns))
 
     def per_second(self, total: int, now_ns: int) -> float:

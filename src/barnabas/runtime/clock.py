@@ -33,4 +33,5 @@ class SystemClock:
 
     def __init__(self) -> None:
         self.milliseconds = _wall_milliseconds
+        # Not `time.time_ns`: an adjustment of the machine's clock must not expire timers or stretch waits.
         self.nanoseconds = time.perf_counter_ns

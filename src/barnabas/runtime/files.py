@@ -35,15 +35,15 @@ class File(Protocol):
         """Read up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def is_cached(self, position: int) -> bool:
-        """Whether the byte there can be read without waiting for the disk; True where that cannot be told."""
+        """Whether the byte at `position` can be read without waiting for the disk; True where that is unknown."""
 
     def prefetch(self, position: int, size: int) -> None:
-        """Say that this range will be read soon. The disk may begin now; the call does not wait for it."""
+        """Announce that this range will be read soon. The call does not wait for the disk."""
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """Write all of `buffers`, one after another, at `position`; return the bytes written, always all of them.
 
-        Raises OSError when that cannot be completed (disk full); the file is truncated back to `position` then.
+        Raises OSError when the write cannot be completed (disk full); the file is truncated back to `position` then.
         """
 
     def truncate(self, size: int) -> None:
@@ -105,7 +105,7 @@ class Files(Protocol):
         """Return the wall time of the file's last change, in milliseconds."""
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Give the file another time of last change: that of the file it was made from."""
+        """Set the file's time of last change, for a file made from another: that of its source."""
 
 
 class OperatingSystemFile:
@@ -129,7 +129,7 @@ class OperatingSystemFile:
         return os.fstat(self._fd).st_size
 
     def read(self, position: int, size: int) -> bytes:
-        """Read with one pread in all but the rarest cases: a short read means the end of the file, or a signal."""
+        """Read up to `size` bytes, nearly always with one pread. Only the file's end or a signal cuts a read short."""
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -144,14 +144,14 @@ class OperatingSystemFile:
         return b"".join(pieces)
 
     def is_cached(self, position: int) -> bool:
-        """Whether the byte there is in the page cache. Not every file system can tell."""
+        """Whether the byte at `position` is in the page cache; True where the file system does not report it."""
         if _READ_WITHOUT_WAITING is not None:
             try:
                 os.preadv(self._fd, (bytearray(1),), position, _READ_WITHOUT_WAITING)
             except BlockingIOError:
                 return False
             except OSError:
-                return True  # the file system cannot tell, or the disk has failed: the read finds out
+                return True  # the file system does not report it, or the disk has failed: the read will show which
         return True
 
     def prefetch(self, position: int, size: int) -> None:
@@ -168,7 +168,8 @@ class OperatingSystemFile:
             if written != expected:
                 self._write_rest(buffers, position, written, expected)
         except OSError:
-            # The write's own error is the one to report, should cutting the file back fail as well.
+            # A batch that was written in part must not stay: recovery would have to cut it off. If the truncation fails
+            # too, the write's error is the one to report.
             with suppress(OSError):
                 os.ftruncate(self._fd, position)
             raise
@@ -176,6 +177,7 @@ class OperatingSystemFile:
 
     def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int, expected: int) -> None:
         """Write what one pwritev left over. Raises OSError: ENOSPC when the disk takes no more."""
+        # A copy, because a short write is rare and may end in the middle of a buffer.
         joined = memoryview(b"".join(buffers))
         while written < expected:
             count = os.pwrite(self._fd, joined[written:], position + written)
@@ -273,6 +275,8 @@ class OperatingSystemFiles:
             file.sync()
         finally:
             file.close()
+        # In this order: a crash before the rename leaves the old content, and the rename never shows unsynced content.
+        # Without the sync of the directory the rename itself could be lost.
         self.replace(temporary, path)
         self.sync_dir(os.path.dirname(path) or ".")
 

@@ -1,7 +1,7 @@
-"""An object that is made when it is first needed, once, whichever thread asks first.
+"""An object that is made once, by the first thread that needs it.
 
-For parts of a broker that many brokers never need: the factory may import their modules. Any thread may ask; `_lock` is
-held while the object is made, and not once it is there.
+For parts of a broker that many brokers never need: the factory may import their modules. Any thread may call; `_lock`
+is held while the object is made, and is not taken afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """Call it for the object. `make` must not ask for the object itself; when it raises, the next call tries again."""
+    """A callable that returns the object. `make` must not call it; when `make` raises, the next call tries again."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -23,7 +23,7 @@ class Lazy(Generic[T]):
 
     @property
     def is_made(self) -> bool:
-        """Whether asking for the object takes no time any more."""
+        """Whether the object exists already."""
         return self._made is not None
 
     def __call__(self) -> T:
@@ -32,6 +32,7 @@ class Lazy(Generic[T]):
         if made is not None:
             return made
         with self._lock:
+            # Tested again: another thread may have made the object while this one waited for the lock.
             if self._made is None:
                 self._made = self._make()
             return self._made

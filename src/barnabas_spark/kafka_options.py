@@ -63,7 +63,7 @@ _FIXED = {
 
 
 def refuse_fixed(options: OptionValues) -> None:
-    """Reject the settings that the source or the sink decides itself. Raises OptionError."""
+    """Reject the settings that the source or the sink itself decides. Raises OptionError."""
     for name, instead in _FIXED.items():
         options.refuse(name, f"cannot be set: {instead}")
 

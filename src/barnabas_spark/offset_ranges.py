@@ -30,7 +30,7 @@ class OffsetRange:
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """Return what lies between two sets of offsets, where anything does, in order of topic and partition."""
+    """Return the ranges between two sets of offsets, without empty ones, in order of topic and partition."""
     return [
         OffsetRange(*partition, start[partition], stop)
         for partition, stop in sorted(end.items())
@@ -52,7 +52,7 @@ def split_ranges(
 
 
 def limit_offsets(start: Mapping[TopicPartition, int], end: Offsets, limit: int) -> Offsets:
-    """How far a micro-batch of about `limit` offsets goes, each partition getting its share of what is waiting.
+    """Return the end of a micro-batch of about `limit` offsets. Each partition gets its share of the offsets that wait.
 
     A share below one offset is rounded up, so that every partition moves on.
     """
@@ -71,6 +71,7 @@ def _split(each: OffsetRange, count: int) -> list[OffsetRange]:
     pieces = []
     start = each.start
     for left in range(min(max(count, 1), each.size), 0, -1):
+        # What is left is divided among the pieces that are left, so that sizes differ by one at most.
         stop = start + (each.end - start) // left
         pieces.append(OffsetRange(each.topic, each.partition, start, stop))
         start = stop

@@ -1,6 +1,6 @@
 """Reads options by name, in any case, and names the right values when one is wrong.
 
-Called by `source_options` and `sink_options` in whichever Python process Spark makes; no state, no lock.
+Called by `source_options` and `sink_options`, in each Python process that Spark makes; no state, no lock.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ class OptionValues:
     """The options of one `load()`, `save()` or `start()`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        # Spark's option names do not depend on case.
         self._values = {name.lower(): value for name, value in options.items()}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
     def text(self, name: str) -> str | None:
-        """Return the option as it was given, or None."""
+        """Return the option's text, or None if it was not given."""
         return self._values.get(name.lower())
 
     def required(self, name: str, example: str) -> str:
@@ -64,7 +65,7 @@ class OptionValues:
         return value
 
     def reject(self, name: str, right: str) -> NoReturn:
-        """Reject the option's value. Raises OptionError, with what would be `right`."""
+        """Reject the option's value. Raises OptionError, whose message names the `right` values."""
         raise OptionError(f"option {name!r} is {self.text(name)!r}; it must be {right}")
 
     def refuse(self, name: str, reason: str) -> None:

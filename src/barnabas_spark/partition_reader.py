@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 
 class ReadTimeout(Exception):
-    """The broker has announced records, and does not send them."""
+    """The broker has announced records, but does not send them."""
 
 
 def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the records of the range, in order, as Arrow batches of `columns`.
 
-    Raises DataLoss if some of the range is gone and `failOnDataLoss` is on, CorruptRecord, ReadTimeout, ApiError.
+    Raises DataLoss if a part of the range is gone and `failOnDataLoss` is on, CorruptRecord, ReadTimeout, ApiError.
     """
     fetcher = connections.fetcher(options)
     wanted = Wanted("key" in columns, "value" in columns, HEADERS in columns and options.include_headers is not False)
@@ -51,6 +51,7 @@ def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]
             fetched.release()
             continue
         progress_at = time.monotonic()
+        # Sent before this answer is decoded, so that the next one travels meanwhile.
         if following < each.end:
             fetcher.send_ahead(
                 each.topic, each.partition, following, max_bytes=options.fetch_bytes, max_wait_ms=options.fetch_wait_ms
@@ -60,13 +61,14 @@ def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]
         ):
             if len(records.offsets):
                 yield record_batch_of(records, each.topic, each.partition, columns)
+        # `batches` refers to the fetched buffer, which `release` gives back for the next fetch.
         del batches
         fetched.release()
         offset = following
 
 
 def _fetch(fetcher: RawFetcher, each: OffsetRange, offset: int, options: SourceOptions) -> FetchedRecords | None:
-    """Return what the broker has from `offset` on; None if it has nothing there any more."""
+    """Return the broker's records from `offset` on, or None if that offset is out of range. Raises ApiError."""
     try:
         return fetcher.fetch(
             each.topic, each.partition, offset, max_bytes=options.fetch_bytes, max_wait_ms=options.fetch_wait_ms
@@ -78,7 +80,10 @@ def _fetch(fetcher: RawFetcher, each: OffsetRange, offset: int, options: SourceO
 
 
 def _after_data_loss(each: OffsetRange, offset: int, options: SourceOptions) -> int:
-    """Return where to go on when `offset` is not there; the end of the range if nothing of it is."""
+    """Return the offset at which to go on after `offset` was out of range: the end if all of the range is gone.
+
+    Raises DataLoss.
+    """
     partition = TopicPartition(each.topic, each.partition)
     broker = connections.offsets(options)
     earliest, latest = broker.earliest([partition])[partition], broker.latest([partition])[partition]

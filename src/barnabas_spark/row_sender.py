@@ -1,4 +1,4 @@
-"""Sends one task's rows and waits until the broker has them all.
+"""Sends one task's rows and waits until the broker has acknowledged them all.
 
 Called by both writers in the executors' Python workers, on the task's thread. The producer is the worker's own, kept
 between tasks by `client_cache`. No lock.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _UNANSWERED_BATCHES = 64
-"""So many batches may wait for the broker before the task does."""
+"""The number of batches that may wait for the broker before the task waits too."""
 
 
 class WrittenRows(WriterCommitMessage):
@@ -54,6 +54,7 @@ def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Writte
         for future in unanswered:
             future.result()
     except BaseException:
+        # Spark cancels a task by an exception too. Its queued rows must not be sent by the worker's next task.
         connections.discard_producer(options)
         raise
     return WrittenRows(rows, size_bytes)

@@ -1,4 +1,4 @@
-"""A local Spark session that finds its Java, writes nothing to the terminal and leaves nothing behind.
+"""Makes a local Spark session, which finds its Java, writes nothing to the terminal and leaves no process behind.
 
 Called by the demo, the examples and the tests, on the main thread. `local_session` changes the process's environment
 (JAVA_HOME, PYSPARK_PYTHON) and, while the JVM starts, its file descriptors 1 and 2; so call it once, before threads
@@ -49,13 +49,14 @@ def local_session(
 ) -> Iterator[SparkSession]:
     """Yield a session on this machine, and stop it with its JVM at the end.
 
-    `work_dir` gets everything Spark writes by itself: `spark.log`, its scratch files, its warehouse. `java_options` go
-    to the JVM; see QUICK_START. Raises JavaNotFound.
+    `work_dir` gets everything that Spark writes by itself: `spark.log`, its scratch files, its warehouse.
+    `java_options`, such as QUICK_START, go to the JVM. Raises JavaNotFound.
     """
     work_dir = os.path.abspath(work_dir)
     os.makedirs(work_dir, exist_ok=True)
     set_spark_environment(os.environ)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # the machine's own name may not resolve
+    # The machine's own name may not resolve.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # An installation elsewhere would be started instead of the package that is imported here.
     os.environ.pop("SPARK_HOME", None)
     log_path = os.path.join(work_dir, "spark.log")
@@ -79,7 +80,7 @@ def local_session(
     }
     for setting, value in {**defaults, **settings}.items():
         builder = builder.config(setting, value)
-    # These loggers print traces on standard error, of exceptions that are raised as well and of interrupted calls.
+    # These loggers print traces on standard error, of interrupted calls and of exceptions that are raised anyway.
     for logger_name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(logger_name).setLevel(logging.CRITICAL)
     with _started_jvms() as jvms:
@@ -93,13 +94,15 @@ def local_session(
 
 
 def _end_gateway(jvms: list[Popen[bytes]]) -> None:
-    """End the JVM, and with that the Python workers: nothing of the session survives.
+    """End the JVM, and the Python workers with it, so that no process of the session survives.
 
-    Done at the end, after an error, and when Ctrl-C comes at any moment, be the session still starting.
+    Called at the end, after an error, and when Ctrl-C comes at any moment, even while the session starts.
     """
-    gateway = SparkContext._gateway  # noqa: SLF001 pyspark itself leaves its JVM running until the process ends
+    # pyspark itself leaves its JVM running until this process ends, and has no public way to stop it.
+    gateway = SparkContext._gateway  # noqa: SLF001
     if gateway is not None:
-        with suppress(Exception):  # it may be gone already, or be in the middle of an interrupted call
+        # The JVM may have ended already, or be in the middle of an interrupted call.
+        with suppress(Exception):
             gateway.shutdown()
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
@@ -123,7 +126,10 @@ def _end(jvm: Popen[bytes]) -> None:
 
 @contextmanager
 def _started_jvms() -> Iterator[list[Popen[bytes]]]:
-    """Collect the JVMs that pyspark starts meanwhile: it forgets a process whose start is interrupted."""
+    """Collect the JVMs that pyspark starts while the context is open.
+
+    pyspark itself forgets a process whose start is interrupted.
+    """
     started: list[Popen[bytes]] = []
     start = java_gateway.Popen
 
@@ -141,10 +147,11 @@ def _started_jvms() -> Iterator[list[Popen[bytes]]]:
 
 @contextmanager
 def _output_to(path: str) -> Iterator[None]:
-    """Let the JVM and the Python workers, which start meanwhile, inherit `path` as standard output and error."""
+    """Let the JVM and the Python workers inherit `path` as standard output and error, if they start in this context."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(path, "ab") as file:
+        # The descriptors are replaced, not `sys.stdout`: child processes inherit descriptors.
         saved = os.dup(1), os.dup(2)
         try:
             os.dup2(file.fileno(), 1)

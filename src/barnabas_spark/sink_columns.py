@@ -12,7 +12,7 @@ _TEXT_OR_BYTES: tuple[type[DataType], ...] = (StringType, BinaryType)
 
 
 def check_sink_schema(schema: StructType, options: SinkOptions) -> None:
-    """Check names and types; columns the sink does not know are not written. Raises OptionError."""
+    """Check names and types. Columns that the sink does not know are not written. Raises OptionError."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         raise OptionError(f"column 'value' is missing; the columns are {', '.join(types) or 'none'}")
@@ -36,5 +36,5 @@ def _check(types: dict[str, DataType], name: str, allowed: tuple[type[DataType],
 
 
 def _is_headers(kind: DataType) -> bool:
-    # By its text: whether parts may be NULL is no difference, names and types are.
+    # The texts are compared, because they have the names and types but not whether parts may be NULL.
     return bool(kind.simpleString() == HEADERS_TYPE.simpleString())

@@ -1,4 +1,4 @@
-"""The options of `write` and `writeStream`, checked once; names and meaning are those of Spark's Kafka sink.
+"""The options of `write` and `writeStream`, checked once. Names and meaning are those of Spark's Kafka sink.
 
 Made by the writers on the driver, pickled into each task; frozen, so no lock.
 """
@@ -15,7 +15,10 @@ from barnabas_spark.option_values import OptionValues
 _WRITTEN = ("checkpointLocation", "includeHeaders", "topic")
 
 DEFAULT_BATCH_BYTES = 256 << 10
-"""Larger than a Kafka producer's 16 KB: rows come by the ten thousand, and no record waits for a batch to fill."""
+"""The default batch size. It is larger than a Kafka producer's 16 KB, because rows come by the ten thousand.
+
+No record waits for its batch to fill.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +28,9 @@ class SinkOptions:
     bootstrap_servers: tuple[str, ...]
     client_id: str
     topic: str | None
-    """Overrides the column of that name."""
+    """The topic of all rows, which overrides the column of that name. None: the column decides."""
     include_headers: bool
-    """Whether a `headers` column is written: by default yes, as in Spark's sink."""
+    """Whether a `headers` column is written. It is by default, as in Spark's sink."""
     codec: Codec
     batch_bytes: int
     enable_idempotence: bool
@@ -35,7 +38,7 @@ class SinkOptions:
     request_timeout_ms: int
     delivery_timeout_ms: int
     checkpoint_location: str | None
-    """Where a streaming query keeps its progress, and the sink the number of the last committed micro-batch."""
+    """The directory with a streaming query's progress, where the sink keeps the number of its last commit."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:

@@ -30,7 +30,8 @@ class AddressedBatch(NamedTuple):
 class RowAddresser:
     """A chooser of partitions, as in Kafka's producer: the column's value, the key's hash, or each in turn.
 
-    `partition_count` returns how many partitions a topic has.
+    partition_count(topic): the number of the topic's partitions. Rows of one Arrow batch without key and partition go
+    to the same partition.
     """
 
     def __init__(self, options: SinkOptions, partition_count: Callable[[str], int], first_turn: int) -> None:
@@ -44,6 +45,7 @@ class RowAddresser:
         for topic, part in self._by_topic(columns, rows.num_rows):
             count = len(part["value"])
             partitions = self._partitions(topic, part, count)
+            # A stable sort keeps the order of rows within each partition.
             order = np.argsort(partitions, kind="stable")
             bounds = np.flatnonzero(np.diff(partitions[order])) + 1
             for chosen in np.split(order, bounds):
@@ -58,7 +60,7 @@ class RowAddresser:
                     yield AddressedBatch(topic, int(partitions[chosen[0]]), batch)
 
     def _by_topic(self, columns: dict[str, pa.Array], count: int) -> Iterator[tuple[str, dict[str, pa.Array]]]:
-        """Yield the rows of each topic. Raises OptionError for a row without one."""
+        """Yield the rows of each topic. Raises OptionError for a row without a topic."""
         topics = columns.pop("topic", None)
         columns = {name: columns[name] for name in ("key", "value", "headers", "partition") if name in columns}
         if not self._options.include_headers:
@@ -77,7 +79,7 @@ class RowAddresser:
             yield topic, {name: column.filter(mask) for name, column in columns.items()}
 
     def _partitions(self, topic: str, columns: dict[str, pa.Array], count: int) -> Integers:
-        """Return each row's partition. Raises OptionError for one that does not exist."""
+        """Return each row's partition. Raises OptionError for a partition that does not exist."""
         partition_count = self._partition_count(topic)
         self._turn += 1
         partitions = np.full(count, self._turn % partition_count, np.int64)
@@ -85,6 +87,7 @@ class RowAddresser:
         if keys is not None and keys.null_count < count:
             keyed = pc.is_valid(keys).to_numpy(zero_copy_only=False)
             partitions[keyed] = key_partitions(keys.drop_null().cast(pa.binary()), partition_count)
+        # The partition column comes last, because it overrides the key's hash.
         given = columns.pop("partition", None)
         if given is not None and given.null_count < count:
             named = pc.is_valid(given).to_numpy(zero_copy_only=False)

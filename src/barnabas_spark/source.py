@@ -33,7 +33,7 @@ class BarnabasDataSource(DataSource):
         return "barnabas"
 
     def schema(self) -> StructType:
-        """Return the columns for a user that names none; with `headers` if `includeHeaders` is set."""
+        """Return the columns for a user that names none, with `headers` if `includeHeaders` is set."""
         return default_schema(OptionValues(self.options).boolean("includeHeaders", default=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -45,7 +45,7 @@ class BarnabasDataSource(DataSource):
         return BarnabasStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch; topics can only be appended to. Raises OptionError."""
+        """Return the writer of a batch. Raises OptionError, also for `overwrite`: topics can only be appended to."""
         return BarnabasWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -56,19 +56,19 @@ class SourceOptions:
     bootstrap_servers: tuple[str, ...]
     client_id: str
     topics: tuple[str, ...]
-    """Subscribed topics, with all their partitions; empty if partitions are assigned."""
+    """The subscribed topics, with all their partitions. Empty if partitions are assigned."""
     assigned: tuple[TopicPartition, ...]
     starting: Position
     ending: Position
-    """Only for batch queries; a stream has no end."""
+    """The end of a batch query. A stream has no end."""
     fail_on_data_loss: bool
     max_offsets_per_trigger: int | None
     min_partitions: int | None
     max_records_per_partition: int | None
     include_headers: bool | None
-    """None: not given, so a schema that names the column decides."""
+    """Whether headers are read. None: not given, so a schema that names the column decides."""
     starting_offsets_location: str | None
-    """An option of Barnabas: a directory where a stream keeps the offsets it first started from."""
+    """A directory in which a stream keeps its first offsets. Spark's Kafka source has no such option."""
     fetch_bytes: int
     fetch_wait_ms: int
     request_timeout_ms: int

@@ -3,9 +3,10 @@
 Called by the readers on the driver. `BrokerOffsets` is the part of a broker that they need. No state; the file of a
 kept start is written once, atomically.
 
-Spark's Python sources have no place in the checkpoint where they could note what "latest" meant when the query was
-first started: Spark asks again after a crash in the first micro-batch, and would skip what has come in between. So a
-stream keeps its start in a directory of its own (option `startingOffsetsLocation`), before anything is read.
+Spark's Python sources have no place in the checkpoint where they could note which offsets "latest" stood for when the
+query was first started. After a crash in the first micro-batch Spark asks again, and would skip all records that have
+come in between. So a stream keeps its start in a directory of its own (option `startingOffsetsLocation`), before it
+reads anything.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class BrokerOffsets(Protocol):
     """The questions about offsets that the source asks a broker."""
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """Return all partitions of the topics; raises if one does not exist."""
+        """Return all partitions of the topics. Raises ApiError if a topic does not exist."""
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Return the first offset that is still there."""
+        """Return the first offset that each partition still has."""
 
     def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Return the offset behind the last record a consumer may see."""
+        """Return the offset after the last record of each partition that a consumer may see."""
 
 
 def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[TopicPartition]:
@@ -52,7 +53,7 @@ def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[To
 
 
 def resolve(option: str, position: Position, partitions: Sequence[TopicPartition], broker: BrokerOffsets) -> Offsets:
-    """Return offsets of all `partitions` for a position. Raises OptionError for a position of other partitions."""
+    """Return the offsets of all `partitions` at a position. Raises OptionError if it names other partitions."""
     if position == "earliest":
         return broker.earliest(partitions)
     if position == "latest":
@@ -74,7 +75,7 @@ def resolve(option: str, position: Position, partitions: Sequence[TopicPartition
 
 
 def first_offsets(options: SourceOptions, broker: BrokerOffsets) -> Offsets:
-    """Return where a stream starts that has no checkpoint yet; the same answer again once it is kept."""
+    """Return the start of a stream that has no checkpoint yet. A kept start is returned again."""
     location = options.starting_offsets_location
     kept = None if location is None else _read(location)
     if kept is not None:
@@ -103,5 +104,6 @@ def _write(location: str, offsets: Offsets) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         json.dump(offsets_to_json(offsets), file)
         file.flush()
+        # Synced before the rename, or a crash of the machine could leave an empty file that counts as the start.
         os.fsync(file.fileno())
     os.replace(temporary, os.path.join(location, _FILE_NAME))

@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 
 class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows topics. Offsets in Spark's log have the JSON form of Spark's own Kafka source.
+    """A reader that follows topics. Offsets in Spark's log have the JSON form of Spark's own Kafka source.
 
-    New partitions are read from their earliest record on.
+    Partitions that are added later are read from their earliest record on.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
@@ -42,11 +42,11 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = checked_columns(schema)
         self._first: Offsets | None = None
         self._target: Offsets | None = None
-        """Where an available-now query ends."""
+        """The ends at which an available-now query stops, or None for other queries."""
         self._latest: Offsets | None = None
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Return where a query without a checkpoint starts: the same at each call, because Spark asks twice."""
+        """Return the start of a query without a checkpoint. Spark asks twice, and gets the same answer."""
         if self._first is None:
             self._first = first_offsets(self._options, connections.offsets(self._options))
         return offsets_to_json(self._first)
@@ -74,6 +74,8 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of one micro-batch. Raises DataLoss for partitions that are gone, or end too early."""
+        # The checkpoint's start, not the broker, says what this query has read. A topic that was deleted and created
+        # again has fewer partitions or lower offsets than that.
         stops = offsets_from_parsed(end)
         starts = offsets_from_parsed(start)
         for partition in sorted(starts.keys() - stops.keys()):
@@ -96,7 +98,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint holds the offsets."""
+        """Do nothing, because Spark's checkpoint has the offsets."""
 
     def stop(self) -> None:
         """Close this process's connections."""

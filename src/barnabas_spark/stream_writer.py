@@ -30,13 +30,13 @@ _BATCH_ID_PROPERTY = "streaming.sql.batchId"
 
 
 class BarnabasStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a streaming query to topics.
+    """A writer of a streaming query's micro-batches to topics.
 
     Guaranteed: every row is written at least once, acknowledged with acks=all before Spark commits the micro-batch. A
     micro-batch that the sink has committed is not written again when Spark, having died before its own commit, plans it
     once more: the commit is noted in the query's checkpoint directory, which must be the option `checkpointLocation`
-    (not the session's default) for that. Not guaranteed yet: a micro-batch that fails half-way, or dies between its
-    last row and its commit, is written again as a whole, so its first rows may be there twice.
+    (not the session's default) for that. Not guaranteed yet: a micro-batch that fails half-way, or between its last
+    row and its commit, is written again as a whole, so its first rows may be in the topic twice.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
@@ -51,6 +51,7 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
         batch_id = _batch_id()
         if batch_id is not None and batch_id <= self._last_committed:
             logger.warning("micro-batch %d is written already; its rows are skipped", batch_id)
+            # The rows are read all the same, because Spark's side sends them in any case.
             for _ in iterator:
                 pass
             return WrittenRows(0, 0)
@@ -62,7 +63,7 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
             self._commits.commit(batchId, sum(cast("WrittenRows", message).rows for message in messages if message))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Only log that a task failed: rows of other tasks stay, and Spark plans the micro-batch again."""
+        """Log that a task failed. The rows of other tasks stay written, and Spark plans the micro-batch again."""
         written = sum(cast("WrittenRows", message).rows for message in messages if message)
         logger.warning("micro-batch %d failed after %d rows; they will be written again", batchId, written)
 

@@ -1,4 +1,4 @@
-"""Offsets of several partitions, and their JSON form: `{"topic": {"0": 23, "1": -2}}`, as Spark's Kafka source has it.
+"""Offsets of several partitions, and their JSON form in Spark's Kafka source: `{"topic": {"0": 23, "1": -2}}`.
 
 Used by the options, the planner and both readers. Plain values; no state, no lock.
 """
@@ -23,12 +23,13 @@ def offsets_from_json(text: str) -> Offsets:
 
 
 def offsets_from_parsed(topics: Mapping[str, Any]) -> Offsets:
-    """Return offsets from the parsed form, which Spark hands out. Raises ValueError saying what is wrong."""
+    """Return offsets from the parsed form, which Spark passes on. Raises ValueError, with the reason."""
     offsets = {}
     for topic, partitions in topics.items():
         if not isinstance(partitions, dict):
             raise ValueError(f"topic {topic!r} has no object of partitions")  # noqa: TRY004 JSON of a user
         for partition, offset in partitions.items():
+            # In Python true and false are numbers too, in JSON they are not.
             if (
                 not partition.isdecimal()
                 or isinstance(offset, bool)

@@ -1,1 +1,1 @@
-"""The command line: parses arguments, calls the layers below, prints. It holds no logic of its own."""
+"""The command line: it parses arguments, calls the layers below, and prints. It has no logic of its own."""

@@ -1,4 +1,4 @@
-"""What the commands that talk to a broker share: the broker's address, and the form of errors.
+"""The common parts of commands that talk to a broker: the broker's address, and the form of errors.
 
 Used by these commands, on the main thread. No state.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 BOOTSTRAP_TIMEOUT_MS = 3_000
-"""How long a command tries to reach a first broker: time for a broker that is just starting."""
+"""The time in which a command must reach a first broker, long enough for a broker that is just starting."""
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -59,6 +59,7 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
     """
 
     def handle(_number: int, _frame: FrameType | None) -> None:
+        # Set back before `stop` runs, so that a second signal ends a process whose stop hangs.
         for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         stop()
@@ -73,7 +74,8 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
-    """Turn the errors of clients into one line on stderr and an exit status. Other errors are bugs, and show."""
+    """Turn the errors of clients into one line on stderr and an exit status. Other errors are bugs and stay visible."""
+    # Commands import the clients only when they run: `barnabas --help` and shell completion stay quick.
     from barnabas.clients.errors import ClientTimeout, Unreachable, WokenUp
     from barnabas.protocol.errors import ApiError
     from barnabas.rpc.client_request import UnsupportedVersion
@@ -86,12 +88,14 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
         fail(f"{error.message} ({error.code.name})")
     except UnsupportedVersion as error:
         fail(f"the broker cannot do this: {error}")
+    # Before ClientTimeout, of which it is a kind.
     except Unreachable as error:
         fail(f"{str(error)[:1].lower()}{str(error)[1:]}")
     except ClientTimeout as error:
         fail(f"no answer from {bootstrap_servers} in time: {error}")
     except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough.
+        # The reader of this output, such as head or less, has ended. Without the close, Python would report at its end
+        # that stdout cannot be flushed.
         sys.stderr.close()
         sys.exit(EXIT_FAILED)
     except ConnectionError as error:
@@ -129,7 +133,7 @@ def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...
 
 
 def fail(message: str, status: int = EXIT_FAILED) -> NoReturn:
-    """Write an error to stderr, and end the process."""
+    """Write an error to stderr, and end the process. Raises SystemExit."""
     click.echo(f"barnabas: {message}", err=True)
     sys.exit(status)
 

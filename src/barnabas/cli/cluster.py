@@ -1,4 +1,4 @@
-"""`barnabas cluster`: the brokers, and the APIs and features they support. Runs on the main thread."""
+"""`barnabas cluster`: the brokers, and the APIs and features that they support. Runs on the main thread."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`barnabas configs`: show and change the settings of topics and brokers, and the log levels of brokers.
 
-Runs on the main thread. Prints one setting a line, tab-separated, on a terminal and into a pipe.
+Runs on the main thread. Prints one setting on each line, tab-separated, on a terminal and into a pipe.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigChange, ConfigResource
 
 SOURCES = {1: "topic", 2: "broker, dynamic", 3: "all brokers, dynamic", 4: "broker", 5: "default", 6: "logger"}
+# The sign before `=` belongs to the operator, so the name is matched as short as possible.
 CHANGE = re.compile(r"(?P<name>[^=]+?)(?P<operation>[+-]?)=(?P<value>.*)", re.DOTALL)
 
 
@@ -30,6 +31,7 @@ _C = TypeVar("_C", bound=Callable[..., Any])
 
 
 def _resource_options(command: _C) -> _C:
+    # click applies decorators from the last to the first. Reversed, the help shows the options in this order.
     for option in reversed(
         (
             click.option("-t", "--topic", metavar="NAME", help="A topic's settings."),
@@ -90,6 +92,7 @@ def get(
     from barnabas.protocol.config_codes import ConfigSource
 
     resource = _resource(**whose)
+    # A topic's own settings are those of the topic alone: the broker's would be the same for every topic.
     own = {ConfigSource.TOPIC} if whose["topic"] is not None else set(ConfigSource) - {ConfigSource.DEFAULT}
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         entries = admin.describe_configs(resource, names or None)
@@ -172,6 +175,7 @@ def _change(
         admin.incremental_alter_configs(resource, changes, validate_only=validate_only)
         click.echo(f"{_shown(resource)} {'could be changed' if validate_only else 'changed'}")
         for change in changes:
+            # Kafka accepts all its settings. Of those without an effect here, the user learns at once.
             if (why := _why_nothing_acts(resource, change.name)) is not None:
                 click.echo(f"{change.name}: a Barnabas broker keeps it, and nothing acts on it: {why}", err=True)
 

@@ -1,4 +1,4 @@
-"""`barnabas consume`: prints records of one topic's partitions from a place on, or as a member of a group.
+"""`barnabas consume`: prints the records of a topic from a given place on, or as a member of a group.
 
 Runs on the main thread; a member of a group has a second thread for its coordinator.
 """
@@ -113,7 +113,7 @@ def consume(
     with (
         friendly_errors(bootstrap_servers),
         Consumer(bootstrap_servers, **options.settings(start, timeout_ms)) as consumer,
-        # A signal ends the polls, so that the records that were written are committed and the member leaves its group.
+        # A signal ends the polls, so that the written records are committed and the member leaves its group.
         stop_signals(consumer.wakeup),
     ):
         if group is None:
@@ -156,6 +156,7 @@ def _seek(consumer: Consumer, assigned: list[TopicPartition], start: str) -> Non
         if timestamp_ms is None:
             raise ValueError(f"--from takes beginning, end, an offset or a time, not {start!r}")
         for topic_partition, found in consumer.offsets_for_times(dict.fromkeys(assigned, timestamp_ms)).items():
+            # No record is that young, so reading begins with the next one.
             if found is None:
                 consumer.seek_to_end([topic_partition])
             else:
@@ -165,9 +166,11 @@ def _seek(consumer: Consumer, assigned: list[TopicPartition], start: str) -> Non
 def _records(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:
     """Yield the polls of the consumer until every partition is at its end, or without end if `ends` is None."""
     ends_by_partition = {each.partition: end for each, end in (ends or {}).items()}
+    # `position` looks up an offset that is not known yet, so a partition without records counts as read too.
     while ends is None or any(consumer.position(each) < end for each, end in ends.items()):
         records = consumer.poll(POLL_MS, RECORDS_PER_POLL)
-        if ends is not None:  # records that were written after the start are not asked for
+        # Records that were produced after the start are left out.
+        if ends is not None:
             records = [record for record in records if record.offset < ends_by_partition[record.partition]]
         if records:
             yield records
@@ -179,7 +182,7 @@ def _write_records(
     max_messages: int | None,
     on_written: Callable[[list[ConsumerRecord]], None] | None = None,
 ) -> int:
-    """Write records to stdout, one write a poll, and return how many. Ctrl-C or a signal is how a --follow ends."""
+    """Write records to stdout, with one write for each poll, and return their number. Ctrl-C or a signal ends it."""
     from barnabas.clients.errors import WokenUp
 
     out = sys.stdout.buffer
@@ -189,6 +192,7 @@ def _write_records(
             wanted = records if max_messages is None else records[: max_messages - count]
             out.write(b"".join(line_of(record) + b"\n" for record in wanted))
             out.flush()
+            # Called after the flush: a record is committed only when the reader of this output can have it.
             if on_written is not None:
                 on_written(wanted)
             count += len(wanted)
@@ -197,5 +201,6 @@ def _write_records(
     except KeyboardInterrupt:
         click.echo(err=True)
     except WokenUp:
-        pass  # SIGTERM or SIGHUP, which `stop_signals` lets through only between two polls
+        # SIGTERM or SIGHUP. `wakeup` acts only inside a poll, so no write is cut in half.
+        pass
     return count

@@ -1,4 +1,4 @@
-"""`barnabas demo`: a whole pipeline by one command, for newcomers. Main thread; `barnabas_spark.demo` does the work."""
+"""`barnabas demo`: a whole pipeline by one command, for newcomers. Runs `barnabas_spark.demo` on the main thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas groups reset-offsets` and `delete-offsets`: change where a group goes on. Runs on the main thread."""
+"""`barnabas groups reset-offsets` and `delete-offsets`: change a group's offsets. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -96,6 +96,7 @@ def reset_offsets(
         from_file = places["from_file"] is not None
         if from_file + bool(topics) + all_topics != 1:
             raise click.UsageError("say which partitions: --topic, --all-topics or --from-file")
+        # Checked before anything is planned: the coordinator would reject each commit, but only after all look-ups.
         _need_no_members(admin, name)
         committed = {place: each.offset for place, each in admin.list_group_offsets(name).items()}
         partitions = list(committed) if all_topics else [] if from_file else _named_partitions(admin, topics)
@@ -182,7 +183,7 @@ def _ago_ms(text: str) -> int:
 
 
 def _need_no_members(admin: Admin, name: str) -> None:
-    """Check that the group has no members; it need not exist. Raises ApiError: NON_EMPTY_GROUP."""
+    """Check that the group has no members. The group need not exist. Raises ApiError: NON_EMPTY_GROUP."""
     from barnabas.protocol.errors import ApiError, ErrorCode
 
     try:
@@ -211,7 +212,10 @@ def _named_partitions(admin: Admin, topics: tuple[str, ...]) -> list[TopicPartit
 
 
 def _need_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
-    """Raise ApiError or ValueError for a partition that does not exist: looking its offsets up would only time out."""
+    """Check that the partitions exist, because the look-up of a missing one would only time out.
+
+    Raises ApiError for an unknown topic, ValueError for an unknown partition.
+    """
     from barnabas.clients.leader_calls import by_topic
 
     for topic, indexes in by_topic(partitions).items():

@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 _POLL_MS = 500
 _RECORDS_PER_POLL = 5000
 _IDLE_POLLS_WITHOUT_PARTITIONS = 8
-"""A cooperative group may give a new member nothing in its first rebalance, and something in the next one."""
+"""The empty polls after which a member without partitions gives up.
+
+A cooperative group may give a new member no partition in its first rebalance, and some in the next one.
+"""
 
 _RESETS = {None: "earliest", "beginning": "earliest", "end": "latest"}
 
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """The command's options for a group. `name` None: it reads without one."""
+    """The command's options for a group. Without a `name`, the command reads without a group."""
 
     name: str | None
     pattern: str | None
@@ -77,7 +80,7 @@ class GroupOptions:
 
 
 class GroupReading:
-    """The polls of a member. `timeout_ms`: how long to wait for the group; None: follow, without an end."""
+    """The polls of a member. `timeout_ms`: how long to wait for the group. None: follow, without an end."""
 
     def __init__(self, consumer: Consumer, options: GroupOptions, timeout_ms: int | None, limit: int | None) -> None:
         self._consumer = consumer
@@ -85,7 +88,7 @@ class GroupReading:
         self._timeout_ms = timeout_ms
         self._left = limit
         self._behind: dict[TopicPartition, OffsetAndMetadata] = {}
-        """The offsets behind the written records, of the partitions that this member still has."""
+        """The offsets after the written records, for the partitions that this member still has."""
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Join the group. Commit revoked partitions first, because an asynchronous commit may be rejected by then."""
@@ -100,10 +103,11 @@ class GroupReading:
             def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
                 reading.forget(partitions)
 
+        # The listener is called inside `poll`, on this thread, so it may commit and wait.
         self._consumer.subscribe(topics, pattern=self._options.pattern, listener=Committing())
 
     def polls(self) -> Iterator[list[ConsumerRecord]]:
-        """Yield records, at most `limit`, until each assigned partition is at the end it had when it was assigned.
+        """Yield records, at most `limit`, until each assigned partition is at the end that it had when assigned.
 
         Raises ClientTimeout when the group does not let this member join in time.
         """
@@ -125,6 +129,7 @@ class GroupReading:
     def _is_at_end(self, ends: dict[TopicPartition, int], idle_polls: int) -> bool:
         """Return whether this member has read its partitions. Raises ClientTimeout if it could not join."""
         consumer = self._consumer
+        # A member without a generation has no partitions yet, so an empty poll says nothing about the end.
         if consumer.group_metadata().generation_id < 0:
             if self._timeout_ms is not None and idle_polls * _POLL_MS >= self._timeout_ms:
                 from barnabas.clients.errors import ClientTimeout
@@ -140,7 +145,7 @@ class GroupReading:
         return all(consumer.position(each) >= ends[each] for each in assigned)
 
     def written(self, records: Sequence[ConsumerRecord]) -> None:
-        """Commit behind records that were written, without waiting."""
+        """Commit the offsets after records that were written, without waiting."""
         if self._options.no_commit:
             return
         from barnabas.clients.consumer import OffsetAndMetadata, TopicPartition
@@ -150,7 +155,7 @@ class GroupReading:
         self._consumer.commit_async(behind, _warn)
 
     def forget(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Forget partitions that other members have now. Returns their offsets that were not committed for certain."""
+        """Forget partitions that other members have now. Returns their offsets, which may not be committed yet."""
         return {each: self._behind.pop(each) for each in partitions if each in self._behind}
 
     def commit_and_forget(self, partitions: Sequence[TopicPartition]) -> None:
@@ -176,9 +181,9 @@ class GroupReading:
             except ApiError as error:
                 if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
                     raise
-                self._consumer.poll(
-                    _POLL_MS, 1
-                )  # this goes on with the rebalance; the record it may read was not written, so it is not committed
+                # The poll goes on with the rebalance, after which the member may commit. A record that the poll may
+                # return was not written, so it is not committed either.
+                self._consumer.poll(_POLL_MS, 1)
             else:
                 return
 

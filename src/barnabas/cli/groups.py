@@ -1,4 +1,4 @@
-"""`barnabas groups`: show groups, their members and their lag; delete groups. Runs on the main thread."""
+"""`barnabas groups`: shows groups, their members and their lag, and deletes groups. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -82,6 +82,7 @@ def describe(
         raise click.UsageError("say which groups: NAME... or --all")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         if all_groups:
+            # A group of consumers that never had members, only commits, has no protocol type.
             names = tuple(each.group_id for each in admin.list_groups() if each.protocol_type in ("", "consumer"))
         existing = frozenset() if show_members else frozenset(admin.list_topics(include_internal=True))
         for description in admin.describe_groups(dict.fromkeys(names)).values():
@@ -121,12 +122,14 @@ def _subscription(member: GroupMember) -> str:
 
 
 def _print_offsets(admin: Admin, group: GroupDescription, topics: Container[str]) -> None:
-    """Print committed offsets, and partitions that members have without one. topics: those that exist."""
+    """Print the committed offsets, and the members' partitions without one. `topics`: the topics that exist."""
     from barnabas.clients.offset_lookup import LATEST
 
     committed = admin.list_group_offsets(group.group_id)
     readers = {partition: member for member in group.members for partition in member.assignment}
     places = sorted(committed.keys() | readers.keys())
+    # Topics that were deleted still have committed offsets. A partition without a leader would keep the look-up of its
+    # end waiting until the timeout.
     described = admin.describe_topics({place.topic for place in places if place.topic in topics})
     led = {(each.name, info.partition) for each in described.values() for info in each.partitions if info.leader >= 0}
     ends = admin.list_offsets(dict.fromkeys((place for place in places if place in led), LATEST))

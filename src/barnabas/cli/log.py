@@ -1,4 +1,4 @@
-"""`barnabas log`: looks into the files of a log directory, or adopts Apache Kafka's. Only `dirs` needs a broker."""
+"""`barnabas log`: shows the files of a log directory, or adopts Apache Kafka's. Only `dirs` needs a broker."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def dump(
 
     check = IndexCheck.VERIFY if verify_index_only else IndexCheck.PRINT
     terms = DumpTerms(deep_iteration, print_data_log, IndexCheck.SANITY if index_sanity_check else check)
+    # Read-only: the files may belong to a broker that runs.
     files = OperatingSystemFiles(read_only=True)
     has_complaints = False
     for path in paths:
@@ -60,6 +61,7 @@ def dump(
                 is_complaint = isinstance(line, Complaint)
                 click.echo(line, err=is_complaint)
                 has_complaints |= is_complaint
+        # The reader of this output, such as head, has seen enough.
         except BrokenPipeError:
             return
         except OSError as error:

@@ -1,6 +1,6 @@
 """`barnabas log adopt`: makes a stopped Apache Kafka's log directories the data of a Barnabas broker.
 
-Runs on the main thread. Shows what it found and what it is going to do, and does it unless --dry-run is given.
+Runs on the main thread. Shows the directories' content and the planned changes, and makes them without --dry-run.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def adopt(
     lines = list(topic_configs)
     if config_file is not None:
         with open(config_file, encoding="utf-8") as file:
+            # Options come after the file, so that they win over it.
             lines = [*_settings_in(file), *lines]
     order = AdoptionOrder(log_dirs, metadata_dir, broker_id, _by_topic(lines), ignore_leftovers)
     try:
@@ -86,7 +87,8 @@ def _adopt(adoption: LogAdoption, *, dry_run: bool) -> None:
         click.echo("nothing was changed (--dry-run)")
         return
     adoption.carry_out(plan)
-    # An id above reserved.broker.max.id was generated: such a broker reads it from the directory.
+    # An id above reserved.broker.max.id was generated. A broker may not be given such an id, but reads it from the
+    # directory.
     configured = plan.broker_id if plan.broker_id <= LARGEST_CONFIGURED_BROKER_ID else -1
     overrides = [f"broker.id={configured}", f"log.dirs={','.join(adoption.log_dirs)}"]
     if adoption.metadata_dir != adoption.log_dirs[0]:

@@ -1,6 +1,6 @@
 """`barnabas log dirs`: shows the log directories of brokers, the replicas in them, and the free space.
 
-Runs on the main thread; asks running brokers, unlike the other commands of `barnabas log`.
+Runs on the main thread. Unlike the other commands of `barnabas log`, it needs running brokers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `barnabas` command: a group that imports a sub-command only to run it, so that each starts fast.
+"""The `barnabas` command: a group that imports a sub-command only to run it, so that each command starts fast.
 
 Entry point of the console script and of `python -m barnabas`. Runs on the main thread.
 """
@@ -27,11 +27,11 @@ COMMANDS = {
     "serve": ("barnabas.cli.serve", "Run a broker."),
     "topics": ("barnabas.cli.topics", "Create, list, describe, alter, delete topics and records."),
 }
-"""Name -> (module whose attribute of the same name is the command, one line of help)."""
+"""The module and the line of help of each command. The module's attribute of the same name is the command."""
 
 
 class LazyGroup(click.Group):
-    """A click group that imports a sub-command's module only to run it (or to show its own help)."""
+    """A click group that imports a sub-command's module only to run it, or to show its own help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names from the table."""
@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table, importing none of them."""
+        """Write the list of commands from the table, without an import of any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
@@ -62,7 +62,9 @@ def main() -> None:
     replace_closed_streams()
     status = None
     try:
+        # Not standalone: click would print usage errors in its own form, of several lines, and end the process itself.
         status = barnabas.main(prog_name="barnabas", standalone_mode=False)
+        # Flushed here, where an error still becomes an exit status. At Python's own end it would be a trace.
         flush_output()
     except click.UsageError as error:
         _end_with_usage_error(error)
@@ -71,7 +73,8 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        discard_output()  # the reader of our output (head, less) has seen enough
+        # The reader of this output, such as head or less, has ended.
+        discard_output()
         sys.exit(EXIT_FAILED)
     except OSError as error:
         discard_output()

@@ -14,4 +14,5 @@ def parse_timestamp_ms(text: str) -> int | None:
         seconds = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         return None
-    return max(int(seconds * 1000), 0)  # negative timestamps have another meaning in ListOffsets
+    # Negative timestamps have another meaning in ListOffsets: -1 is the latest offset, -2 the earliest.
+    return max(int(seconds * 1000), 0)

@@ -1,4 +1,4 @@
-"""Numbers on the command line within the 32 or 64 bits of the protocol; click rejects others by the option's name.
+"""Number types of options, within the protocol's 32 or 64 bits. click rejects other values by the option's name.
 
 Used by the commands' options. Immutable.
 """
@@ -13,7 +13,7 @@ _INT32_MAX: Final = 2**31 - 1
 NUMBER: Final = click.IntRange(0, _INT32_MAX)
 """The number of a partition or a broker."""
 COUNT: Final = click.IntRange(1, _INT32_MAX)
-"""A number of things, at least one."""
+"""A count of at least one."""
 _INT64_MAX: Final = 2**63 - 1
 OFFSET: Final = click.IntRange(0, _INT64_MAX)
 SHIFT: Final = click.IntRange(-_INT64_MAX, _INT64_MAX)

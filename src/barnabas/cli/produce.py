@@ -1,6 +1,6 @@
 """`barnabas produce`: sends the lines of stdin or of a file as records of a topic.
 
-Runs on the main thread. Results of the records arrive on the producer's network thread, which only appends failures to
+Runs on the main thread. The results of records arrive on the producer's network thread, which only appends failures to
 a list.
 """
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from barnabas.clients.producer import RecordMetadata
 
 LINGER_MS = 5
+# Larger than the producer's default of 16 KB: lines come faster than batches leave, so small batches would only add
+# requests.
 BATCH_SIZE_BYTES = 131_072
 
 
@@ -103,6 +105,7 @@ def produce(
                     on_delivery=failures.note,
                 )
                 count += 1
+                # The rest would fail for the same reason, line by line.
                 if failures.errors:
                     break
             producer.flush()
@@ -120,13 +123,13 @@ class _Failures:
         self.errors: list[BaseException] = []
 
     def note(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
-        """Note the outcome of a record, on the producer's thread."""
+        """Keep a record's error, if it has one. Called on the producer's thread."""
         if error is not None:
             self.errors.append(error)
 
 
 def _split(line: bytes, separator: bytes | None, number: int) -> tuple[bytes | None, bytes]:
-    """Return key and value of a line. Raises ValueError, with the line's number, for a line without the separator."""
+    """Return the key and the value of a line. Raises ValueError, with its number, for one without the separator."""
     if separator is None:
         return None, line
     key, found, value = line.partition(separator)
@@ -152,7 +155,7 @@ def _lines(file: BinaryIO, *, show_progress: bool) -> Iterator[bytes]:
 
 
 def _size_of(file: BinaryIO) -> int | None:
-    """Return the bytes of a regular file; None for a pipe, a terminal, or a stand-in without a descriptor."""
+    """Return the size of a regular file in bytes, or None for a pipe, a terminal or a file without a descriptor."""
     try:
         status = os.fstat(file.fileno())
     except OSError:

@@ -1,4 +1,4 @@
-"""`barnabas quotas`: limit the rates of users, clients and addresses. Runs on the main thread."""
+"""`barnabas quotas`: limits the rates of users, clients and addresses. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def quotas() -> None:
 
 
 def _entity_options(command: _C) -> _C:
+    # click applies decorators from the last to the first. Reversed, the help shows the options in this order.
     for option in reversed(
         (
             click.option("--user", metavar="NAME", help="A user."),
@@ -126,7 +127,7 @@ def _change(
     timeout_seconds: float,
     validate_only: bool,
 ) -> None:
-    """Return name and value of a quota. Raises click.UsageError."""
+    """Set quotas of the entity, and remove those whose value is None. Raises click.UsageError without an entity."""
     if not any(entity):
         raise click.UsageError("say whose quotas: --user, --client-id or --ip")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:

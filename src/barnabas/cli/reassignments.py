@@ -1,4 +1,4 @@
-"""`barnabas reassignments`: move partitions to other brokers, list and cancel such moves. Runs on the main thread."""
+"""`barnabas reassignments`: moves partitions to other brokers, lists and cancels moves. Runs on the main thread."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _planned(text: str) -> dict[TopicPartition, list[int]]:
 
 
 def _number(value: Any) -> int:
-    """Return a partition's number, or a broker's. Raises ValueError."""
+    """Return the number of a partition or broker. Raises ValueError when it has more than 31 bits."""
     number = int(value)
     if not 0 <= number < 2**31:
         raise ValueError(f"{number} is not in [0, {2**31 - 1}]")

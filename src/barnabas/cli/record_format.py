@@ -1,4 +1,4 @@
-"""The forms in which `barnabas consume` prints a record: Kafka's console consumer's, or JSON. Pure."""
+"""The forms in which `barnabas consume` prints a record: that of Kafka's console consumer, or JSON. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NULL = b"null"
 
 
 class RecordFormat:
-    """A record as a line: timestamp, partition, offset, headers and key if asked for, then the value."""
+    """A maker of one line for each record: timestamp, partition, offset, headers and key if wanted, then the value."""
 
     def __init__(
         self, separator: str, *, timestamp: bool, partition: bool, offset: bool, headers: bool, key: bool
@@ -46,12 +46,13 @@ class RecordFormat:
 
 
 def as_json(record: ConsumerRecord) -> bytes:
-    """Return the whole record as one JSON object; bytes that are not UTF-8 become {"base64": ...}."""
+    """Return the whole record as one JSON object. Bytes that are not UTF-8 become {"base64": ...}."""
     fields: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
+        # Headers are a list of pairs, because a record may have several with the same name.
         "headers": [[name, _text(value)] for name, value in record.headers],
         "key": _text(record.key),
         "value": _text(record.value),

@@ -1,7 +1,7 @@
 """`barnabas serve`: runs a broker in this process until it is stopped.
 
-Owns what belongs to the process and not to the broker: signals, log lines on stderr, the ready line on stdout, the
-exit status. Runs on the main thread, which waits on a pipe; signal handlers and a watching thread write to it.
+Owns the parts that belong to the process and not to the broker: signals, log lines on stderr, the ready line on stdout,
+the exit status. Runs on the main thread, which waits on a pipe. Signal handlers and watching threads write to the pipe.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConsoleConfig(Settings):
-    """Where metrics are served, as host:port; None: nowhere."""
+    """The address at which metrics are served, as host:port. None: they are not served."""
 
     address: str | None = setting("metrics.listen")
 
@@ -95,7 +95,8 @@ def serve(
     except OSError as error:
         click.echo(f"barnabas: cannot read {config_file}: {error.strerror}", err=True)
         sys.exit(EXIT_WRONG_SETTINGS)
-    # A stream of its own over the same descriptor: while the writer waits for a full pipe, it holds the stream's lock.
+    # The log has a stream of its own over the same descriptor, because its writer holds the stream's lock while it
+    # waits for a full pipe.
     stream = open(sys.stderr.fileno(), "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     log = LogQueue(stream)
     log.start()
@@ -114,14 +115,14 @@ def read_config(
     An unknown name in the file is kept and warned of at start: the file may be shared with other programs and releases.
     An unknown name in an option was just typed, and is an error.
 
-    Raises ConfigError: a setting cannot be used. Raises OSError: the file cannot be read.
+    Raises ConfigError for a setting that cannot be used, OSError for a file that cannot be read.
     """
     properties = dict(SERVER_DEFAULTS) if config_file is None else load_properties(config_file)
     source = "the command line" if config_file is None else config_file
     given = dict(_parsed_override(override) for override in overrides)
     tolerated = properties.keys() - given.keys()
     if "node.id" in given or "broker.id" in given:
-        # Two names of one number: an option with one of them replaces both of the file, or the two would contradict.
+        # Both name the same number, so an option with one of them replaces both names of the file.
         properties.pop("node.id", None)
         properties.pop("broker.id", None)
     properties.update(given)
@@ -137,7 +138,7 @@ def read_config(
 
 
 def _parsed_override(override: str) -> tuple[str, str]:
-    """Split NAME=VALUE. Raises ConfigError: it has another form."""
+    """Split NAME=VALUE. Raises ConfigError for any other form."""
     name, separator, value = override.partition("=")
     if not separator or not name.strip():
         raise ConfigError(f"--override takes NAME=VALUE, not {override!r}")
@@ -145,8 +146,9 @@ def _parsed_override(override: str) -> tuple[str, str]:
 
 
 def _run(config: KafkaConfig, stop: _StopRequest) -> int:
-    """Start the broker, wait for a signal or its own end, stop it. Return the exit status."""
-    from barnabas.broker.broker_server import BrokerServer  # errors in settings show before the broker is imported
+    """Start the broker, wait for a signal or its own end, and stop it. Returns the exit status."""
+    # Imported only here, so that errors in settings show without a wait for this import.
+    from barnabas.broker.broker_server import BrokerServer
 
     server = BrokerServer(config)
     try:
@@ -156,7 +158,8 @@ def _run(config: KafkaConfig, stop: _StopRequest) -> int:
         return EXIT_FAILED
     if console is None:
         return _run_broker(server, config, stop, None)
-    console.start()  # before the broker, to tell that it is starting
+    # Started before the broker, so that /healthz can say that the broker is starting.
+    console.start()
     try:
         return _run_broker(server, config, stop, console.url)
     finally:
@@ -166,7 +169,7 @@ def _run(config: KafkaConfig, stop: _StopRequest) -> int:
 def _new_console(config: KafkaConfig, server: BrokerServer) -> ConsoleServer | None:
     """Return the server of `metrics.listen`, if that is set.
 
-    Raises ConfigError: the extra is not installed. Raises OSError: the address cannot be opened.
+    Raises ConfigError if the extra is not installed, OSError if the address cannot be opened.
     """
     address = ConsoleConfig.from_kafka_config(config).address
     if not address:
@@ -210,7 +213,7 @@ def _print_ready_line(server: BrokerServer, config: KafkaConfig, console_url: st
 
 
 class _StopRequest:
-    """A pipe that signal handlers write to. An Event would not do: the interrupted code may hold the Event's lock."""
+    """A pipe that signal handlers write to. An Event would be wrong: the interrupted code may hold the Event's lock."""
 
     def __init__(self) -> None:
         self._read_fd, self._write_fd = os.pipe()
@@ -218,7 +221,7 @@ class _StopRequest:
             signal.signal(number, self._on_signal)
 
     def watch(self, server: BrokerServer) -> None:
-        """Ask for the stop also when the broker ends by itself (a thread waits for that)."""
+        """Request the stop when the broker ends by itself, for which a thread waits."""
 
         def wait_for_end() -> None:
             server.await_shutdown()
@@ -227,7 +230,7 @@ class _StopRequest:
         threading.Thread(target=wait_for_end, name="await-shutdown", daemon=True).start()
 
     def when_stdin_closes(self) -> None:
-        """Ask for the stop when the process that started this one is gone (the test kit, even if it was killed)."""
+        """Request the stop when the process that started this one has ended: the test kit, even if it was killed."""
 
         def wait_for_end_of_input() -> None:
             while os.read(0, 4096):
@@ -237,17 +240,18 @@ class _StopRequest:
         threading.Thread(target=wait_for_end_of_input, name="await-stdin", daemon=True).start()
 
     def wait(self) -> str:
-        """Block until a stop is asked for. Return the reason."""
+        """Wait until a stop is requested, and return the reason."""
         reason = os.read(self._read_fd, 1)
         return _REASONS.get(reason) or signal.Signals(reason[0]).name
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # A second signal ends the process at once, even if the stop hangs.
         for stop_signal in STOP_SIGNALS:
-            signal.signal(stop_signal, signal.SIG_DFL)  # a second one ends the process at once
+            signal.signal(stop_signal, signal.SIG_DFL)
         os.write(self._write_fd, bytes([number]))
 
 
 def _leave(status: int, log: LogQueue) -> NoReturn:
-    """End the process. Threads that still run (the writer of a full pipe, one of a client) must not keep it alive."""
+    """End the process, even if threads still run, such as the writer of a full pipe or a thread of a client."""
     log.stop()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Standard input and output of a command: missing ones, and the end of a process that cannot write its output.
+"""Repairs the standard streams of a command: closed ones, and a stdout that cannot be written at the end.
 
 Called by `main`, on the main thread. No state.
 """
@@ -12,7 +12,7 @@ STDOUT_FD = 1
 
 
 def replace_closed_streams() -> None:
-    """Give each closed standard stream a descriptor, so that no socket or file of ours gets its number.
+    """Give each closed standard stream a descriptor, so that no socket or file of this process gets its number.
 
     A command that uses such a stream fails with OSError, as it would in any other program. Text for a closed stderr is
     discarded.
@@ -28,12 +28,12 @@ def replace_closed_streams() -> None:
 
 
 def flush_output() -> None:
-    """Write what is left in the buffer. Raises OSError."""
+    """Write the rest of the buffer. Raises OSError."""
     sys.stdout.flush()
 
 
 def discard_output() -> None:
-    """Drop what is left in the buffer: the interpreter would try to write it at its end, and complain."""
+    """Drop the rest of the buffer, which the interpreter would try to write at its end, with an error."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, STDOUT_FD)
     os.close(devnull)

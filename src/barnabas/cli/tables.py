@@ -1,6 +1,6 @@
 """Prints rows as a table on a terminal, and as plain lines with tabs into a pipe.
 
-Used by the commands that list things, on the main thread.
+Used by the commands that show lists, on the main thread.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import click
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print `rows`, each with a cell for every column."""
     if not sys.stdout.isatty():
+        # Every cell goes out with its column's name, so that scripts do not depend on the order of columns.
         for row in rows:
             click.echo("\t" + "\t".join(f"{column} {cell}" for column, cell in zip(columns, row, strict=True)))
         return

@@ -1,4 +1,4 @@
-"""`barnabas topics alter` and `elect-leaders`: more partitions, other leaders. Runs on the main thread."""
+"""`barnabas topics alter` and `elect-leaders`: adds partitions, changes leaders. Runs on the main thread."""
 
 from __future__ import annotations
 

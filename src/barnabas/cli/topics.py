@@ -1,4 +1,4 @@
-"""`barnabas topics`: create, list, describe and delete topics, and delete their records.
+"""`barnabas topics`: creates, lists, describes and deletes topics, and deletes their records.
 
 Runs on the main thread. The commands that change partitions are in `topic_partitions`.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigEntry, TopicDescription
 
 TOPIC_CONFIG_SOURCE = 1
+# In a request, -1 means the high watermark: all records that consumers may see are deleted.
 HIGH_WATERMARK = -1
 
 
@@ -61,6 +62,7 @@ def create(
     settings = parse_pairs(configs, "--config")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         for name in dict.fromkeys(names):
+            # One request for each topic, so that the topics before a rejected one are created and shown.
             topic = NewTopic(name, partitions or -1, replication_factor or -1, dict(settings))
             try:
                 created = admin.create_topics([topic], validate_only=validate_only)[name]

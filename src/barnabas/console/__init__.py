@@ -1,4 +1,4 @@
-"""Everything the broker serves over HTTP: its metrics and its health, where `metrics.listen` says so.
+"""The pages that a broker serves over HTTP at `metrics.listen`: its metrics and its health.
 
 Started and stopped by the command line beside the broker, of which it only reads.
 """

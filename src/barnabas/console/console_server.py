@@ -1,9 +1,9 @@
 """The HTTP server behind `metrics.listen`: `/metrics` for Prometheus, `/healthz` for supervisors.
 
-Made, started and stopped by the command line, on its main thread. The thread `console` accepts; each request has a
-daemon thread of its own. Beyond `MOST_REQUESTS` at a time, connections are closed at once; a request that takes longer
-than `SLOWEST_SECONDS` is cut off. So a client can neither pile up threads in a broker nor lock other clients out. The
-pages need no authentication: bind the server to an address that only their readers can reach.
+Made, started and stopped by the command line, on its main thread. The thread `console` accepts connections; each
+request has a daemon thread of its own. Beyond `MOST_REQUESTS` at a time, connections are closed at once; a request that
+takes longer than `SLOWEST_SECONDS` is cut off. So a client can neither pile up threads in a broker nor lock out others.
+The pages need no authentication: bind the server to an address that only their readers can reach.
 
 prometheus-client, which brings the text format, is an extra and is imported when the console is made.
 """
@@ -40,7 +40,7 @@ class ConsoleServer:
     """The server of a broker's metrics and state, at `url`."""
 
     def __init__(self, host: str, port: int, metrics: MetricsRegistry, state: Callable[[], BrokerState]) -> None:
-        """Bind. Raises ConfigError if prometheus-client is not installed, OSError if the address cannot be bound."""
+        """Bind the address. Raises ConfigError without prometheus-client, OSError if the address cannot be bound."""
         application = _Application(_metrics_application(metrics), state)
         self._server = _Server((host, port), _Handler)
         self._server.set_app(application)
@@ -55,6 +55,7 @@ class ConsoleServer:
 
     def stop(self) -> None:
         """Accept no more requests. Idempotent, and harmless without a start."""
+        # `shutdown` waits for the loop of `serve_forever`, and would wait forever if that never ran.
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -127,8 +128,10 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
         host = address[0]
         self._free = threading.BoundedSemaphore(MOST_REQUESTS)
-        self._lock = threading.Lock()  # guards `_begun`
-        self._begun: dict[socket.socket, float] = {}  # connections, with the time of their requests
+        # Guards `_begun`: the connections, with the times at which their requests began.
+        self._lock = threading.Lock()
+        self._begun: dict[socket.socket, float] = {}
+        # An empty host means all addresses. A socket for IPv6 takes IPv4 too, once `server_bind` has said so.
         if ":" in host or (not host and socket.has_dualstack_ipv6()):
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
@@ -143,6 +146,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer on a thread of its own, or close the connection when there are too many."""
+        # A request that had to wait for room would hold up the accepting thread, and with it the health checks.
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -150,12 +154,13 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
             self._begun[request] = time.monotonic()
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread could be started
+        except BaseException:
+            # No thread could be started, so none will free this request's place.
             self._forget(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, on the request's thread."""
+        """Answer the request, on its own thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -167,7 +172,8 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         with self._lock:
             slow = [request for request, begun in self._begun.items() if begun < too_early]
         for request in slow:
-            with contextlib.suppress(OSError):  # the request has just ended
+            # The socket is shut down outside the lock, so the request may have ended since.
+            with contextlib.suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
     def _forget(self, request: socket.socket) -> None:
@@ -176,5 +182,5 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
         self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log at level debug only: a peer that is gone or slow is no error of the broker."""
+        """Log at level debug only, because a peer that is gone or slow is no error of the broker."""
         logger.debug("the request of %s was not answered: %s", client_address, sys.exception())

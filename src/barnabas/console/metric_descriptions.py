@@ -1,6 +1,6 @@
-"""A sentence about each metric: the help text of `/metrics`, and the table of docs/metrics.md.
+"""A description of each metric: the help text of `/metrics`, and the table of docs/metrics.md.
 
-Data and one look-up. A test compares it with what a running broker has.
+Data and one look-up. A test compares the descriptions with the metrics of a running broker.
 """
 
 from __future__ import annotations
@@ -212,9 +212,10 @@ _PLANE: Final = "ControlPlane"
 
 
 def description_of(name: MetricName) -> str | None:
-    """Return what a metric says; None for one that is not described."""
+    """Return the description of a metric, or None for a metric without one."""
     of_kind = _BY_KIND.get(name.type, {})
     plain = name.name.removeprefix(_PLANE)
+    # A meter is several metrics, such as `select-rate` and `select-total`, with one description.
     for ending in _ENDINGS:
         if plain.endswith(ending):
             text = of_kind.get(plain.removesuffix(ending)) or _EVERYWHERE.get(plain)

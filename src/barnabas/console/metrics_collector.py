@@ -1,6 +1,6 @@
 """Hands the broker's metrics to prometheus-client, under the names of `prometheus_names`.
 
-Called on the thread that answers a scrape. Holds only the registry.
+Called on the thread that answers a scrape. The registry is its only state.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ QUANTILES: Final = tuple(map(str, PERCENTILES))
 
 
 class MetricsCollector(Collector):
-    """A Collector of prometheus-client over our registry."""
+    """A Collector of prometheus-client over the broker's registry."""
 
     def __init__(self, metrics: MetricsRegistry) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        """Return every metric now, those of one name together."""
+        """Return the present values of all metrics, those of one name together."""
+        # The text format requires that the samples of one name stand together, under one help text.
         families: dict[str, Metric] = {}
         for sample in self._metrics.collect():
             name, labels = prometheus_name(sample), labels_of(sample.name)

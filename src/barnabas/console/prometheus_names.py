@@ -1,4 +1,4 @@
-"""The Prometheus names of metrics: one rule over Kafka's names, that of the jmx_exporter's example for Kafka.
+"""The Prometheus names of metrics, made from Kafka's names by the rule of the jmx_exporter's example for Kafka.
 
 Pure; used by `metrics_collector` and by docs/metrics.md. The rule:
 
@@ -25,18 +25,18 @@ _NOT_ALLOWED: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def is_counter(sample: Sample) -> bool:
-    """Return whether it only grows (and is no histogram)."""
+    """Return whether the sample only grows, and is no histogram."""
     return sample.distribution is None and (sample.rates is not None or sample.is_counter)
 
 
 def prometheus_name(sample: Sample) -> str:
-    """Return the name, with the `_total` of a counter."""
+    """Return the name of a sample's metric, with `_total` for a counter."""
     name = sample.name
     return _name(name.group, name.type, name.name, is_counter(sample))
 
 
 def labels_of(name: MetricName) -> dict[str, str]:
-    """Return the tags."""
+    """Return the labels that a metric's tags become."""
     return {_label(tag): value for tag, value in name.tags}
 
 
@@ -54,6 +54,6 @@ def _label(tag: str) -> str:
 
 
 def help_of(name: MetricName) -> str:
-    """Return where JMX would show it, without the values of its tags."""
+    """Return the name of the metric's MBean in Kafka, without the values of its tags."""
     tags = tuple((tag, "*") for tag, _ in name.tags)
     return name._replace(tags=tags).mbean

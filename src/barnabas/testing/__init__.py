@@ -15,6 +15,7 @@ __all__ = ["BrokerFailed", "BrokerProcess", "broker"]
 
 
 def __getattr__(name: str) -> object:
+    # A test run that never starts a broker does not pay for these imports.
     if name in __all__:
         from barnabas.testing import broker_process  # noqa: PLC0415 see the module docstring
 

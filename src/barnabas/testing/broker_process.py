@@ -1,7 +1,7 @@
 """A real broker in a process of its own, for tests: `with broker(num_partitions=3) as b: ... b.bootstrap_servers`.
 
 Used by users' tests and by the project's own, on the caller's thread. The process listens on an ephemeral port, keeps
-its data in a temporary directory, and ends when its parent ends, even if that is killed.
+its data in a temporary directory, and ends when its parent ends, even if the parent is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_TIMEOUT_SECONDS = 30.0
 Setting = str | int | float | bool | Sequence[str]
 
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-"""The address to connect to, for listeners on every interface."""
+"""The addresses to connect to, for listeners on every interface."""
 
 _DECIDED_BY_PARAMETERS = {"listeners": "`listen`", "log.dir": "`data_dir`", "log.dirs": "`data_dir`"}
 
@@ -35,7 +35,7 @@ _READY = re.compile(
 
 
 class BrokerFailed(RuntimeError):
-    """The broker did not start, or did not stop cleanly; the message ends with its log."""
+    """The broker did not start, or did not stop cleanly. The message ends with its log."""
 
 
 class BrokerProcess:
@@ -72,7 +72,7 @@ class BrokerProcess:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The host:port of the first listener, as clients take it. Raises BrokerFailed before the first start."""
+        """The host:port of the first listener, for clients. Raises BrokerFailed before the first start."""
         if not self.addresses:
             raise BrokerFailed("the broker was not started")
         host, _, port = self.addresses[0].partition("://")[2].rpartition(":")
@@ -90,7 +90,7 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """The process id. Raises BrokerFailed if the broker was not started."""
         return self._running().pid
 
     @property
@@ -100,6 +100,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """Return the command line of the broker. After the first start, it has the ports of that start."""
+        # The first start chose the ports. A restart has to keep them, because clients go on with the old addresses.
         listen = ",".join(self.addresses) or self._listen
         command = [*self._python, "-m", "barnabas", "serve", "--until-stdin-closes", "--log-level", self._log_level]
         command += ["--data-dir", self.data_dir, "--listen", listen]
@@ -114,6 +115,8 @@ class BrokerProcess:
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
                 self.command(),
+                # The broker ends when its standard input does. The pipe's other end closes with this process, however
+                # it dies.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -158,7 +161,7 @@ class BrokerProcess:
         return self.start(timeout_seconds)
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP): its connections stay open and silent."""
+        """Freeze the process (SIGSTOP). Its connections stay open and silent."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -226,8 +229,8 @@ def broker(
 ) -> Iterator[BrokerProcess]:
     """Run a broker: `with broker(num_partitions=3) as b`. It is stopped afterwards, and its data removed.
 
-    `data_dir`: use and keep this directory instead of a temporary one. Other keywords are settings. BrokerFailed, with
-    the broker's log, if it does not start, ends on its own, or does not stop cleanly.
+    `data_dir`: use and keep this directory instead of a temporary one. Other keywords are settings. Raises
+    BrokerFailed, with the broker's log, if the broker does not start, ends on its own, or does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else None
     process = BrokerProcess(
@@ -241,7 +244,8 @@ def broker(
         try:
             yield process
         except BaseException:
-            process.kill()  # an error of the caller must not be hidden by one of the stop
+            # A failed stop would raise too, and hide the caller's error.
+            process.kill()
             raise
         process.close()
     finally:
@@ -261,7 +265,7 @@ def _check(settings: Mapping[str, Setting]) -> None:
 
 
 def _text(value: Setting) -> str:
-    """Return a setting as a properties file has it."""
+    """Return a setting's value in the form of a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | float) else ",".join(value)

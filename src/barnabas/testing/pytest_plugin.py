@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def barnabas_broker() -> Iterator[BrokerProcess]:
-    """A running broker with default settings, on an ephemeral port, with its own data dir; stopped afterwards."""
+    """A running broker with default settings, on an ephemeral port, with its own data dir. Stopped afterwards."""
     from barnabas.testing.broker_process import broker  # noqa: PLC0415 see the module docstring
 
     with broker() as running:

@@ -1,6 +1,6 @@
-"""A whole pipeline by one command: a broker, flights as records, Spark, a table in two places, a picture.
+"""Runs a whole pipeline by one command: a broker, flights as records, Spark, a table in two places, a picture.
 
-Called by `barnabas demo` on the main thread, which also is the one that Ctrl-C interrupts. Everything that is started
+Called by `barnabas demo` on the main thread, which Ctrl-C interrupts. Everything that is started
 here - broker, producer thread, Spark with its JVM and workers - is stopped here, whatever happens.
 """
 
@@ -35,7 +35,7 @@ _FOOTNOTE = (
 
 
 class DemoFailed(Exception):
-    """A step failed, or the results differ; the message has the reason."""
+    """A step failed, or the results differ. The message has the reason."""
 
 
 class PipelineRun(NamedTuple):
@@ -68,6 +68,7 @@ def run_demo(output_dir: str, display: Display) -> None:
         draw_delays(cells, airline_names(), workspace.picture, _FOOTNOTE)
         drawing.finish(os.path.basename(workspace.picture))
         stopping = display.task("Stopping Spark and the broker")
+        # Stopped here rather than by ExitStack's end, so that the display shows it: a JVM takes seconds to stop.
         running.close()
         stopping.finish("")
     display.say(_summary(workspace, producer, run, cells, time.perf_counter() - started))
@@ -75,7 +76,7 @@ def run_demo(output_dir: str, display: Display) -> None:
 
 @contextmanager
 def _logging_to(path: str) -> Iterator[None]:
-    """Write warnings of clients and of Spark's Python side to a file, because the terminal shows the progress."""
+    """Write the warnings of clients and of Spark's Python side to a file, because the terminal shows the progress."""
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
@@ -106,7 +107,7 @@ def _broker(workspace: Workspace, display: Display) -> Iterator[str]:
         yield broker.bootstrap_servers
         broker.close()
     finally:
-        # After an error or Ctrl-C, which reaches the broker too: it may be gone already, or must go now.
+        # Reached after an error or Ctrl-C too. Ctrl-C interrupts the broker as well, so it may have ended already.
         if broker.is_running:
             with suppress(BrokerFailed):
                 broker.terminate()
@@ -114,7 +115,10 @@ def _broker(workspace: Workspace, display: Display) -> Iterator[str]:
 
 
 def _run_pipeline(pipeline: DelayPipeline, producer: FlightsProducer, display: Display) -> PipelineRun:
-    """Run the query until it has read every flight that was produced. Raises DemoFailed."""
+    """Run the query until it has read every flight that was produced. Raises DemoFailed.
+
+    Spark reports each micro-batch's rows when it is complete, and keeps only the last reports, so they are collected.
+    """
     task = display.task("Aggregating in Spark", FLIGHT_COUNT)
     started = time.perf_counter()
     query = pipeline.start()

@@ -1,4 +1,4 @@
-"""The demo's progress: bars on a terminal, a line now and then elsewhere.
+"""The demo's progress: bars on a terminal, and a line every few seconds elsewhere.
 
 Made by the command line, used by `demo` from the main thread and from the producer's; a `Task` is advanced by one
 thread at a time, and rich has its own lock.
@@ -22,14 +22,14 @@ class Task(Protocol):
     """One piece of work with its progress."""
 
     def advance_to(self, completed: int, note: str = "") -> None:
-        """Show how much is done, with a note."""
+        """Show the number of completed steps, with a note."""
 
     def finish(self, note: str) -> None:
         """Show that the task is done."""
 
 
 class Display:
-    """A display of tasks, then text, on a copy of standard output, because that may be redirected meanwhile."""
+    """A display of tasks and text on a copy of standard output, which itself is redirected while Spark starts."""
 
     def __init__(self, console: Console | None = None) -> None:
         if console is None:
@@ -39,7 +39,7 @@ class Display:
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Draw tasks as bars meanwhile, on a terminal."""
+        """Draw tasks as bars while the context is open, if this is a terminal."""
         if not self.console.is_terminal:
             yield
             return

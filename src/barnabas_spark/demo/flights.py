@@ -25,12 +25,12 @@ class DataMissing(Exception):
 
 
 class FlightRecord(NamedTuple):
-    """One flight as it is produced."""
+    """One flight as a record."""
 
     key: bytes
     """The carrier's two letters."""
     value: bytes
-    """A JSON object; what is unknown is null: a cancelled flight has no dep_time."""
+    """A JSON object. Unknown values are null: a cancelled flight has no dep_time."""
 
 
 def flight_records() -> Iterator[FlightRecord]:
@@ -57,7 +57,8 @@ def airline_names() -> dict[str, str]:
 def _short(name: str) -> str:
     for ending in (" Inc.", " Co.", " Corporation", " Airlines", " Air Lines", " Airways"):
         shorter = name.removesuffix(ending)
-        if len(shorter) > len("US"):  # "US Airways" needs its second half
+        # "US Airways" needs its second half.
+        if len(shorter) > len("US"):
             name = shorter
     return name
 

@@ -42,6 +42,7 @@ class FlightsProducer:
     def stop(self) -> None:
         """End early, even if the broker no longer answers, and wait for the thread. Idempotent."""
         self._stopping.set()
+        # `close` fails the records that wait, so that a `send` in the thread returns even if the broker hangs.
         self._producer.close(timeout_ms=0)
         if self._thread.ident is not None:
             self._thread.join()
@@ -59,7 +60,7 @@ class FlightsProducer:
     def _run(self) -> None:
         try:
             self._produce()
-        except Exception as error:  # noqa: BLE001 handed to the main thread, which raises it
+        except Exception as error:  # noqa: BLE001 the main thread raises it
             self.error = error
 
     def _produce(self) -> None:
@@ -76,6 +77,8 @@ class FlightsProducer:
             self.flights += 1
             self.size_bytes += len(key) + len(value)
             self.cancelled += _NO_DEPARTURE in value
+            # `stop` and a failed delivery are looked at only now and then: both cost a lock or a call for each record
+            # otherwise.
             if not self.flights % _SHOWN_EVERY:
                 self._task.advance_to(self.flights, f"{self.flights / (time.perf_counter() - started):,.0f}/s")
                 if self._stopping.is_set() or errors:

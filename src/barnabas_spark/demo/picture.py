@@ -27,9 +27,9 @@ CANCELLED = "#5b6ee1"
 CALM_TO_LATE = ("#e8f1ee", "#f9e2a8", "#f3a65f", "#d9543f", "#8f1d3f", "#4a0f35")
 
 FEWEST_FLIGHTS = 20
-"""Cells of fewer departures are left pale: a mean of three flights is an anecdote."""
+"""The fewest departures of a coloured cell. Cells with fewer are left pale: a mean of three flights says little."""
 _TYPEFACES = ["DejaVu Sans"]
-"""Comes with matplotlib, so the picture looks the same everywhere."""
+"""A typeface that comes with matplotlib, so that the picture looks the same everywhere."""
 
 
 def draw_delays(cells: Sequence[DelayCell], airline_names: Mapping[str, str], path: str, footnote: str) -> None:

@@ -21,11 +21,11 @@ DELAYS_TOPIC = "departure-delays"
 _FLIGHT_FIELDS = "carrier string, hour int, dep_time int, dep_delay int"
 _DELAY_FIELDS = "carrier string, hour int, flights long, cancelled long, mean_delay double, p95_delay double"
 _OFFSETS_PER_BATCH = 60_000
-"""Small enough that several micro-batches show the result growing."""
+"""The size of a micro-batch: small enough that several of them show the result growing."""
 
 
 class DelayPipeline:
-    """One streaming query from a topic to a table, which is complete in both places after every micro-batch."""
+    """One streaming query from a topic to a table. After every micro-batch the table is complete in both places."""
 
     def __init__(self, session: SparkSession, bootstrap_servers: str, parquet: str, checkpoint: str) -> None:
         self._session = session
@@ -42,7 +42,8 @@ class DelayPipeline:
             .option("startingOffsets", "earliest")
             .option("startingOffsetsLocation", os.path.join(self._checkpoint, "start"))
             .option("maxOffsetsPerTrigger", _OFFSETS_PER_BATCH)
-            .schema("value binary")  # so the other columns are not even decoded
+            # With one column in the schema, the others are not even decoded.
+            .schema("value binary")
             .load()
         )
         return (
@@ -55,11 +56,11 @@ class DelayPipeline:
         )
 
     def parquet_cells(self) -> list[DelayCell]:
-        """Return the result as it lies in Parquet."""
+        """Return the result from the Parquet files."""
         return _cells(self._session.read.parquet(self._parquet))
 
     def topic_cells(self) -> list[DelayCell]:
-        """Return the result as it lies in the topic: the last record of each key, which is what compaction keeps."""
+        """Return the result from the topic: the last record of each key, which is the one that compaction keeps."""
         records = (
             self._session.read.format("barnabas")
             .option("kafka.bootstrap.servers", self._bootstrap_servers)
@@ -72,7 +73,8 @@ class DelayPipeline:
         )
 
     def _keep(self, table: DataFrame, batch_id: int) -> None:
-        """Write the whole table to both places; a micro-batch that Spark repeats writes the same again."""
+        """Write the whole table to both places. A micro-batch that Spark repeats writes the same table again."""
+        # Both writes read the table, so it is computed once and kept. One part makes one Parquet file.
         table = table.coalesce(1).persist()
         try:
             table.write.mode("overwrite").parquet(self._parquet)

@@ -13,11 +13,11 @@ _NOTE = "Made by `barnabas demo`, which clears this directory before each run.\n
 
 
 class NotOurs(Exception):
-    """The directory holds files that no demo has made."""
+    """The directory has files that no demo made."""
 
 
 class Workspace:
-    """Paths below the output directory."""
+    """The paths below the output directory."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -38,6 +38,7 @@ class Workspace:
             raise NotOurs(f"{self.path} is not empty, and no demo made it: choose another directory")
         for name in names:
             entry = os.path.join(self.path, name)
+            # A link is removed, not followed: its target is the user's.
             if os.path.isdir(entry) and not os.path.islink(entry):
                 shutil.rmtree(entry)
             else:

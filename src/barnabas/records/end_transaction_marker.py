@@ -35,6 +35,7 @@ class EndTransactionMarker(NamedTuple):
 
         Raises CorruptRecord when the batch holds another record than such a marker.
         """
+        # A control batch holds one record: brokers write it alone, since it ends the transaction of one producer.
         record = next(batch.records(), None)
         if record is None:
             return None

@@ -66,6 +66,7 @@ class FileRecords:
 
         The same reader will ask for the range behind it next, so the disk begins to read that, too.
         """
+        # The bytes that are read are dropped: they are in the page cache now, from which sendfile takes them.
         end = self.position + self.size
         self.file.prefetch(self.position, 2 * self.size)
         for position in range(self.position, end, _PIECE_BYTES):

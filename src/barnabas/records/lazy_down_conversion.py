@@ -113,6 +113,11 @@ class LazyDownConversionRecords:
             source.release()
 
     def _steps(self, batch: RecordBatch | LegacyBatch, magic: int, first_offset: int) -> Iterator[Buffer]:
+        """Yield the converted pieces of a batch, and report the batch at the end.
+
+        Raises UnsupportedCodec, CorruptRecord.
+        """
+        # Only the conversion is timed: between two steps the network thread serves other connections.
         steps = iter(down_conversion_steps(batch, magic, first_offset))
         spent_ns = size = 0
         while True:

@@ -48,6 +48,7 @@ def decode_zigzag(buffer: bytes, position: i64, max_bytes: i64 = MAX_VARLONG_BYT
 
     Raises CorruptRecord when the buffer ends inside it or it takes more than `max_bytes` bytes.
     """
+    # Numbers of one and two bytes, which nearly all are, without the loop.
     try:
         first: i64 = buffer[position]
         if first < 0x80:

@@ -21,6 +21,7 @@ def xxhash32(data: bytes) -> int:
 
 
 def _stripes(data: bytes) -> int:
+    """Return the sum of the four lanes over all whole stripes of 16 bytes."""
     # Four lanes take every fourth word each. The seed is 0, and so left out of the four starting values.
     lanes = [(_PRIME_1 + _PRIME_2) & _MASK, _PRIME_2, 0, -_PRIME_1 & _MASK]
     for start in range(0, len(data) // 16 * 16, 4):
@@ -31,6 +32,7 @@ def _stripes(data: bytes) -> int:
 
 
 def _finish(value: int, rest: bytes, length: int) -> int:
+    """Return the hash: mix in the bytes behind the last stripe and the length, then spread the bits."""
     value = (value + length) & _MASK
     whole = len(rest) // 4 * 4
     for start in range(0, whole, 4):

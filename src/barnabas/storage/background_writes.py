@@ -46,6 +46,7 @@ class BackgroundWrites:
         self._scheduler.schedule("log-background-writes", self._work)
 
     def _work(self) -> None:
+        """Call the waiting writes, in order, until there are none."""
         while True:
             # Emptiness and the count of workers change under one lock: `later` cannot leave a write behind that the
             # last worker has not seen.

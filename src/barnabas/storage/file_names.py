@@ -30,7 +30,9 @@ RAFT_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
 """The directory in which tiered storage keeps indexes of remote segments."""
 
+# The longest name that most file systems take; Kafka cuts at the same length.
 _MAX_NAME_LENGTH = 255
+# Enough for any 64-bit offset, so that names sort as offsets do.
 _OFFSET_DIGITS = 20
 
 

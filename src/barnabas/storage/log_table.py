@@ -22,6 +22,7 @@ class LogTable:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._by_dir: dict[str, dict[TopicPartition, UnifiedLog]] = {}
         self._by_topic: dict[str, dict[int, UnifiedLog]] = {}
+        # The dictionary's own method: requests look logs up, and save the call of a Python function.
         self.get = self._logs.get
         """Look up a partition's log; None when there is none."""
 

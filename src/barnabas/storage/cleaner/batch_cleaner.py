@@ -251,6 +251,7 @@ def _rebuilt(
 def _assembled(
     batch: RecordBatch, attributes: int, base_timestamp: int, max_timestamp: int, count: int, records: bytes
 ) -> bytes:
+    """Return a batch of these records; offsets, epoch, producer and sequence are those of `batch`."""
     header = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         header,

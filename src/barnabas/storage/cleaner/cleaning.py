@@ -95,6 +95,7 @@ class LogCleaning:
         )
 
     def _map_request(self) -> MapRequest:
+        """Return the request to fill the offset map from the dirty segments. Raises OSError."""
         start, end = self._cleanable.first_dirty_offset, self._cleanable.first_uncleanable_offset
         dirty = self._log.local.segments.values(start, end)
         ends = [*(segment.base_offset for segment in dirty[1:]), end]
@@ -170,6 +171,7 @@ class LogCleaning:
         return result.stats
 
     def _sources(self, group: Sequence[LogSegment], horizon_ms: int) -> list[SourceSegment]:
+        """Return the segments to copy, each with the aborted transactions that overlap it. Raises OSError."""
         ends = [*(segment.base_offset for segment in group[1:]), group[-1].next_offset()]
         return [
             SourceSegment(

@@ -93,6 +93,7 @@ class LogCleaner:
 
         Raises ConfigError, as `validate` does.
         """
+        # As in Kafka: the threads share memory and rate by their number, so none goes on with its old share.
         self.validate(config)
         self.shutdown()
         with self._lock:

@@ -259,6 +259,7 @@ class LogCleanerManager:
         changed: tuple[TopicPartition, int] | None = None,
         removed: TopicPartition | None = None,
     ) -> None:
+        """Write a directory's checkpoint. A disk error takes the directory offline."""
         present = [log.topic_partition for log in self._logs.all()]
         try:
             self._checkpoints.update(log_dir, changed=changed, removed=removed, present=present)

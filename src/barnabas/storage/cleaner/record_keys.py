@@ -95,6 +95,7 @@ def scan_keys(body: bytes, position: i64, end: i64, count: i64, base_offset: i64
                 position += length
             if position >= stop:
                 raise CorruptRecord(f"the key of record {index} reaches beyond the record")
+            # 1 is -1 in zigzag: a null value.
             if body[position] == 1:
                 tombstones.append(index)
             position = stop

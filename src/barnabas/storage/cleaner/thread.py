@@ -142,6 +142,8 @@ class CleanerThread:
             self._on_interruption(cleanable, error)
         except Exception as error:
             raise LogCleaningError(log, str(error)) from error
+        # After an error too: the log must not stay in progress. Its end offset is the old one then, so that no more of
+        # it counts as clean.
         finally:
             self._cleaning = None
             self._manager.done_cleaning(log, end_offset)
@@ -206,6 +208,7 @@ class CleanerThread:
             self._manager.done_deleting(deletable)
 
     def _record(self, cleanable: LogToClean, end_offset: int, stats: CleaningStats) -> None:
+        """Keep the counts of a cleaning for the metrics, and log them."""
         self.last_stats = stats
         before = self.last_pre_clean_stats
         logger.info(

@@ -83,6 +83,7 @@ class CleanerWork:
         """
         dirty_offsets = max((segment.end_offset for segment in request.segments), default=0) - request.start_offset
         self._map = offset_map_for(request.map_bytes, request.load_factor, dirty_offsets)
+        # For the copy, which begins at the start of the log. The filling, from the first dirty offset on, has its own.
         self._transactions = CleanedTransactions()
         self._throttle = CleanerThrottle(request.bytes_per_second, self._clock, self._sleep)
         self._buffer_bytes = request.buffer_bytes
@@ -171,12 +172,14 @@ class _MapFilling:
         return True
 
     def _add_batch(self, batch: Batch) -> bool:
+        """Put the keys of a batch into the map; False when the map is full. Raises CorruptRecord."""
         if isinstance(batch, LegacyBatch):
             records = list(batch.records())
             return self._add([record.key for record in records], [record.offset for record in records])
         if batch.is_control:
             self._transactions.on_control_batch(batch)
             return True
+        # The records of an aborted transaction go: in the map they would take older, committed records with them.
         if self._transactions.on_batch(batch) or batch.count == 0:
             return True
         found = batch_keys(batch)[1]

@@ -70,6 +70,7 @@ def dump_file(path: str, files: Files, terms: DumpTerms = DumpTerms()) -> Iterat
 
 
 def _dump_log(path: str, files: Files, base_offset: int, terms: DumpTerms) -> Iterator[str]:
+    """Yield the lines about a `.log` file, up to the first damage. Raises OSError."""
     yield f"Log starting offset: {base_offset}"
     file = files.open(path)
     position = 0
@@ -77,6 +78,7 @@ def _dump_log(path: str, files: Files, base_offset: int, terms: DumpTerms) -> It
     try:
         for batch in scan_batches(file, 0, size):
             line = describe_batch(batch, position)
+            # A wrong checksum does not end the dump: the lengths are right so far, and the next batch may be good.
             yield line if batch.is_valid_crc() else Complaint(line)
             if terms.deep or terms.contents:
                 for record in batch.records():
@@ -114,6 +116,7 @@ def describe_batch(batch: RecordBatch | LegacyBatch, position: int) -> str:
 
 
 def _describe_record(batch: RecordBatch | LegacyBatch, record: Record, *, contents: bool) -> str:
+    """Return the line of one record. Raises CorruptRecord when a control record cannot be decoded."""
     parts = [
         f"| offset: {record.offset} {TIMESTAMP_TYPES[batch.timestamp_type]}: {record.timestamp}",
         f"keySize: {-1 if record.key is None else len(record.key)}",

@@ -46,6 +46,7 @@ def dump_snapshot(path: str, files: Files) -> Iterator[str]:
             f" {'OptionalLong.empty' if first < 0 else f'OptionalLong[{first}]'} lastTimestamp: {entry.last_timestamp} "
         )
         if entry.batches:
+            # A snapshot holds no more than the last batch of a producer.
             batch = entry.batches[0]
             line += (
                 f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} lastOffset:"

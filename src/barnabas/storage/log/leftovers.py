@@ -92,7 +92,9 @@ def _complete_swaps(directory: str, names: Sequence[str], config: LogConfig, env
 
 
 def _end_of_swap(directory: str, base_offset: int, config: LogConfig, environment: LogEnvironment) -> int:
-    """Return the offset behind the last batch of a finished segment."""
+    """Return the offset behind the last batch of a finished segment. Raises OSError, CorruptRecord."""
+    # The names do not tell which old segments it was made from; its last offset does. Its indexes may be missing, so
+    # the batches are read.
     swapped = environment.segments.open(directory, base_offset, config, SWAP_SUFFIX)
     end_offset = base_offset + 1
     for batch in scan_batches(swapped.file, 0, swapped.size):

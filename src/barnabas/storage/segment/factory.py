@@ -45,6 +45,7 @@ class SegmentFactory:
 
         With `preallocate` the log file has its full size at once, and is cut to its content when it rolls or closes.
         """
+        # Entries of a stale index would point at batches that are not in the new log file.
         files = self.open_files.files
         for suffix in SEGMENT_SUFFIXES:
             stale = os.path.join(directory, segment_file_name(base_offset, suffix))
@@ -67,10 +68,12 @@ class SegmentFactory:
     def _segment(
         self, file: SegmentFile, base_offset: int, config: LogConfig, *, size: int, is_new: bool, suffix: str = ""
     ) -> LogSegment:
+        """Return the segment of `file`, with the indexes beside it. Raises OSError."""
         stem = file.path.removesuffix(LOG_SUFFIX + suffix)
         index = SegmentFile(stem + INDEX_SUFFIX + suffix, self.open_files)
         time_index = SegmentFile(stem + TIME_INDEX_SUFFIX + suffix, self.open_files)
         index_bytes = config.segment_index_bytes
+        # Most segments abort nothing: without a file there is no object either.
         transactions = None
         if not is_new:
             transaction_file = SegmentFile(stem + TRANSACTION_INDEX_SUFFIX + suffix, self.open_files)

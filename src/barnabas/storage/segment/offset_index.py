@@ -103,6 +103,7 @@ class OffsetIndex(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and behind `offset`."""
+        # An entry holds the last offset of its batch: a batch with `offset` in its middle goes, and so does its entry.
         with self._lock:
             self._load()
             self._truncate_to_entries(self._number_of_last(0, offset - self.base_offset - 1) + 1)

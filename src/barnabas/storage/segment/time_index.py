@@ -82,6 +82,7 @@ class TimeIndex(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of offsets at and behind `offset`."""
+        # By the second field, the offset: the timestamps of the batches that go may be smaller than those that stay.
         with self._lock:
             self._load()
             self._truncate_to_entries(self._number_of_last(1, offset - self.base_offset - 1) + 1)

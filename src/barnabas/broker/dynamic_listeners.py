@@ -67,8 +67,8 @@ class DynamicListeners:
         for name, end_point in wanted.items():
             if name not in is_open:
                 self._add(end_point)
-            # Port 0 was replaced by a port of the system's choice, which is no change of the setting.
             elif end_point.host != is_open[name].host or end_point.port not in (0, is_open[name].port):
+                # A port 0 that the system has replaced by a free port is no change.
                 logger.warning("Listener %s keeps its address, port %d, until a restart", name, is_open[name].port)
         is_open_now = _by_name(door.end_point for door in self._sockets.acceptors)
         # Only then: each registration is a write to the store, of which every broker is told.

@@ -1,4 +1,4 @@
-"""The way of changed log settings of the broker to the logs whose topics do not override them.
+"""The part that hands changed log settings of the broker to the logs whose topics do not override them.
 
 Called by DynamicBrokerConfig, on the thread that also hands topics' own changes to the logs, so that the two do not
 cross. Kafka: DynamicLogConfig in kafka.server.DynamicBrokerConfig.

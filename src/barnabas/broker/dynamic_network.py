@@ -1,4 +1,4 @@
-"""The way of changed limits of connections and threads to the network, for all listeners and for one.
+"""The part that hands changed limits of connections and threads to the network, for all listeners and for one.
 
 Called by DynamicBrokerConfig; has no state that changes, so no lock. Kafka: the reconfigurable parts of
 kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.

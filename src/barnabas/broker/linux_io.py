@@ -17,7 +17,7 @@ def linux_io_counters() -> dict[str, int]:
     try:
         with open(PATH, encoding="ascii") as counters:
             lines = [line.partition(": ") for line in counters]
-    # Another system, or a container that hides the file.
     except OSError:
+        # Another system, or a container that hides the file.
         return {}
     return {COUNTERS[name]: int(value) for name, _, value in lines if name in COUNTERS}

@@ -192,6 +192,7 @@ class ClusterChanges:
                 sorted(tp.partition for tp in added),
                 event.topic,
             )
+            # Written back as before: a topic that grew during its deletion would never be deleted completely.
             self._zk.topics.set_assignment(
                 event.topic,
                 self._context.topic_ids.get(event.topic),
@@ -264,6 +265,7 @@ class ClusterChanges:
         online: set[TopicPartition] = set()
         offline: set[TopicPartition] = set()
         for topic in event.response.topics:
+            # LeaderAndIsr v5 answers with topic ids (KIP-516); a topic that was deleted meanwhile has no name any more.
             name = self._context.topic_names.get(topic.topic_id)
             for error in topic.partition_errors if name is not None else ():
                 partition = TopicPartition(name or "", error.partition_index)

@@ -40,6 +40,7 @@ def offline_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int], *, allow_unclean: bool
 ) -> int | None:
     """Return the first live replica in sync; else, if unclean elections are allowed, the first live one; else None."""
+    # In the order of the assignment, which begins with the preferred replica, and not in that of the ISR.
     in_sync = next((replica for replica in assignment if replica in live and replica in isr), None)
     if in_sync is None and allow_unclean:
         return next((replica for replica in assignment if replica in live), None)

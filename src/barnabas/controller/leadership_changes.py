@@ -115,6 +115,7 @@ class LeadershipChanges:
         for broker_id, partitions in by_preferred.items():
             elsewhere = [tp for tp in partitions if self._is_led_by_another(tp, broker_id)]
             if len(elsewhere) / len(partitions) > allowed:
+                # Only partitions whose election can succeed: the others would fail, and be logged, at every check.
                 candidates = [tp for tp in elsewhere if self._can_preferred_replica_lead(tp)]
                 self.run_election(candidates, ElectionType.PREFERRED, ElectionTrigger.AUTO)
 

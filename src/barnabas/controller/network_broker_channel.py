@@ -109,8 +109,8 @@ class NetworkBrokerChannel:
         self._queue.put(None)
         if self._thread.ident is None:
             self._client.close()
-        # A callback may close its own channel, and a thread cannot join itself.
         elif threading.current_thread() is not self._thread:
+            # A callback may close its own channel, and a thread cannot join itself.
             self._thread.join()
 
     def _put(self, request: Message, on_response: Callable[[Any], None]) -> None:
@@ -168,6 +168,6 @@ class NetworkBrokerChannel:
     def _back_off(self, text: str, error: object) -> None:
         if self._is_running():
             logger.warning(text, self._controller_id, self._node, error)
-        # The connection may carry an answer that is late, which must not pass for the answer to the next attempt.
+        # The connection may still deliver the late answer, whose correlation id would break the next attempt.
         self._client.close_connection(self._node.id)
         self._closed.wait(BACKOFF_SECONDS)

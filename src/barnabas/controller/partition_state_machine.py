@@ -45,7 +45,7 @@ _UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 class PartitionStateMachine:
-    """The machine. The `batch` is its own, as in Kafka, and empty between calls."""
+    """The machine with a `batch` of its own, as in Kafka, which is empty between calls."""
 
     def __init__(
         self,
@@ -172,8 +172,8 @@ class PartitionStateMachine:
                 continue
             state = states[partition]
             self._context.leadership[partition] = state
-            # `is_new` lets a broker with a failed log directory make the logs: others it might have lost with the
-            # directory.
+            # `is_new` allows a broker with a failed log directory to create the logs. Without the mark the logs may
+            # exist in that directory, and must not be replaced by empty ones.
             self._batch.add_leader_and_isr(
                 state.leader_and_isr.isr, partition, state, self._context.assignment(partition), is_new=True
             )

@@ -32,7 +32,7 @@ state_logger = logging.getLogger("state.change.logger")
 
 
 class ReplicaStateMachine:
-    """The machine. The `batch` is its own, as in Kafka, and empty between calls."""
+    """The machine with a `batch` of its own, as in Kafka, which is empty between calls."""
 
     def __init__(
         self, config: ControllerConfig, context: ControllerContext, zk_client: KafkaZkClient, batch: BrokerRequestBatch

@@ -59,7 +59,7 @@ class QuotaChange(NamedTuple):
 
 
 class ClientQuotaAdmin:
-    """The changes of quotas. is_address: returns whether a name is an IP address, or a host name that is resolved."""
+    """The changes of quotas. is_address: returns whether a name is an IP address or a resolvable host name."""
 
     def __init__(self, store: ClientQuotaStore, is_address: Callable[[str], bool]) -> None:
         self._store = store

@@ -129,6 +129,7 @@ class ConfigChangeListener:
             try:
                 notice = self._zk.configs.notified_entity(name)
             except ZnodeFormatError:
+                # A notice that cannot be read counts as old, so that it is deleted.
                 notice = ("", 0)
             if notice is not None and now - notice[1] <= NOTICE_LIFETIME_MS:
                 break

@@ -229,6 +229,7 @@ class TopicAdmin:
     def _delete_topic(self, name: str, quota: ControllerMutationQuota) -> ApiError | None:
         try:
             topic = self._metadata.image.topics.get(name)
+            # KIP-599 counts the partitions of a deleted topic; a topic that does not exist costs nothing.
             quota.record(0 if topic is None else len(topic.partitions))
             if not self._zk.topics.exists(name):
                 return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")

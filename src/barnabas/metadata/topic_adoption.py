@@ -1,4 +1,4 @@
-"""The entry of topics whose logs exist into the store: assignments, leaders, settings, and the producer ids in use.
+"""The registration in the store of topics whose logs exist: assignments, leaders, settings, producer ids in use.
 
 Called by `broker.log_adoption` on the command line's thread, with a store that no other program has open; blocks on the
 store. Existing znodes are compared and left alone, so that a second run, or one after a crash, changes nothing more.

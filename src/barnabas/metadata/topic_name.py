@@ -13,6 +13,7 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+# Leaves room for the partition in the name of a log directory, for which file systems allow 255 characters.
 MAX_NAME_LENGTH = 249
 _LEGAL = frozenset(string.ascii_letters + string.digits + "._-")
 

@@ -40,12 +40,11 @@ class ActionQueue:
         for _ in range(len(actions)):
             try:
                 action = actions.popleft()
-            # Another thread drained the rest: any number of threads may drain at the same time.
             except IndexError:
+                # Another thread drained the rest: any number of threads may drain at the same time.
                 return
             try:
                 action()
-            # The thread serves a request or a timer of its own, which must not fail with another operation's
-            # completion.
             except Exception:
+                # The thread serves a request or a timer of its own, which must not fail with this action.
                 logger.exception("a delayed action failed")

@@ -132,11 +132,11 @@ class SystemTimer:
             with self._changed:
                 if not self._running:
                     return
+                # Below zero after an idle time: the wheel stands behind the clock, so that a new entry falls into a
+                # coarse bucket that began in the past. `advance` moves the entry down at once.
                 wait_ms = self._heap[0][0] - self._now_ms() if self._heap else None
                 if wait_ms is None:
                     self._changed.wait()
-                # Below zero after an idle time: the wheel stands behind the clock, so that a new entry falls into a
-                # coarse bucket that began in the past. `advance` moves it down at once.
                 elif wait_ms > 0:
                     self._changed.wait(wait_ms / 1000)
             self.advance()

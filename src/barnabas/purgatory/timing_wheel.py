@@ -59,8 +59,7 @@ class Bucket:
         return entries
 
     def __lt__(self, other: Bucket) -> bool:
-        # For the timer's heap only: buckets of two wheels may expire in the same millisecond, and their order is no
-        # matter.
+        # For the timer's heap only: buckets of two wheels may expire in the same millisecond, in either order.
         return id(self) < id(other)
 
 

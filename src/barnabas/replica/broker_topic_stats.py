@@ -107,9 +107,9 @@ class BrokerTopicStats:
         topics = self._of_thread.topics
         try:
             return topics[name]
-        # A topic that was counted before costs one look-up. A name that is not hosted comes here each time, to one
-        # object.
         except KeyError:
+            # A topic that was counted before costs one look-up and never comes here. Names that are not hosted come
+            # here each time, and share one object.
             return topics.setdefault(name if self._is_hosted(name) else UNHOSTED, TopicStats())
 
     def totals(self, topic: str) -> TopicStats:

@@ -255,7 +255,8 @@ class LeadershipOrders:
         with self._state_change_lock:
             failed = [partition for partition in self._hosted if partition.log.parent_dir == log_dir]
             keys = [partition.topic_partition for partition in failed]
-            # Before they are unhosted: in between, a client would be told that the partition does not exist here.
+            # Before they are unhosted: in between, a client would be answered NOT_LEADER_OR_FOLLOWER, and would look
+            # for another leader.
             self._hosted.offline.add(keys)
             for partition in failed:
                 partition.retire()

@@ -56,8 +56,8 @@ def _describe(
 ) -> LogDirDescription:
     try:
         total_bytes, usable_bytes = files.total_bytes(path), files.free_bytes(path)
-    # The directory failed just now, and the failure handler has not yet taken it off the live ones.
     except OSError:
+        # The directory failed just now, and the failure handler has not yet removed it from the live ones.
         logger.exception("Error while describing replica in dir %s", path)
         return _failed(path)
     replicas = [

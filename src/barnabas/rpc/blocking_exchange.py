@@ -20,7 +20,7 @@ _LONGEST_POLL_MS = 1_000
 
 
 class ConnectionLost(Exception):
-    """The error of a request without an answer: the node is unreachable, hung up or is too slow, or the wait ended."""
+    """The error of a request without an answer: no connection, a lost one, a node that is too slow, an ended wait."""
 
 
 def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: Callable[[], bool]) -> None:

@@ -160,8 +160,8 @@ class NetworkClient:
             elif self._states.state(node.id).is_preparing:
                 connecting = node
             elif self._states.can_connect(node.id, now_ms) and (
-                # Of several, the node that was not tried for the longest time, so that one that is down is not chosen
-                # for ever.
+                # Of several, the node that was not tried for the longest time: a node that is down must not be chosen
+                # again and again.
                 connectable is None
                 or self._states.last_attempt_ms(connectable.id) > self._states.last_attempt_ms(node.id)
             ):
@@ -406,8 +406,8 @@ class NetworkClient:
         for response in responses:
             try:
                 response.on_complete()
-            # A callback belongs to the caller: its failure must not keep the other callbacks from running.
             except Exception:
+                # A callback belongs to the caller: its failure must not keep the other callbacks from running.
                 logger.exception("Uncaught error in request completion")
 
     # -- losing a connection -----------------------------------------------------------------------------------------
@@ -450,8 +450,8 @@ class NetworkClient:
         for in_flight in self._in_flight.clear(node_id):
             if not in_flight.internal:
                 responses.append(ClientResponse(in_flight.request, now_ms, disconnected=True, timed_out=timed_out))
-            # A lost ApiVersions request needs no note: the next connection asks again.
             elif in_flight.request.api_key == ApiKey.METADATA:
+                # A lost ApiVersions request needs no note: the next connection asks again.
                 self._metadata_updater.handle_failed_request(now_ms, None)
 
 

@@ -190,6 +190,7 @@ class EmbeddedStore:
         work.future.set_result(None)
 
     def _deliver(self, fired: list[FiredWatch]) -> None:
+        # The watches of a session that has ended are dropped, as in ZooKeeper.
         for session_id, watch, event in fired:
             with self._lock:
                 alive = session_id in self._sessions

@@ -121,7 +121,7 @@ class KafkaZkClient:
         return epoch
 
     def _take_over(self, creation: Create, error: NodeExistsError) -> Outcome:
-        # KAFKA-7165: the znode of an expired session may outlive it, and then is this broker's own and no other's.
+        # KAFKA-7165: the znode of an expired session may outlive the session, and is no other broker's then.
         stat = self.access.stat(creation.path)
         with self._lock:
             ours = stat is not None and stat.ephemeral_owner in self._former_sessions
@@ -179,7 +179,7 @@ class KafkaZkClient:
             SetData(ControllerEpochZNode.path, ControllerEpochZNode.encode(epoch + 1), version),
         )
         try:
-            # One transaction, fenced by the version that was read: of two brokers that stand at once, one wins.
+            # One transaction, fenced by the version that was read: of two candidates only one wins.
             results = self._store.multi(operations)
         except (NodeExistsError, BadVersionError) as error:
             # Perhaps this broker's own, after a lost answer: then both writes were applied.

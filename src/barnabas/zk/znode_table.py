@@ -210,6 +210,7 @@ class ZnodeTable:
             raise NoNodeError(parent_path)
         if parent.owner:
             raise NoChildrenForEphemeralsError(parent_path)
+        # ZooKeeper's ten digits, by which names sort as text in the order of creation.
         path = operation.path + (f"{parent.creates:010d}" if operation.sequential else "")
         if self._row(path) is not None:
             raise NodeExistsError(path)
@@ -340,6 +341,7 @@ class ZnodeTable:
 
     def _commit(self) -> None:
         if self._in_transaction:
+            # In the same transaction: czxids are broker epochs, which must not go back after a crash.
             self._connection.execute("UPDATE transaction_id SET zxid = ?", (self._zxid,))
             self._connection.execute("COMMIT")
             self._in_transaction = False

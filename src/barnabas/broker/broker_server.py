@@ -159,7 +159,7 @@ def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
     """Register this broker and stand for controller; wait until the topics of an earlier run are led again.
 
     Raises ConfigError or NodeExistsError when another broker has one of the addresses or this id, OSError when no
-    controller tells this broker what it leads.
+    controller sends this broker its leaderships.
     """
     stages.storage.registration.register()
     stages.control.controller.startup()

@@ -55,7 +55,8 @@ def address_of(name: str) -> str | None:
     """
     try:
         addresses = host_addresses(name, 0)
-    except (OSError, ValueError):  # ValueError: the text cannot be a name
+    except (OSError, ValueError):
+        # ValueError: the text cannot be a name.
         return None
     return min(addresses, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version, default=None)
 

@@ -28,7 +28,7 @@ class ControlStage:
     connections: BrokerConnections
     controller: Controller
     ready: threading.Event
-    """Set when a controller of this broker was elected and this broker has acted on all it was told."""
+    """Set when this broker was elected controller and has acted on all requests of its own controller."""
 
 
 def build_control(foundations: Foundations, storage: StorageStage) -> ControlStage:

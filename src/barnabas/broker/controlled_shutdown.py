@@ -32,7 +32,7 @@ PATIENCE_ALONE_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ShutdownTerms(Settings):
-    """Whether a broker hands over what it leads before it stops, how often it tries, and how long an attempt lasts."""
+    """Whether a broker hands over its leaderships before it stops, how often it tries, how long an attempt lasts."""
 
     attempts: int = setting("controlled.shutdown.max.retries")
     backoff_ms: int = setting("controlled.shutdown.retry.backoff.ms")

@@ -111,7 +111,7 @@ class DynamicBrokerConfig:
                 whose = f"Per-broker configs of {entity}" if per_broker else "Cluster default configs"
                 logger.error("%s could not be applied: %s: %s", whose, sorted(stored), error.message)  # noqa: TRY400
                 return
-            # In force before the parts are told: a part that reads `current` must find the new settings there.
+            # In force before the parts are called: a part that reads `current` must find the new settings there.
             self._settings = settings
             _warn_of_kept(previous.of_broker if per_broker else previous.of_cluster, usable)
             self._reconfigure(parts, previous.current, settings.current)
@@ -152,7 +152,7 @@ class DynamicBrokerConfig:
 
 
 def _warn_of_kept(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Say which changes have no effect: Kafka's tools are told that they succeeded, as with Kafka."""
+    """Log the changes that have no effect: Kafka's tools get success for them, as from Kafka."""
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     kept = {name: why for name in changed if (why := why_nothing_acts(name)) is not None}
     if kept:

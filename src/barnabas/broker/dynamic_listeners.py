@@ -71,7 +71,7 @@ class DynamicListeners:
                 # A port 0 that the system has replaced by a free port is no change.
                 logger.warning("Listener %s keeps its address, port %d, until a restart", name, is_open[name].port)
         is_open_now = _by_name(door.end_point for door in self._sockets.acceptors)
-        # Only then: each registration is a write to the store, of which every broker is told.
+        # Only then: each registration is a write to the store, and the controller announces it to every broker.
         if is_open_now != is_open or before.advertised != after.advertised:
             self._advertise()
 

@@ -87,7 +87,8 @@ def bind_front(stages: BuiltStages, access: Access) -> FrontStage:
     sockets = SocketServer(
         NetworkConfig.from_kafka_config(
             config,
-            broker_id=storage.identity.broker_id,  # it may have been generated, and names the threads
+            # The id may have been generated, and is part of the threads' names.
+            broker_id=storage.identity.broker_id,
             inter_broker_listener=inter_broker_listener_name_of(config),
         ),
         listeners_of(config),

@@ -19,7 +19,7 @@ FATAL_EXIT_STATUS = 1
 
 
 class BrokerLifecycle:
-    """The life of one broker. `state` is what the gauge BrokerState shows; `exit_status` is 0 unless `fail` was called.
+    """The life of one broker. `state`: shown by the gauge BrokerState. `exit_status`: 0 unless `fail` was called.
 
     Every part of the broker calls `on_stop` as soon as it has started. A start that fails halfway has then registered
     the stops of exactly those parts that run.

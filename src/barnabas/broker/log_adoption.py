@@ -42,7 +42,8 @@ INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
     TRANSACTION_STATE_TOPIC: {
         CLEANUP_POLICY: "compact",
         "compression.type": "uncompressed",
-        "min.insync.replicas": "1",  # there is one replica
+        # There is one replica.
+        "min.insync.replicas": "1",
         "segment.bytes": COORDINATOR_SEGMENT_BYTES,
         "unclean.leader.election.enable": "false",
     },

@@ -1,4 +1,4 @@
-"""The listeners of this broker: their bound addresses, and those that clients and other brokers are told.
+"""The listeners of this broker: their bound addresses, and those advertised to clients and other brokers.
 
 Made by BrokerServer. `bound` is set by the main thread once the sockets are bound, and replaced when listeners are
 added or removed while the broker runs (a scheduler's thread); any thread reads it, so it is replaced and never changed.

@@ -36,7 +36,7 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
     dynamic.add_reconfigurable(
         DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)
     )
-    # After DynamicNetwork, since parts are told in this sequence: a listener that opens must find its own limits.
+    # After DynamicNetwork, since parts are called in this sequence: a listener that opens must find its own limits.
     dynamic.add_reconfigurable(DynamicListeners(sockets, advertise))
     dynamic.add_reconfigurable(NoMetricReporters())
     if (cleaner := log_manager.cleaner) is not None:

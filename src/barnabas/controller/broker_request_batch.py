@@ -38,9 +38,10 @@ from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
 
 _logger = logging.getLogger(__name__)
-_state_logger = logging.getLogger("state.change.logger")  # Kafka's name: an operator's settings for it keep working
+# Kafka's name: an operator's settings for this logger keep working.
+_state_logger = logging.getLogger("state.change.logger")
 
-# ids of org.apache.kafka.common.security.auth.SecurityProtocol
+# The ids of org.apache.kafka.common.security.auth.SecurityProtocol.
 _SECURITY_PROTOCOL_IDS: Mapping[str, int] = {name: index for index, name in enumerate(SECURITY_PROTOCOLS)}
 
 
@@ -89,7 +90,7 @@ class BrokerRequestBatch:
             )
 
     def clear(self) -> None:
-        """Drop what was collected."""
+        """Drop the collected requests."""
         self._leader_and_isr.clear()
         self._stop_replica.clear()
         self._update_metadata_brokers.clear()

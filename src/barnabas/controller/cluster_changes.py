@@ -76,8 +76,7 @@ class ClusterChanges:
         known = self._context.broker_epochs
         new = {broker_id: current[broker_id] for broker_id in current if broker_id not in known}
         dead = [broker_id for broker_id in known if broker_id not in current]
-        # KIP-380: a higher epoch means that the broker restarted between two looks, and knows nothing it was told
-        # before.
+        # KIP-380: a higher epoch means that the broker restarted between two looks, and has lost all earlier orders.
         bounced = {
             broker_id: current[broker_id]
             for broker_id in current

@@ -234,7 +234,7 @@ class Controller:
             # Every request is answered, also after a failure.
             self._preempt(event, _FAILED)
             raise
-        # Answers of brokers are events too: when the channel is idle, this broker has acted on all that it was told.
+        # Answers of brokers are events too: when the channel is idle, this broker has acted on all of them.
         if self._on_ready is not None and self.is_active and self._environment.channels.is_idle(self._broker_id):
             on_ready, self._on_ready = self._on_ready, None
             on_ready()

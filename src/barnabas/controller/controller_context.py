@@ -34,7 +34,8 @@ class ControllerContext:
     def __init__(self) -> None:
         self.epoch = 0
         self.epoch_version = 0
-        self.live_brokers: dict[int, BrokerInfo] = {}  # those that are shutting down included
+        # With the brokers that are shutting down.
+        self.live_brokers: dict[int, BrokerInfo] = {}
         self.broker_epochs: dict[int, int] = {}
         self.shutting_down_broker_ids: set[int] = set()
         self.all_topics: set[str] = set()
@@ -189,12 +190,12 @@ class ControllerContext:
 
     @property
     def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Return the partitions whose leadership is known, of topics that are not to be deleted."""
+        """The partitions whose leadership is known, of topics that are not to be deleted."""
         return [tp for tp in self.leadership if not self.is_topic_queued_for_deletion(tp.topic)]
 
     @property
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Return the partitions with a known leadership whose leader is down."""
+        """The partitions with a known leadership whose leader is down."""
         return [
             tp
             for tp in self.partitions_with_leaders

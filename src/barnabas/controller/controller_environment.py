@@ -64,6 +64,6 @@ class StateMachines:
         return cls(replicas, partitions, batch, batches)
 
     def clear(self) -> None:
-        """Drop what was collected for brokers: this broker is not the controller any more."""
+        """Drop the requests collected for brokers: this broker is not the controller any more."""
         for batch in self.batches:
             batch.clear()

@@ -39,7 +39,8 @@ class ControllerEventManager:
         self._preempt = preempt
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
-        self._events: deque[tuple[ControllerEvent, int]] = deque()  # with the time each was queued, ns
+        # Each event with the time at which it was queued, in nanoseconds.
+        self._events: deque[tuple[ControllerEvent, int]] = deque()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="controller-event", daemon=True) if threaded else None
 

@@ -37,7 +37,8 @@ class ControllerState(enum.IntEnum):
 
 RATE_AND_TIME_METRICS: Final[Mapping[ControllerState, str]] = {
     ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
-    ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",  # older than the states, and kept by name
+    # Kafka's metric is older than the states, and has kept its name.
+    ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",
     ControllerState.TOPIC_CHANGE: "TopicChangeRateAndTimeMs",
     ControllerState.TOPIC_DELETION: "TopicDeletionRateAndTimeMs",
     ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignmentRateAndTimeMs",

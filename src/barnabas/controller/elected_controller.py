@@ -70,7 +70,7 @@ class ElectedController:
         }
 
     def handle(self, event: events.ControllerEvent) -> None:
-        """Handle one event. Raises ControllerMovedError, BatchNotEmpty, or what the store raises."""
+        """Handle one event. Raises ControllerMovedError, BatchNotEmpty, or an error of the store."""
         kind = event if isinstance(event, events.Signal) else type(event)
         self._handlers[kind](event)
 
@@ -113,7 +113,7 @@ class ElectedController:
         self._environment.context.reset()
 
     def _set_up_features(self) -> None:
-        """Enable feature versioning (KIP-584), with what is finalized already. Kafka: enableFeatureVersioning."""
+        """Enable feature versioning (KIP-584) with the features finalized so far. Kafka: enableFeatureVersioning."""
         zk_client = self._environment.zk_client
         found = zk_client.finalized_features()
         if found is None:

@@ -51,7 +51,7 @@ class ReplicaStateMachine:
         }
 
     def startup(self) -> None:
-        """Derive the states of all replicas from the live brokers, and send those brokers what they host."""
+        """Derive the states of all replicas from the live brokers, and send those brokers their replicas."""
         online, offline = self._context.online_and_offline_replicas()
         self._context.replica_states.update(dict.fromkeys(online, ReplicaState.ONLINE))
         # If their topic is to be deleted, the deletion must not begin before their brokers are back.

@@ -52,7 +52,7 @@ class BrokerRegistration:
             return self._epoch
 
     def update(self) -> None:
-        """Replace what is registered by what `info` says now (other endpoints); the epoch stays."""
+        """Replace the registration by the current `info`, with other endpoints; the epoch stays."""
         with self._lock:
             self._zk.update_broker_info(self._info())
 

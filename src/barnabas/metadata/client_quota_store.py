@@ -32,7 +32,7 @@ class QuotaPath(NamedTuple):
 
     @property
     def entity(self) -> QuotaEntity:
-        """Return the entity of the path. Raises ValueError: the path is not one of quotas."""
+        """The entity of the path. Raises ValueError: the path is not one of quotas."""
         if self.entity_type == ConfigEntityType.CLIENT:
             return QuotaEntity(None, self.name)
         match self.name.split("/"):

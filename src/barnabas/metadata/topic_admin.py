@@ -37,7 +37,8 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """How many partitions one request may create. A few bytes could ask for two thousand million.
 
 Kafka 4: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; 3.9 has no such limit."""
-DEFAULT_COUNT = -1  # as number of partitions or replication factor: the broker's default
+# As the number of partitions or the replication factor: the broker's default.
+DEFAULT_COUNT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class CreateTopicResult(NamedTuple):
     configs: Mapping[str, str] = _NONE
 
 
-@dataclass(frozen=True, slots=True)  # no NamedTuple: `count` is a method of tuples
+# No NamedTuple: `count` is a method of tuples.
+@dataclass(frozen=True, slots=True)
 class TopicToGrow:
     """A topic to grow to `count` partitions. assignments: broker ids for each added one, None to place them."""
 
@@ -207,7 +209,8 @@ class TopicAdmin:
             raise _already_exists(name)
         if has_collision_characters(name):
             colliding = sorted(other for other in self._zk.topics.all_topics() if has_collision(name, other))
-            if name in colliding:  # created meanwhile
+            # Created since the test for existence above.
+            if name in colliding:
                 raise _already_exists(name)
             if colliding:
                 raise ApiError(

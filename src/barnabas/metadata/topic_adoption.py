@@ -69,7 +69,7 @@ class TopicAdoption:
         self.known_topics = frozenset(zk_client.topics.all_topics())
 
     def compare(self, topic: AdoptedTopic) -> TopicChange:
-        """Return what has to be written for a topic. Raises TopicConflict."""
+        """Return the change that a topic needs. Raises TopicConflict: the store contradicts the logs."""
         name = topic.name
         found = next(iter(self._zk.topics.assignments([name])), None) if name in self.known_topics else None
         if found is None:

@@ -54,7 +54,7 @@ class AlterPartitionManager(Protocol):
 
         `on_done` is called once, on another thread or before this call returns, with the leadership as written or with
         the ApiError that says why it was not written. After INVALID_UPDATE_VERSION the controller, which wrote
-        meanwhile, will send what it wrote.
+        meanwhile, will send its own leadership.
         """
 
 

@@ -129,7 +129,7 @@ class ReplicaAppender:
             entry.records = entry.body = None
 
     def when_replicated(self, entries: Sequence[PartitionAppend], timeout_ms: int, on_complete: AppendCallback) -> None:
-        """Call `on_complete(entries)` once, now or later: when the in-sync replicas have what was appended locally."""
+        """Call `on_complete(entries)` once, now or later: when the in-sync replicas have the local appends."""
         operation = DelayedProduce(
             timeout_ms, entries, self._partition_or_error, on_complete, self._waiting.produce_expirations
         )

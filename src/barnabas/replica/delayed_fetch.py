@@ -61,20 +61,25 @@ class DelayedFetch(DelayedOperation):
                     fetch.last_fetched_epoch >= 0
                     and partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset) is not None
                 )
-            except ApiError:  # cases A to E, and H where the log does not know the epoch any more
+            except ApiError:
+                # Cases A to E, and case H where the log does not know the epoch any more.
                 return self.force_complete()
-            if diverges:  # case H
+            # Case H.
+            if diverges:
                 return self.force_complete()
             end = partition.end_offset_metadata(self._terms.isolation)
+            # There is nothing to read, even if the segments differ: the log may have rolled just now.
             if end.message_offset == start.message_offset:
-                continue  # there is nothing to read, even if the segments differ: the log may have just rolled
-            if end.message_offset < start.message_offset or start.on_older_segment(end):  # case F
+                continue
+            # Case F.
+            if end.message_offset < start.message_offset or start.on_older_segment(end):
                 return self.force_complete()
             if end.segment_base_offset == start.segment_base_offset:
                 # Bounded by the partition's own limit, as in Kafka: bytes that the answer cannot carry must not end the
                 # wait.
                 available += min(end.position_in_segment - start.position_in_segment, fetch.max_bytes)
-        return available >= self._terms.min_bytes and self.force_complete()  # case G
+        # Case G.
+        return available >= self._terms.min_bytes and self.force_complete()
 
     def on_complete(self) -> None:
         """Read again and answer."""

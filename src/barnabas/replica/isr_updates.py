@@ -61,7 +61,7 @@ class IsrUpdates:
                 self.submit(partition, proposal)
 
     def submit(self, partition: Partition, proposal: LeaderState) -> None:
-        """Have the cluster agree on what a partition proposed."""
+        """Have the cluster agree on the proposal of a partition."""
         proposed = proposal.isr_state.proposed
         wanted = LeaderAndIsr(
             proposal.leader_id,

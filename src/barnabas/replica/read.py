@@ -117,7 +117,8 @@ class ReplicaReader:
         """Return whether a reassignment is adding this follower. Kafka: isAddingReplica."""
         try:
             state = self._partition_or_error(fetch.topic, fetch.partition).state
-        except ApiError:  # the partition has gone since the read
+        except ApiError:
+            # The partition has left this broker since the read.
             return False
         return state is not None and replica_id in state.reassignment.adding
 
@@ -208,7 +209,7 @@ class ReplicaReader:
         fetch: PartitionFetch,
         end_offset: int,
     ) -> None:
-        """Note that a follower has everything below the offset it fetches from, and act on what that moves."""
+        """Note that a follower has everything below the offset it fetches from: the ISR or a watermark may move."""
         if fetch.read_from is None:
             return
         progress = update_follower(

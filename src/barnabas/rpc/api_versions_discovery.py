@@ -31,7 +31,7 @@ class ApiVersionsDiscovery:
         """Nodes to be asked, with the latest version of ApiVersions that they can read."""
 
     def versions_of(self, node_id: int) -> NodeApiVersions | None:
-        """Return what a node supports, or None if it has not told."""
+        """Return the versions that a node supports, or None while they are unknown."""
         return self._known.get(node_id)
 
     def begin(self, node_id: int) -> None:

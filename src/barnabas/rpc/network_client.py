@@ -215,7 +215,7 @@ class NetworkClient:
     ) -> ClientRequest:
         """Make a request for `send`, of a message, or of a builder where the message depends on the version.
 
-        `versions` (oldest, latest) narrows what a message may be sent in; by default all versions of its class may.
+        `versions` (oldest, latest) narrows the versions of a message; by default all versions of its class may be sent.
         """
         self._correlation_id = self._correlation_id + 1 & _MAX_CORRELATION_ID
         return ClientRequest(

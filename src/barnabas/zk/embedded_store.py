@@ -229,7 +229,8 @@ class EmbeddedSession(Store):
     def __init__(self, store: EmbeddedStore, session_id: int) -> None:
         self._store = store
         self._closed = threading.Lock()
-        self.session_id_now = session_id  # changed on the store thread only, at an expiry
+        # Changed on the store thread only, at an expiry.
+        self.session_id_now = session_id
         self.listeners: tuple[SessionListener, ...] = ()
 
     @property

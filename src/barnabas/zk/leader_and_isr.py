@@ -15,7 +15,8 @@ INITIAL_PARTITION_EPOCH = 0
 NO_LEADER = -1
 NO_EPOCH = -1
 LEADER_DURING_DELETE = -2
-EPOCH_DURING_DELETE = -2  # the leader epoch of a StopReplica that deletes: it overrides any other
+# The leader epoch of a StopReplica that deletes: no broker may fence it.
+EPOCH_DURING_DELETE = -2
 
 
 class LeaderRecoveryState(enum.IntEnum):

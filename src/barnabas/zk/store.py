@@ -18,7 +18,8 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from barnabas.zk.errors import NoNodeError, StoreError
 
-ANY_VERSION = -1  # in SetData, Delete and Check: whatever version the znode has
+# In SetData, Delete and Check: whatever version the znode has.
+ANY_VERSION = -1
 
 
 class WatchEventType(enum.Enum):
@@ -40,8 +41,10 @@ class WatchEvent(NamedTuple):
 class SessionState(enum.Enum):
     """The changes of a session that its listeners get."""
 
-    EXPIRED = "expired"  # its ephemerals and watches are gone; the same handle now has a new session
-    RECONNECTED = "reconnected"  # the new session is ready
+    EXPIRED = "expired"
+    """The ephemeral znodes and the watches of the session are gone; the same handle now has a new session."""
+    RECONNECTED = "reconnected"
+    """The new session is ready."""
 
 
 Watch: TypeAlias = Callable[[WatchEvent], None]

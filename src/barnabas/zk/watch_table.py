@@ -20,7 +20,8 @@ class FiredWatch(NamedTuple):
     event: WatchEvent
 
 
-_Watchers = dict[tuple[int, Watch], None]  # a dict for its order: watches fire in the order they were set
+# A dict for its order: watches fire in the order in which they were set.
+_Watchers = dict[tuple[int, Watch], None]
 
 
 class WatchTable:

@@ -43,7 +43,8 @@ from barnabas.zk.store import (
     value_or_none,
 )
 
-ZnodeChangeHandler = Callable[[WatchEventType], None]  # CREATED, DELETED or DATA_CHANGED
+# Called with CREATED, DELETED or DATA_CHANGED.
+ZnodeChangeHandler = Callable[[WatchEventType], None]
 ZnodeChildChangeHandler = Callable[[], None]
 
 

@@ -48,7 +48,8 @@ from barnabas.zk.store import (
 from barnabas.zk.watch_table import FiredWatch, WatchTable
 
 DATABASE_NAME = "metadata.sqlite"
-_FORMAT = 1  # PRAGMA user_version
+# In PRAGMA user_version: a later version of this program recognises the format by it.
+_FORMAT = 1
 
 # `creates` counts the children ever created: the next sequence number, and half of ZooKeeper's cversion.
 _SCHEMA = """
@@ -110,7 +111,8 @@ def open_database(directory: str | None) -> sqlite3.Connection:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.execute("BEGIN EXCLUSIVE")  # takes the lock now, not at the first write
+        # Takes the lock now, not at the first write.
+        connection.execute("BEGIN EXCLUSIVE")
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if found == 0:
             for statement in filter(str.strip, _SCHEMA.split(";")):
@@ -351,7 +353,8 @@ class ZnodeTable:
         self._watches.rolled_back()
         if self._in_transaction:
             self._in_transaction = False
-            if self._connection.in_transaction:  # some failures (a full disk) roll back by themselves
+            # Some failures, such as a full disk, roll back by themselves.
+            if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
 

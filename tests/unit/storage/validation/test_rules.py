@@ -73,10 +73,13 @@ def test_of_several_faults_kafkas_first_is_told() -> None:
 def test_the_shortcut_lets_nothing_through() -> None:
     """Random headers with a right checksum: what is ordinary breaks no rule."""
     chance = random.Random(3)
-    fields = ("base_offset", "attributes", "last_delta", "producer_id", "base_sequence", "count")
+    fields = (
+        *("base_offset", "attributes", "last_delta", "base_timestamp", "max_timestamp"),
+        *("producer_id", "producer_epoch", "base_sequence", "count"),
+    )
     ordinary = 0
     for _ in range(5000):
-        lies = {name: chance.choice((-1, 0, 1, 2, 3, 4, 8, 16, 32)) for name in chance.sample(fields, 2)}
+        lies = {name: chance.choice((-2, -1, 0, 1, 2, 3, 4, 8, 16, 32)) for name in chance.sample(fields, 2)}
         data = changed(batch(chance.choice((1, 2)), codec=chance.choice(tuple(Codec))), fix_crc=True, **lies)
         data += chance.choice((b"", b"", b"", b"x"))
         case = produced(data)

@@ -28,6 +28,7 @@ MAX_FRAME_BYTES: Final = 2**31 - 1
 BRIEF_LIMIT_BYTES: Final = 8 * 1024
 """About a millisecond: 500 partitions of ListOffsets, 240 of a Fetch."""
 
+# The costs, in microseconds, decide on the thread that runs a request, and never on its answer.
 BUDGET_US: Final = 1_000
 COMMITTED_OFFSET_US: Final = 10
 COORDINATOR_KEY_US: Final = 5
@@ -77,6 +78,7 @@ def check_costs(costs_us: Iterable[int]) -> None:
     Raises NeedsHandlerThread when the sum is above the budget.
     """
     left = BUDGET_US
+    # The costs may come from a generator over very many topics: it is left as soon as the budget is spent.
     for cost_us in costs_us:
         left -= cost_us
         if left < 0:

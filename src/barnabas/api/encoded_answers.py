@@ -83,6 +83,7 @@ class EncodedAnswers:
         encoded = EncodedAnswer(body[_THROTTLE_TIME.size :], 0) if has_throttle_time else EncodedAnswer(body, None)
         kept_of, answers = self._kept
         if kept_of is not source:
+            # A new dictionary, never one that is emptied: another thread may be reading the old one.
             answers = {}
             self._kept = (source, answers)
         answers[key] = encoded

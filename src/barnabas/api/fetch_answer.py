@@ -51,7 +51,7 @@ ANSWER_BYTES, TOPIC_BYTES, PARTITION_BYTES = 22, 6, 50
 are charged for this much."""
 
 Context: TypeAlias = FullFetch | IncrementalFetch | None
-"""What a fetch is in terms of sessions; None outside of them."""
+"""The session that a fetch opens or belongs to; None for a fetch outside of sessions."""
 
 
 class FetchSources(NamedTuple):

@@ -5,6 +5,13 @@ tables and the sessions' fields that belong to the cache; it is held briefly, an
 There is one table, where Kafka's KRaft brokers have eight shards: shards would save less waiting than their choice of a
 session costs, and a full cache evicts the right session.
 
+When the cache is full, a new session needs the place of an old one. With two slots, both taken by consumers:
+
+    a consumer asks within 2 minutes             no session: new ones are safe, and it names all partitions each time
+    a follower asks                              it gets the place of the consumer with fewest partitions
+    a consumer with more partitions, later       it gets the place of the smaller of the sessions that are not new
+    any client, after a session was unused long  it gets the place of that session
+
 Kafka: FetchSessionCacheShard.
 """
 

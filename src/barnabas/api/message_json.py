@@ -58,10 +58,12 @@ def _struct(struct: Struct, version: int) -> Json:
     json: Json = {}
     for field in type(struct).field_schemas():
         value = getattr(struct, field.name)
+        # As Kafka's generated JSON converters: tagged fields appear only when they are on the wire.
         if not field.is_present(version) or (field.is_tagged(version) and _is_default(value, field)):
             continue
         if field.wire_type is WireType.RECORDS:
             json[_camel_case(field.name) + "SizeInBytes"] = 0 if value is None else len(value)
+        # By name, whatever the message: a log outlives its request, and is read by more people than the answer.
         elif field.name in SECRETS:
             json[_camel_case(field.name)] = HIDDEN
         elif field.is_array and value is not None:

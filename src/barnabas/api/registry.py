@@ -28,6 +28,7 @@ class Registry:
     def __init__(self, handlers: Iterable[Handler]) -> None:
         by_key: dict[int, Handler] = {}
         for handler in handlers:
+            # At start, and not at the first request: a second handler would silently replace the first.
             if handler.api_key in by_key:
                 raise ValueError(f"{handler.api_key.name} has two handlers")
             by_key[handler.api_key] = handler

@@ -35,7 +35,7 @@ class RequestParser:
     """Parses frames by the registry's table."""
 
     def __init__(self, registry: Registry, log: RequestLog | None = None) -> None:
-        """log: the request log, which keeps each request's body while it is enabled."""
+        """Parse by the table of `registry`. log: the request log, which keeps each request's body while enabled."""
         self._handlers = registry.handlers
         self._log = RequestLog() if log is None else log
 
@@ -75,6 +75,7 @@ class RequestParser:
                 raise InvalidRequest(
                     f"unreadable body of {handler.api_key.name} v{version} from client {header.client_id!r}: {error}"
                 ) from error
+        # Taken now: the buffer may be given back, and used again, before the request's size is charged.
         size = len(buffer)
         request = Request(
             header,

@@ -6,6 +6,12 @@ quotas a request pays one attribute test. The answer leaves at once and says how
 (KIP-219); the end of that time comes from the purgatory's timer, on the expiration executor's thread. No lock of its
 own: the quota managers have theirs.
 
+For example, a producer with a quota of 1 MB/s sends 30 MB in one second of a window of 11 samples of a second:
+
+    charge        the rate is 30 MB over 10 s, 3 MB/s; the wait that brings it to 1 MB/s is 20 s
+    answer        leaves at once, with throttle_time_ms 20,000; the connection is muted
+    20 s later    the timer calls `end`, and the connection is read again
+
 Kafka: RequestHandlerHelper, ThrottledChannel and its reaper, and the quota parts of KafkaApis.
 """
 
@@ -51,6 +57,7 @@ class QuotaThrottle:
     def guard(self, handlers: Iterable[Handler]) -> None:
         """Charge the requests of these handlers, from now on and as quotas come and go."""
         self._handlers = tuple(handlers)
+        # Subscribed first: a quota that is set between the two calls is seen by one of them at least.
         self._quotas.on_change(self.quotas_changed)
         self.quotas_changed()
 

@@ -5,7 +5,16 @@ them, are written by one precompiled struct into one bytearray; records end that
 they are never copied.
 
 As in Kafka, a value that the version cannot express is dropped when its field is ignorable or the value is the default,
-and refused otherwise.
+and refused otherwise. HeartbeatRequest v0 becomes, shortened:
+
+    if message.group_instance_id is not None:
+        refuse_version("group_instance_id", 0)           # a field of v3
+    b3 = message.group_id.encode()
+    out += pack_h(len(b3))
+    out += b3
+    b6 = message.member_id.encode()
+    out += pack_ih(message.generation_id, len(b6))       # an int32, and the length of member_id
+    out += b6
 
 Kafka: MessageDataGenerator.
 """

@@ -52,7 +52,7 @@ class _Items(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What an error answer sets in one struct of the response, in one version."""
+    """The values that an error answer sets in one struct of the response, in one version."""
 
     struct: type[Struct]
     has_code: bool
@@ -69,6 +69,7 @@ def error_answer(request: Message, version: int, error: ApiError) -> Message:
 
 
 def _fill(plan: _Plan, source: Any, error: ApiError) -> Any:
+    # By the constructor, unlike in decoders: the fields that the plan leaves alone need their defaults.
     answer = plan.struct()
     if plan.has_code:
         setattr(answer, _ERROR_CODE, error.code)

@@ -370,7 +370,7 @@ class ApiError(Exception):
         self.message = code.message if message is None else message
 
     def __str__(self) -> str:
-        """The name and the text, as logs show them."""
+        """Return the name and the text, as logs show them."""
         return f"{self.code.name}: {self.message}"
 
 

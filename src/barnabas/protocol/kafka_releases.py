@@ -20,6 +20,7 @@ RELEASES: Final = (
 )
 """In order."""
 
+# Only changes are listed: with a full list for each of 15 releases, a mistake in one line would go unnoticed.
 HISTORY: Final[Mapping[ApiKey, str]] = {
     ApiKey.PRODUCE: "2.8 0-9, 3.7 0-10, 3.8 0-11, 4.0 3-12, 4.1 3-13",
     ApiKey.FETCH: "2.8 0-12, 3.1 0-13, 3.5 0-15, 3.7 0-16, 3.9 0-17, 4.0 4-17, 4.1 4-18",

@@ -90,6 +90,7 @@ class VersionRange:
         """Read Kafka's notation: `3+`, `2-5`, `4` or `none`."""
         if text == "none":
             return cls(0, -1)
+        # Without an end, as in Kafka's JSON: a new version of a message need not touch its old fields.
         if text.endswith("+"):
             return cls(int(text[:-1]), LAST_POSSIBLE_VERSION)
         first, _, last = text.partition("-")

@@ -57,6 +57,7 @@ class SourceWriter:
     def module(self, title: str, imports: str) -> str:
         """Return the finished text."""
         head = [f'"""{title}"""', imports, ""]
+        # A class that is not nested is in the namespace under its own name already.
         definitions = [f"{name} = {text}" for name, text in self._definitions.items() if name != text]
         return "\n".join([*head, *definitions, "", *self._lines, ""])
 

@@ -15,5 +15,5 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """Kafka's form, also the name of the log directory: `topic-0`."""
+        """Return Kafka's form, which is also the name of the log directory: `topic-0`."""
         return f"{self.topic}-{self.partition}"

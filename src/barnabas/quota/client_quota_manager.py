@@ -64,7 +64,7 @@ class ClientQuotaManager:
         return bool(self.limits)
 
     def update_quota(self, entity: QuotaEntity, bound: float | None) -> None:
-        """Set the limit of an entity, or remove it. What its clients used counts against the new one."""
+        """Set the limit of an entity, or remove it. The usage of its clients so far counts against the new limit."""
         with self._lock:
             # Read under the lock, too: of two changes at once one would otherwise be lost.
             before = self.limits.of(entity)

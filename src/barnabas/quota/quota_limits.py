@@ -2,6 +2,13 @@
 
 An immutable snapshot: `ClientQuotaManager` replaces it by one assignment, any thread reads it without a lock.
 
+A limit also decides which clients are measured together. With the limits (user alice, client id app): 1 MB/s, (user
+alice): 2 MB/s and (default client id): 0.5 MB/s,
+
+    alice, app     1 MB/s, of her own
+    alice, tool    2 MB/s, shared by all of alice's clients but app
+    bob, tool      0.5 MB/s, shared by every client called tool whose user has no limit
+
 Kafka: ClientQuotaManager.DefaultQuotaCallback.
 """
 

@@ -36,6 +36,7 @@ class Rate:
         """
         window = self._total.window
         elapsed_ms = now_ms - self._total.oldest_start_ms(now_ms)
+        # The newest sample is not complete, and does not count as missing.
         missing_samples = window.samples - 1 - elapsed_ms // window.sample_ms
         if missing_samples > 0:
             elapsed_ms += missing_samples * window.sample_ms

@@ -82,5 +82,6 @@ class SampledTotal:
         """Empty the samples whose last event lies before the window."""
         duration_ms = self.window.duration_ms
         for sample in self._samples:
+            # By the last event, not the start: Kafka keeps a sample as long as anything in it lies within the window.
             if now_ms - sample.last_event_ms >= duration_ms:
                 sample.reset(now_ms)

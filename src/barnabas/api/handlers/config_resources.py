@@ -58,6 +58,7 @@ class ConfigResourcesApi:
         image = self._metadata.image
         if resource_type == ConfigResourceType.TOPIC:
             return image.topics
+        # Loggers are listed by broker: their names are the settings, not the resources.
         if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
             return map(str, image.brokers)
         return ()

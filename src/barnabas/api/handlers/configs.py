@@ -62,6 +62,7 @@ class ConfigsApi:
 
         Raises ApiError INVALID_REQUEST for the whole request when a resource has a type that does not exist.
         """
+        # An unknown type fails the whole request, so all types are looked at before the first answer is made.
         for resource in request.body.resources:
             if resource.resource_type not in set(ConfigResourceType):
                 message = f"Unexpected resource type UNKNOWN for resource {resource.resource_name}"
@@ -99,6 +100,7 @@ class ConfigsApi:
         name = resource.resource_name
         match ConfigResourceType(resource.resource_type):
             case ConfigResourceType.TOPIC:
+                # Before the store is asked: the name becomes a part of a path there.
                 validate_topic_name(name)
                 if not self._metadata.contains(name):
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_MESSAGE)

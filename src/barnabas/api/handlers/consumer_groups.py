@@ -54,6 +54,7 @@ class ConsumerGroupsApi:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         self._check_permission(request)
         terms = self._terms(request)
+        # Nothing has been done yet, so the request can be handled anew from its beginning on the other thread.
         if request.brief and (not self._groups.is_made or self._groups().may_take_long(terms)):
             hand_over()
 
@@ -68,6 +69,7 @@ class ConsumerGroupsApi:
         if not is_allowed(self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         named = set(body.subscribed_topic_names or ())
+        # One refused topic refuses the whole heartbeat, as in Kafka: a member cannot be told of single topics.
         if len(permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, named)) < len(named):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
@@ -84,6 +86,7 @@ class ConsumerGroupsApi:
             member_id=body.member_id,
             member_epoch=body.member_epoch,
             client_id=request.header.client_id or "",
+            # Java's InetAddress.toString: tools show the host of a member with a slash before it.
             client_host=f"/{request.connection.client_address}",
             instance_id=body.instance_id,
             rack_id=body.rack_id,
@@ -99,6 +102,7 @@ class ConsumerGroupsApi:
 
 def _owned(body: ConsumerGroupHeartbeatRequest) -> dict[bytes, frozenset[int]] | None:
     """Return what the member says it owns, by topic id; entries of a topic that comes several times are joined."""
+    # Null says "as before", an empty list that the member owns nothing: the coordinator must tell them apart.
     if body.topic_partitions is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}

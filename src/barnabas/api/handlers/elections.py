@@ -80,6 +80,7 @@ def _partitions(body: ElectLeadersRequest) -> Sequence[TopicPartition] | None:
     if body.topic_partitions is None:
         return None
     named = (TopicPartition(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions)
+    # A dict keeps the order, which is that of the answer.
     return list(dict.fromkeys(named))
 
 

@@ -147,6 +147,7 @@ class FindCoordinatorApi:
 def _answer(request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]) -> FindCoordinatorResponse:
     if request.api_version < 4:
         one = found[0]
+        # v1 to v3 carry a text in every answer, as in Kafka; see SUCCESS.
         message = SUCCESS if one.error is ErrorCode.NONE else one.message or one.error.message
         return FindCoordinatorResponse(
             error_code=one.error, error_message=message, node_id=one.node_id, host=one.host, port=one.port

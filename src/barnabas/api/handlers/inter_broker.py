@@ -84,6 +84,7 @@ class InterBrokerApi:
         body.topic_states = _leader_and_isr_by_topic(body)
         _check_partitions(body.topic_states)
         response = self._orders.apply_leader_and_isr(body)
+        # Raised, so that `_leader_and_isr_error` says the error of every partition in the layout of the version.
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code))
         if request.api_version < 5:
@@ -131,6 +132,7 @@ class InterBrokerApi:
         """
         body: ControllerRequest = request.body
         ours = self._broker_epoch()
+        # KIP-380: after a quick restart, an order from before the restart could stop replicas that were just opened.
         if body.broker_epoch == UNKNOWN_BROKER_EPOCH or body.broker_epoch >= ours:
             return False
         logger.info(
@@ -189,6 +191,7 @@ def _check_partitions(topic_states: Iterable[LeaderAndIsrRequest.LeaderAndIsrTop
 
 
 def _leader_and_isr_by_topic(body: LeaderAndIsrRequest) -> list[LeaderAndIsrRequest.LeaderAndIsrTopicState]:
+    # v0 and v1 name the topic beside each partition.
     if not body.ungrouped_partition_states:
         return body.topic_states
     grouped: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
@@ -238,4 +241,5 @@ def _name_listeners(broker: UpdateMetadataRequest.UpdateMetadataBroker, version:
         ]
     for endpoint in broker.endpoints:
         if 0 <= endpoint.security_protocol < len(SECURITY_PROTOCOLS):
+            # Kafka's old default: a listener was called as its security protocol.
             endpoint.listener = SECURITY_PROTOCOLS[endpoint.security_protocol]

@@ -176,6 +176,7 @@ def _offset_for(partition: Partition, state: LeaderState, timestamp: int, isolat
         _check_watermark_caught_up(partition, state, isolation)
         end = partition.end_offset_metadata(isolation).message_offset
         return _FoundOffset(offset=end, leader_epoch=state.leader_epoch)
+    # Without tiered storage there is no such offset: Kafka answers -1 and no error.
     if timestamp in (EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
         return _FoundOffset()
     # The end is read before the look-up: records appended meanwhile may be found, and are beyond what is readable.

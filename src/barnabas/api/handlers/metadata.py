@@ -169,6 +169,7 @@ class MetadataApi:
         """Return the error of the topics whose existence the client must not learn."""
         if self._authorizer is None:
             return {}
+        # Read twice below; the caller may have passed the keys of the image.
         names = list(names)
         seen = permitted(
             self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names, log_if_denied=log_if_denied

@@ -45,6 +45,7 @@ class OffsetForLeaderEpochApi:
         """Answer every partition on its own."""
         body = request.body
         allowed = self._allowed(request)
+        # Before v3 the id is the default, -2: a follower of an old release is then served as a consumer.
         from_follower = body.replica_id >= FIRST_FOLLOWER_ID
         request.respond(
             OffsetForLeaderEpochResponse(

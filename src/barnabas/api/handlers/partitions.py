@@ -101,5 +101,6 @@ def _result(name: str, error: ApiError | None) -> CreatePartitionsResponse.Creat
     """Return the answer for one topic. Kafka gives no text to errors that concern every topic alike."""
     if error is None:
         return CreatePartitionsResponse.CreatePartitionsTopicResult(name, ErrorCode.NONE)
+    # The controller's check and the timeout come without a text in Kafka, too.
     is_bare = error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
     return CreatePartitionsResponse.CreatePartitionsTopicResult(name, error.code, None if is_bare else error.message)

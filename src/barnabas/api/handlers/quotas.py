@@ -91,6 +91,7 @@ class QuotasApi:
         request.respond(AlterClientQuotasResponse(entries=list(answers.values())))
 
     def _alter(self, entity: dict[str, str | None], entry: Alteration, *, validate_only: bool) -> ApiError:
+        # The value of a removal is 0 on the wire, which would be a limit of nothing.
         changes = [QuotaChange(op.key, None if op.remove else op.value) for op in entry.ops]
         try:
             self._admin.alter(entity, changes, validate_only=validate_only)

@@ -53,6 +53,7 @@ class ReassignmentsApi:
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
         """
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
+        # A partition that is named twice is altered once, to the replicas named last.
         wanted: dict[TopicPartition, Sequence[int] | None] = {
             TopicPartition(topic.name, partition.partition_index): partition.replicas
             for topic in request.body.topics

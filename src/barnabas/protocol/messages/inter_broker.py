@@ -1,4 +1,4 @@
-"""What brokers and the controller of a ZooKeeper-mode cluster send each other.
+"""The requests between the brokers and the controller of a ZooKeeper-mode cluster.
 
 Messages only, in the notation of `protocol.schema`; a message belongs to the code that holds it.
 

@@ -28,6 +28,7 @@ def build_consumer_groups(
     environment: GroupEnvironment, classic: ClassicGroupService, count_rebalance: Callable[[], None]
 ) -> ConsumerGroups:
     """Return the services, which follow changes of the metadata. count_rebalance: called for each new target."""
+    # The setting was checked at start: an unknown name does not get here.
     assignors = assignors_named(environment.config.consumer.assignors)
     service = ConsumerGroupService(
         environment,

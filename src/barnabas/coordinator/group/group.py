@@ -14,7 +14,7 @@ from barnabas.runtime.lock_order import LockRank, ranked_lock
 
 
 class Group:
-    """One group id of a partition of `__consumer_offsets`."""
+    """One group. partition: of `__consumer_offsets`, which has the group's records."""
 
     __slots__ = ("group_id", "is_removed", "lock", "membership", "offsets", "partition")
 

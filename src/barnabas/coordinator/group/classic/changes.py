@@ -1,4 +1,4 @@
-"""Carries out the decisions of classic groups: records, answers, sessions, waits and their timeouts.
+"""The work after the decisions of classic groups: records, answers, sessions, waits and their timeouts.
 
 Used by `ClassicGroupService` on any thread, and by the purgatories' timeouts. An event takes three steps:
 
@@ -31,7 +31,7 @@ from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 
 
 class ClassicFollowUp(NamedTuple):
-    """What `write` leaves to `finish`. appends: one for each of the outcome's `stores`."""
+    """The work that `write` leaves to `finish`. appends: one for each of the outcome's `stores`."""
 
     group: Group
     classic: ClassicGroup

@@ -107,7 +107,10 @@ class ClassicGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When the last member left; None also for a group that never had one: then each offset's own time counts."""
+        """The time when the last member left, None if the group has members or never had one.
+
+        With None each offset's own commit time counts.
+        """
         return self.state_since_ms if self.state is ClassicState.EMPTY and self.kind else None
 
     @property
@@ -463,6 +466,7 @@ class ClassicGroup:
         self.outcome.waits.append(WaitForSyncs(self.generation, self.members.rebalance_timeout_ms))
 
     def _start_empty_generation(self) -> None:
+        # Stored, so that the next coordinator does not wait for members that have left.
         self._next_generation(None)
         self.store({}, self._on_empty_group_stored)
 

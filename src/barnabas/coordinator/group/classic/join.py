@@ -21,7 +21,7 @@ from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member's join may wait in all: it cannot send heartbeats, and may have gone (Kafka: five minutes)."""
+"""The longest wait of a new member's join: the member cannot send heartbeats, and may be gone (Kafka: 5 minutes)."""
 
 
 def join(

@@ -34,7 +34,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 LeaveReply = Callable[[LeaveAnswer], None]
 
 LONGEST_ID_PREFIX: Final = 8_000
-"""How many characters of the client id or group instance id a member id begins with.
+"""The most characters of the client id or group instance id that a member id begins with.
 
 A string of the protocol has 32,767 bytes at most, and a character up to four of them."""
 

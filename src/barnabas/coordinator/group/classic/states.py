@@ -140,4 +140,4 @@ DELETION_ERRORS: Final[Mapping[ClassicState, ErrorCode]] = {
     _STABLE: ErrorCode.NON_EMPTY_GROUP,
     _DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
 }
-"""Why a group cannot be deleted, or NONE."""
+"""The error that keeps a group from being deleted, or NONE."""

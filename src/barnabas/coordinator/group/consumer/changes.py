@@ -1,4 +1,4 @@
-"""Carries out the decisions about consumer groups: records into the log, then into the group; timers, answers.
+"""The work after the decisions about consumer groups: records into the log, then into the group; timers, answers.
 
 Used by `ConsumerGroupService` and `ConsumerGroupClassicMembers`, in the same three steps as `ClassicGroupChanges`:
 
@@ -40,7 +40,7 @@ class ClassicSuccession(Protocol):
 
 
 class ConsumerFollowUp(NamedTuple):
-    """What `write` leaves to `finish`.
+    """The work that `write` leaves to `finish`.
 
     stored: the records; None: there are none. replaced: the classic group that this one took the place of.
     is_downgraded: the group is a classic one now. rebalance_reason: why that one must rebalance, if it must.

@@ -1,4 +1,4 @@
-"""Applies records to consumer groups: when they have just been appended, and when a partition is loaded (KIP-848).
+"""The replay of records into consumer groups, after an append and when a partition is loaded (KIP-848).
 
 Called by `ConsumerGroupService` under the group's lock, and by the loader, before any request can see the groups. Pure.
 Compaction may have dropped any record that a later one of the same key replaced, so every record says all it has to

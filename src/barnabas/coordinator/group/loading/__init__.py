@@ -1,1 +1,1 @@
-"""How a coordinator loads its groups from `__consumer_offsets` when it becomes the leader of a partition."""
+"""The loading of groups from `__consumer_offsets`, when the broker becomes the leader of a partition."""

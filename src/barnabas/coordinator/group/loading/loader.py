@@ -1,10 +1,10 @@
-"""The loading of the groups of partitions that this broker has begun to lead, and the unloading of others.
+"""The loading of groups when this broker begins to lead their partition, and the unloading when it ends.
 
-One partition at a time, on a thread of its own that ends when nothing is left to load. The thread works in slices, and
-pauses between them while there is other work (`loading.pace`): a broker that starts with very many offsets serves all
-other requests meanwhile, and groups that are not loaded yet answer COORDINATOR_LOAD_IN_PROGRESS. No lock is held during
-a slice. `load` and `unload` are called on any thread. `_lock` guards the queue and the flag that says whether the
-thread runs; all else belongs to the thread.
+Partitions of `__consumer_offsets` are loaded one at a time, on a thread of its own that ends when nothing is left to
+load. The thread works in slices, and pauses between them while there is other work (`loading.pace`): a broker that
+starts with very many offsets serves all other requests meanwhile, and groups that are not loaded yet answer
+COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `load` and `unload` are called on any thread. `_lock`
+guards the queue and the flag that says whether the thread runs; all else belongs to the thread.
 
 Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets.
 """

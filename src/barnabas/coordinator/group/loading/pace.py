@@ -26,7 +26,7 @@ BUSY_SHARE: Final = 0.05
 WINDOW_NS: Final = 20_000_000
 """The time over which other work is measured."""
 QUIET_NS: Final = 60_000_000
-"""How long there must have been no other work before the pauses end."""
+"""The time without other work after which the pauses end."""
 CREDIT_NS: Final = 20_000_000
 """The most that is made good of pauses that took too long."""
 

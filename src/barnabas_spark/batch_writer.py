@@ -31,6 +31,7 @@ class BarnabasWriter(DataSourceArrowWriter):
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise OptionError('mode "overwrite" cannot be: a topic is only ever appended to; use mode("append")')
+        # Checked here, on the driver: in the tasks, a wrong option would fail each of them, after Spark's retries.
         self._options = SinkOptions.parse(given)
         check_sink_schema(schema, self._options)
 

@@ -63,6 +63,7 @@ class ClientCache:
         """Close and forget a producer after an error, because its queued records belong to a task that has failed."""
         producer = self._own().pop(_producer_key(options), None)
         if producer is not None:
+            # No wait for the queued records: no caller waits for their results, and the task reports its error at once.
             cast("Producer", producer).close(timeout_ms=0)
 
     def close(self) -> None:

@@ -58,6 +58,7 @@ def limit_offsets(start: Mapping[TopicPartition, int], end: Offsets, limit: int)
     """
     waiting = {partition: stop - start[partition] for partition, stop in end.items() if stop > start[partition]}
     total = sum(waiting.values())
+    # Fewer offsets than the limit go as they are: rounding could only cut them.
     if total <= limit:
         return dict(end)
     limited = dict(end)

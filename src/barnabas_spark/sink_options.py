@@ -46,6 +46,7 @@ class SinkOptions:
         options = OptionValues(given)
         refuse_fixed(options)
         options.check_names((*HONOURED_BY_SINK, *WITHOUT_EFFECT, *_WRITTEN))
+        # acks=1 and acks=0 would let `save()` return for rows that a failing leader loses.
         if options.choice("kafka.acks", "all", ("all", "-1", "0", "1")) not in ("all", "-1"):
             options.reject("kafka.acks", "all (or -1): the sink reports rows as written only when they are safe")
         topic = options.text("topic")

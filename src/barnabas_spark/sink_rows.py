@@ -81,6 +81,8 @@ class RowAddresser:
     def _partitions(self, topic: str, columns: dict[str, pa.Array], count: int) -> Integers:
         """Return each row's partition. Raises OptionError for a partition that does not exist."""
         partition_count = self._partition_count(topic)
+        # Each Arrow batch takes the next partition, so that rows without keys are spread in large batches rather than
+        # small ones.
         self._turn += 1
         partitions = np.full(count, self._turn % partition_count, np.int64)
         keys = columns.get("key")

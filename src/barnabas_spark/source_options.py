@@ -83,6 +83,7 @@ class SourceOptions:
         for name, other in _LATER.items():
             options.refuse(name, f"is not supported yet; use {other}")
         refuse_fixed(options)
+        # A misspelt option is rejected rather than ignored: the query would read other records than its user wants.
         options.check_names((*HONOURED_BY_SOURCE, *_READ, *_WITHOUT_EFFECT))
         topics, assigned = _strategy(options)
         if streaming:

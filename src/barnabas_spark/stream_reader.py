@@ -38,6 +38,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        # Parsed when the query starts, on the driver, so that a wrong option does not fail in the first task.
         self._options = SourceOptions.parse(given, streaming=True)
         self._columns = checked_columns(schema)
         self._first: Offsets | None = None
@@ -62,6 +63,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
         """Return the end of the next micro-batch."""
+        # An available-now query stops at the ends that it noted at its start, however many records come meanwhile.
         end = self._target or self._ends()
         self._latest = end
         if isinstance(limit, ReadMaxRows):

@@ -42,6 +42,7 @@ def apis(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) 
         found = admin.describe_features(broker_id).api_versions
     rows = []
     for key, (lowest, highest) in sorted(found.items()):
+        # A broker may have APIs that this client does not know, and versions that overlap with none of the client's.
         known = key in MESSAGES
         newest = min(highest, request_class(key).max_version) if known else -1
         usable = known and newest >= max(lowest, request_class(key).min_version)

@@ -100,6 +100,7 @@ def reset_offsets(
         _need_no_members(admin, name)
         committed = {place: each.offset for place, each in admin.list_group_offsets(name).items()}
         partitions = list(committed) if all_topics else [] if from_file else _named_partitions(admin, topics)
+        # A file or --all-topics may name partitions of topics that were deleted since.
         if isinstance(where, dict) or all_topics:
             _need_partitions(admin, where if isinstance(where, dict) else partitions)
         planned = plan_reset(admin, name, partitions, where)
@@ -189,6 +190,7 @@ def _need_no_members(admin: Admin, name: str) -> None:
     try:
         state = admin.describe_groups([name])[name].state
     except ApiError as error:
+        # The group does not exist yet: its first commit creates it.
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         return

@@ -67,12 +67,15 @@ class GroupOptions:
             "default_api_timeout_ms": timeout_ms,
             "request_timeout_ms": timeout_ms,
             "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
+            # A typing error in a topic's name must not create that topic.
             "allow_auto_create_topics": False,
             "auto_offset_reset": "earliest" if self.name is None else _RESETS[start],
         }
         if self.name is not None:
             settings["group_id"] = self.name
             settings["group_instance_id"] = self.instance_id
+            # The command commits what it has written. Automatic commits count records as processed when `poll` has
+            # returned them.
             settings["enable_auto_commit"] = False
             if self.assignors:
                 settings["partition_assignment_strategy"] = tuple(self.assignors)

@@ -76,6 +76,7 @@ def adopt(
 
 
 def _adopt(adoption: LogAdoption, *, dry_run: bool) -> None:
+    # The plan is shown whole before the first change, and is not begun if any part of it must be refused.
     plan = adoption.plan()
     for line in _describe(adoption, plan):
         click.echo(line)

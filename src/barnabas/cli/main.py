@@ -59,6 +59,7 @@ def barnabas() -> None:
 
 def main() -> None:
     """Run the command line. An error of arguments, input or output is one line on stderr."""
+    # Before anything opens a file: the lowest free numbers are those of the closed streams.
     replace_closed_streams()
     status = None
     try:

@@ -90,6 +90,8 @@ def produce(
             linger_ms=LINGER_MS,
             max_block_ms=timeout_ms,
             request_timeout_ms=timeout_ms,
+            # The timeout covers everything from `send` to the answer, so it must be at least linger and request timeout
+            # together.
             delivery_timeout_ms=timeout_ms + LINGER_MS,
             bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
         )

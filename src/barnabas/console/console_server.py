@@ -103,6 +103,7 @@ class _Application:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return _answer(start_response, "405 Method Not Allowed", {"allowed": "GET, HEAD"})
         state = self._state()
+        # Load balancers and supervisors look at the status alone: a broker that starts or stops should get no clients.
         status = "200 OK" if state is BrokerState.RUNNING else "503 Service Unavailable"
         return _answer(start_response, status, {"state": state.name})
 
@@ -122,6 +123,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    # A scrape that hangs must not keep the broker's process from ending.
     daemon_threads = True
     block_on_close = False
 

@@ -57,5 +57,6 @@ def _add_summary(families: dict[str, Metric], name: str, labels: dict[str, str],
         summary.add_sample(name, {**labels, "quantile": quantile}, value)
     summary.add_sample(f"{name}_count", labels, spread.count)
     summary.add_sample(f"{name}_sum", labels, spread.total)
+    # Prometheus has no minimum and maximum in a summary, so they are gauges of their own.
     for suffix, value in (("_min", spread.minimum), ("_max", spread.maximum)):
         _family(families, name + suffix, "gauge", sample).add_sample(name + suffix, labels, value)

@@ -148,6 +148,7 @@ def _rows_by_batch(query: StreamingQuery) -> dict[int, int]:
 
 def _checked(pipeline: DelayPipeline, sent: Totals) -> list[DelayCell]:
     """Return the result, if both its copies agree with each other and with the flights sent. Raises DemoFailed."""
+    # Both copies are compared with the flights that were sent: a record that was lost or counted twice would show here.
     in_parquet, in_topic = pipeline.parquet_cells(), pipeline.topic_cells()
     if sent.flights != FLIGHT_COUNT:
         raise DemoFailed(f"{sent.flights:,} flights were produced, of {FLIGHT_COUNT:,}")

@@ -80,6 +80,8 @@ class DelayPipeline:
             table.write.mode("overwrite").parquet(self._parquet)
             (
                 table.select(
+                    # The key is what compaction keeps one record of: carrier and hour, with two digits so that keys
+                    # sort by hour.
                     sql.concat_ws("|", "carrier", sql.lpad(sql.col("hour").cast("string"), 2, "0")).alias("key"),
                     sql.to_json(sql.struct("*")).alias("value"),
                 )

@@ -30,8 +30,8 @@ from barnabas.rpc.client_request import UnsupportedVersion
 from barnabas.rpc.node import Node
 
 DEAD = "Dead"
-# ListGroups v4 filters by states (KIP-518), v5 by types (KIP-848). An older broker would ignore the filter and list all
-# groups, so a filter needs its version.
+# ListGroups v4 filters by states (KIP-518), v5 by types (KIP-848). A request of an earlier version has no filter, and
+# its answer would list all groups.
 _STATES_SINCE = 4
 _TYPES_SINCE = 5
 # LeaveGroup v3 names several members (KIP-345).

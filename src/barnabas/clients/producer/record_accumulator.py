@@ -110,8 +110,7 @@ class RecordAccumulator:
                     future = None
                     if queue:
                         future = queue[-1].try_append(record, limit_bytes=limit_bytes, ratio=ratio)
-                    # The tail is never empty, so a second turn with memory begins a batch even for a record larger than
-                    # a batch.
+                    # The first record of a new batch always fits, even one larger than `batch_size`.
                     is_new = future is None and allocated_bytes > 0
                     if is_new:
                         assert chosen is not None
@@ -271,8 +270,7 @@ class RecordAccumulator:
             estimated = batch.estimated_bytes(self._ratios.estimate(topic_partition.topic, batch.codec))
             if batches and size + estimated > max_bytes:
                 break
-            # Nothing is taken before a batch with sequence numbers that waits for its turn, or the broker would reject
-            # both.
+            # The broker accepts batches only in sequence, so a batch waits while an earlier one is being retried.
             if self._sequences is not None and not self._sequences.may_send(batch):
                 continue
             queue.popleft()

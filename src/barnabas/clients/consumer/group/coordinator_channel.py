@@ -149,7 +149,7 @@ class CoordinatorChannel:
         self._network.wakeup()
         if thread is None:
             self._network.close()
-        # A thread that joined itself would never return.
+        # A thread cannot join itself.
         elif thread is not threading.current_thread():
             thread.join(timeout_ms / 1000 + 1)
 

@@ -1,6 +1,7 @@
 """Stamps producer id, epoch and sequence on an encoded v2 batch. Pure.
 
 The idempotent producer calls it when it sends a batch, long after encoding it, and again when its own id changes.
+Kafka: MemoryRecordsBuilder.setProducerState.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The storage layer's metrics by Kafka's names, registered once when the broker starts.
 
 Called by `broker` on the main thread; a gauge is computed by the thread that reads it, and takes no lock.
-Kafka: the newGauge calls of LogManager, LogCleaner, LogCleanerManager, UnifiedLog.
+Kafka: LogManager, LogCleaner, LogCleanerManager and UnifiedLog, which register their own gauges.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The offset up to which each log has been cleaned: `cleaner-offset-checkpoint` of every log directory.
 
 Owned by LogCleanerManager, used under its lock. The content of the files is kept in memory after the first read: no
-other code writes them. Kafka: the checkpoints of LogCleanerManager.
+other code writes them. Kafka: LogCleanerManager, which has the checkpoints itself.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owned by LogDirectories; used on the starting thread, by the checkpoint tasks of the scheduler, by truncations and at
 shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards their known content.
-Kafka: the per-directory fields and maps of LogManager.
+Kafka: LogManager, which has these fields in maps by directory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The directories of `log.dirs` together: which of them are online, and which broker they belong to.
 
 Opened by `broker` on its starting thread, used by LogManager, read by any thread. A directory goes offline at its first
-disk error and stays so until the broker starts again; `_lock` makes sure that a failure is reported once. Kafka spreads
-this over LogManager, LogDirFailureChannel and MetaPropertiesEnsemble.
+disk error and stays so until the broker starts again; `_lock` makes sure that a failure is reported once.
+Kafka: LogManager, LogDirFailureChannel, MetaPropertiesEnsemble.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Called by LogManager and LogLoading on the thread that starts or stops the broker, which waits for the tasks. `_lock`,
 one per directory, guards the order in which tasks are handed out.
-Kafka: the thread pools of LogManager.loadLogs and shutdown.
+Kafka: LogManager.loadLogs and shutdown, which make a pool of threads per directory.
 """
 
 from __future__ import annotations

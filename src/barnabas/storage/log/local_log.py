@@ -98,7 +98,7 @@ class LocalLog:
         if segment.size == 0:
             return False
         # As in Kafka, the age of a segment with timestamps is the distance between its first batch and the next one,
-        # whatever the clock says: a log that is copied later rolls where the original did.
+        # whatever the clock says: a log that is copied years later is cut by the times of its records.
         started = segment.rolling_timestamp
         if started is not None and started >= 0:
             return max_timestamp - started > self._roll_ms - segment.roll_jitter_ms

@@ -2,7 +2,7 @@
 
 Owned by a UnifiedLog and handed to the modules that do its larger tasks (`follower_append`, `truncation`, `retention`,
 `segment_swap`). Guarded by `lock`, the log's lock: re-entrant, and held by the caller of every method but `flush`.
-`bounds` is read by any thread without it. Kafka keeps these fields in UnifiedLog.
+`bounds` is read by any thread without it. Kafka: UnifiedLog, which has these fields itself.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class FetchSessionCache:
         """Make a session for `size` partitions, which it does not have yet; None if there is no room for it."""
         now_ms = self._now_ms()
         with self._lock:
-            # Without a session the client is served all the same: it only names all its partitions in each request.
+            # Without a session the client is served all the same: it then names all its partitions in each request.
             if len(self._sessions) >= self._max_sessions and not self._evict((is_privileged, size, 0), now_ms):
                 return None
             session_id = 0

@@ -60,7 +60,7 @@ class ControllerRequestsApi:
             if isinstance(result, ApiError):
                 request.fail(result)
             else:
-                # Sorted, since a set has no order and logs of two attempts should be comparable.
+                # Sorted: a set has no order, and equal results should give equal answers.
                 remaining = [RemainingPartition(left.topic, left.partition) for left in sorted(result)]
                 request.respond(ControlledShutdownResponse(remaining_partitions=remaining))
 

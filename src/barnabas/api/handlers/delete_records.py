@@ -53,7 +53,6 @@ class DeleteRecordsApi:
                     refused[key] = _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
                     offsets[key] = partition.offset
-        # Nothing to wait for.
         if not offsets:
             request.respond(_response(body, refused))
             return

@@ -241,5 +241,5 @@ def _name_listeners(broker: UpdateMetadataRequest.UpdateMetadataBroker, version:
         ]
     for endpoint in broker.endpoints:
         if 0 <= endpoint.security_protocol < len(SECURITY_PROTOCOLS):
-            # Kafka's old default: a listener was called as its security protocol.
+            # Kafka's default: a listener without a name has that of its security protocol.
             endpoint.listener = SECURITY_PROTOCOLS[endpoint.security_protocol]

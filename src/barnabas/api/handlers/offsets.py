@@ -202,7 +202,7 @@ class OffsetsApi:
 
     def _fetch_cost_us(self, group: FetchGroup) -> int:
         """Return what it costs to answer for one group, in microseconds."""
-        # All offsets of the group: the request is short, and the answer as long as the group is old.
+        # All offsets of the group: the request is short, and its answer may be of any size.
         if group.topics is None:
             offsets = self._offsets.offset_count(group.group_id)
         else:

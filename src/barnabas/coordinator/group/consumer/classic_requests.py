@@ -269,7 +269,7 @@ def _subscription(terms: JoinTerms) -> Subscription:
 
 
 def _updated(member: ConsumerGroupMember, terms: JoinTerms, subscription: Subscription) -> ConsumerGroupMember:
-    # JoinGroup v0 has no rebalance timeout, and an old subscription no rack: the values of before stay.
+    # A timeout of -1, and a subscription of a version without a rack, leave the member's values as they were.
     timeout_ms = terms.rebalance_timeout_ms
     return replace(
         member,

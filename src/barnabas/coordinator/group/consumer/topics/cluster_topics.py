@@ -26,6 +26,7 @@ class ClusterTopics:
 
     def ids(self, names: Iterable[str]) -> frozenset[bytes]:
         """Return the ids of those topics that exist."""
+        # Topics without an id are of a cluster that has not given them one yet: a member could not be told of them.
         topics = self.image.topics
         return frozenset(
             topics[name].topic_id for name in names if name in topics and topics[name].topic_id != ZERO_UUID

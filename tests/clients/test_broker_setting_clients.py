@@ -61,11 +61,15 @@ def test_kafka_python(own: Server) -> None:
         everybody = {"background.threads": (AlterConfigOp.SET, "12")}
         admin.alter_configs([PythonConfigResource("BROKER", "0", {"num.io.threads": (AlterConfigOp.SET, "9")})])
         admin.alter_configs([PythonConfigResource("BROKER", "0", everybody)])
+
+        def described() -> str:
+            return json.dumps(admin.describe_configs([PythonConfigResource("BROKER", "0")]), default=str)
+
+        # The answer to AlterConfigs means that the change is stored; the broker takes it over a moment later.
         eventually(lambda: handlers(own) == "9")
-        described = json.dumps(admin.describe_configs([PythonConfigResource("BROKER", "0")]), default=str)
-        assert "num.io.threads" in described
-        assert "background.threads" in described
-        assert "log.cleaner.backoff.ms" not in described, "only what was set is shown"
+        eventually(lambda: "background.threads" in described())
+        assert "num.io.threads" in described()
+        assert "log.cleaner.backoff.ms" not in described(), "only what was set is shown"
         gone = dict.fromkeys(("num.io.threads", "background.threads"), (AlterConfigOp.DELETE, None))
         admin.alter_configs([PythonConfigResource("BROKER", "0", gone)])
         eventually(lambda: handlers(own) == "8")

@@ -50,6 +50,7 @@ def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Writte
                 rows += encoded.record_count
                 size_bytes += len(encoded.data)
                 if len(unanswered) >= _UNANSWERED_BATCHES:
+                    # The oldest result is awaited first: its batch is the likeliest to have been answered.
                     unanswered.popleft().result()
         for future in unanswered:
             future.result()

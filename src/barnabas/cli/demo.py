@@ -40,6 +40,7 @@ def _run(output_dir: str) -> None:
         from barnabas_spark.demo.flights import DataMissing
         from barnabas_spark.demo.workspace import NotOurs
         from barnabas_spark.java_home import JavaNotFound
+    # The imports need pyspark and others, which only the extra `demo` installs.
     except ImportError as error:
         raise click.ClickException(
             f"the demo needs packages that are not installed ({error}): pip install 'barnabas[demo]'"

@@ -190,7 +190,7 @@ def _need_no_members(admin: Admin, name: str) -> None:
     try:
         state = admin.describe_groups([name])[name].state
     except ApiError as error:
-        # The group does not exist yet: its first commit creates it.
+        # A group that does not exist yet is created by its first commit.
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         return

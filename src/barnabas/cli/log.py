@@ -58,6 +58,7 @@ def dump(
     for path in paths:
         try:
             for line in dump_file(path, files, terms):
+                # Damage goes to stderr, so that a script gets the content of the files alone from stdout.
                 is_complaint = isinstance(line, Complaint)
                 click.echo(line, err=is_complaint)
                 has_complaints |= is_complaint

@@ -27,7 +27,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 _FETCH_ALL_TOPICS_SINCE = 2
 _ONE_GROUP_UNTIL = 7
 _REQUIRE_STABLE_SINCE = 7
-# OffsetCommit v10 names topics by their ids (KIP-848). Up to v1 commits need not name a member and generation.
+# OffsetCommit v10 names topics by their ids (KIP-848). v0 and v1 are gone from Kafka 4 (KIP-896).
 _COMMIT_BY_NAME_UNTIL = 9
 _COMMIT_SINCE = 2
 

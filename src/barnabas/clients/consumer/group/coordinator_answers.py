@@ -61,7 +61,7 @@ REACTIONS: dict[ApiKey, dict[ErrorCode, Reaction]] = {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
     },
-    # A member that leaves does not care: its session ends in any case.
+    # A member that leaves reacts to no error: its session at the coordinator ends in any case.
     ApiKey.LEAVE_GROUP: {},
     ApiKey.OFFSET_COMMIT: _COORDINATOR_GONE
     | _MEMBER_GONE

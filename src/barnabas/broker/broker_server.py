@@ -3,8 +3,8 @@
 Made by the command line (or a test) on the main thread, which also calls `startup` and `shutdown`. Any thread may
 report a fatal error (BrokerLifecycle.fail), which asks for a stop with a non-zero exit status.
 
-A stage is a value: a frozen dataclass with what was built, handed to the stages that stand on it. A part that is built
-too early is a type error, since what it needs is a field of a stage that does not exist yet:
+A stage is a value: a frozen dataclass with the parts it has built, handed to the later stages. A part that is built too
+early is a type error, since the parts it needs are fields of a stage that does not exist yet:
 
     start_foundations   threads, timer, scheduler
     open_storage        log directories, metadata store, identity, settings, logs
@@ -13,8 +13,8 @@ too early is a type error, since what it needs is a field of a stage that does n
     bind_front          table of APIs, sockets bound, request handlers
 
 Then requests are read, of which only the controller's are handled; the broker registers and stands for controller; and
-when it leads what it led before, the gate opens for all requests. Every part registers its stop when it has started, so
-that a start that fails in the middle stops exactly what runs.
+when it leads its partitions again, the gate opens for all requests. Every part registers its stop when it has started,
+so that a start that fails in the middle stops exactly the parts that run.
 
 The order is Kafka's: docs/kafka-facts.md, start order. Kafka: kafka.server.KafkaServer.
 """

@@ -26,7 +26,7 @@ class ElectionConfig(Settings):
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig(Settings):
-    """Named after Kafka's settings, apart from what the caller gives.
+    """The settings of a controller, named after Kafka's, and the values that the caller gives.
 
     broker_id: may have been generated. inter_broker_listener_name: where brokers find each other's leaders; may follow
     from the security protocol. unclean_leader_election_enable: as set when it is called.

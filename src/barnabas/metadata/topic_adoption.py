@@ -58,7 +58,7 @@ class TopicConflict(Exception):
 
 
 class TopicAdoption:
-    """The adoption, which writes what the store lacks. Every partition has its one replica on `broker_id`.
+    """The adoption, which completes the store. Every partition has its one replica on `broker_id`.
 
     `known_topics` are the topics of the store when this object was made.
     """

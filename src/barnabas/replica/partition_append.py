@@ -21,7 +21,7 @@ class PartitionAppend:
     """The records to append, then the result.
 
     records: the batch, a view of the request's frame; dropped after the append so that the purgatory holds no frames.
-    header, body: what was read of the batch before the append: its header, and its records if they were decompressed.
+    header, body: the batch's header as read before the append, and the batch's records if they were decompressed.
     info: offsets and times of an append to the local log. failure: why there was none, or why it counts as none.
     hosted_by: the partition, once the append is in its log.
     log_start_offset: of the log that refused an append for an unexpected reason; else -1.

@@ -42,7 +42,7 @@ class ReplicaManager:
     """The parts of the replica layer, and their life cycle.
 
     hosted: the partitions of this broker. appender, reader, deleter: the paths of produces, fetches and record
-    deletions over them. orders: what the controller orders. waiting: the requests that wait for a partition.
+    deletions over them. orders: the controller's orders. waiting: the requests that wait for a partition.
     isr_updates: followers that join and leave the in-sync replicas. topic_stats: the counters of each topic.
 
     Arguments: `metadata` is fed by the controller through `orders.update_metadata`; it knows whether the cluster has a

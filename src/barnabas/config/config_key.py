@@ -191,6 +191,7 @@ def parse_value(name: str, type_: ConfigType, text: str) -> ConfigValue:
     if type_ is ConfigType.DOUBLE:
         if not _DOUBLE.fullmatch(trimmed):
             raise ConfigError.invalid(name, text, "Not a number of type DOUBLE")
+        # Java's literals may end in a letter for the type, which Double.parseDouble accepts.
         return float(trimmed.rstrip("dDfF"))
     if type_ is ConfigType.LIST:
         # An empty text is an empty list, and not a list with one empty item.

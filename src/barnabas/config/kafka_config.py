@@ -69,6 +69,7 @@ class KafkaConfig(ConfigValues):
                 unknown[name] = about_unknown(name, source)
             else:
                 raise ConfigError(about_unknown(name, source), name)
+        # The rules come last: a value that does not fit its own type is the clearer message.
         config = cls(values, properties, source, unknown)
         check_settings(config)
         return config

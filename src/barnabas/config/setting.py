@@ -38,6 +38,7 @@ def setting(name: str, convert: Callable[[Any], Any] | None = None) -> Any:
 
     Raises KeyError: no table has a setting of this name.
     """
+    # Looked up here and not when the field is read, so that a wrong name fails at import.
     key = BROKER_CONFIG_KEYS[name]
     if convert is None:
         return _field(Declaration((key.name,), lambda config: config.value(name)))

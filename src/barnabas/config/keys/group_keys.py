@@ -24,6 +24,7 @@ GROUP_KEYS = (
         1_800_000,
         "The longest session timeout that a group member may ask for.",
     ),
+    # KIP-134: without the delay each of the members that start together would cause a rebalance of its own.
     ConfigKey(
         "group.initial.rebalance.delay.ms",
         ConfigType.INT,
@@ -72,6 +73,7 @@ GROUP_KEYS = (
         "The number of replicas of __consumer_offsets.",
         AT_LEAST_1,
     ),
+    # Must not change once the topic exists: a group's partition is the hash of its id modulo this number.
     ConfigKey(
         "offsets.topic.num.partitions",
         ConfigType.INT,

@@ -212,6 +212,7 @@ LOG_KEYS = (
         168,
         "How long records are kept, in hours; log.retention.ms and log.retention.minutes override it.",
     ),
+    # Kafka counts per partition, not per topic or broker.
     ConfigKey(
         "log.retention.bytes",
         ConfigType.LONG,
@@ -266,6 +267,8 @@ LOG_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # With the two defaults of LONG_MAX logs are flushed by the kernel only, as in Kafka: durability comes from
+    # replicas.
     ConfigKey(
         "log.flush.scheduler.interval.ms",
         ConfigType.LONG,
@@ -315,6 +318,7 @@ LOG_KEYS = (
         True,
         "Whether a request for an unknown topic creates the topic.",
     ),
+    # Ignored by Kafka too once inter.broker.protocol.version is 3.0 or later (KIP-724).
     ConfigKey(
         "log.message.format.version",
         ConfigType.STRING,
@@ -355,6 +359,7 @@ LOG_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # Conversion makes the broker read and write every record of the answer, so Kafka allows to turn it off (KIP-283).
     ConfigKey(
         "log.message.downconversion.enable",
         ConfigType.BOOLEAN,

@@ -37,9 +37,12 @@ NETWORK_KEYS = (
         30_000,
         "The longest time that setting up a connection may take after failures.",
     ),
+    # KIP-801: an authorizer that keeps its rules in the cluster must reach the controller before it can decide
+    # anything.
     ConfigKey(
         "early.start.listeners", ConfigType.STRING, None, "The listeners that open before the authorizer is ready."
     ),
+    # KIP-227. A consumer or follower that gets no slot sends full fetches, which works but costs more.
     ConfigKey(
         "max.incremental.fetch.session.cache.slots",
         ConfigType.INT,
@@ -83,6 +86,7 @@ NETWORK_KEYS = (
         "The security protocol of each listener name, comma-separated: NAME:PROTOCOL.",
         scope=Scope.PER_BROKER,
     ),
+    # KIP-291: the controller's requests do not wait behind those of clients.
     ConfigKey(
         "control.plane.listener.name",
         ConfigType.STRING,
@@ -142,6 +146,7 @@ NETWORK_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # KIP-612. The rate of one address is no setting here but a client quota of the entity type ip.
     ConfigKey(
         "max.connection.creation.rate",
         ConfigType.INT,

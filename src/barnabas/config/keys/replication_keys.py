@@ -43,6 +43,7 @@ REPLICATION_KEYS = (
         1,
         "The number of replicas of a topic whose creation does not name one.",
     ),
+    # Time only, not records: a burst of produces must not throw followers out of the in-sync replicas (KIP-16).
     ConfigKey(
         "replica.lag.time.max.ms",
         ConfigType.LONG,
@@ -124,6 +125,7 @@ REPLICATION_KEYS = (
         "How often the controller looks for partitions that need an unclean election.",
         AT_LEAST_1,
     ),
+    # False since Kafka 0.11 (KIP-106): consistency comes before availability.
     ConfigKey(
         "unclean.leader.election.enable",
         ConfigType.BOOLEAN,

@@ -22,6 +22,7 @@ SECURITY_KEYS = (
         "GSSAPI",
         "KRaft: the SASL mechanism for connections to the controller.",
     ),
+    # KIP-306: the delay slows clients that retry or guess.
     ConfigKey(
         "connection.failed.authentication.delay.ms",
         ConfigType.INT,
@@ -29,12 +30,14 @@ SECURITY_KEYS = (
         "How long the answer to a failed authentication is delayed.",
         AT_LEAST_0,
     ),
+    # KIP-368: expired credentials end a connection only where this is set.
     ConfigKey(
         "connections.max.reauth.ms",
         ConfigType.LONG,
         0,
         "How long a session lasts before the client must authenticate again; 0 is for ever.",
     ),
+    # Bounds the memory that a client can take before it is authenticated.
     ConfigKey(
         "sasl.server.max.receive.size",
         ConfigType.INT,

@@ -41,6 +41,8 @@ TRANSACTION_KEYS = (
         "The size of a segment of __transaction_state.",
         AT_LEAST_1,
     ),
+    # KIP-890: without the check a late write may join a transaction that has ended, and block readers of committed
+    # records.
     ConfigKey(
         "transaction.partition.verification.enable",
         ConfigType.BOOLEAN,
@@ -48,6 +50,8 @@ TRANSACTION_KEYS = (
         "Whether the broker verifies that a partition belongs to a transaction before it is written.",
         scope=Scope.CLUSTER_WIDE,
     ),
+    # KIP-854 separated this time from transactional.id.expiration.ms. A producer that was idle for longer and goes on
+    # with its next sequence number is accepted as a new one.
     ConfigKey(
         "producer.id.expiration.ms",
         ConfigType.INT,

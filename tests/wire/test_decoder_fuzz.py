@@ -65,13 +65,21 @@ def _campaign(per_version: int, seed: int) -> Counter[tuple[str, int]]:
 
 
 def _run_bounded(mutant: bytes) -> None:
-    """Decode; hold what it allocates against the size of the frame."""
+    """Decode; hold what it allocates against the size of the frame.
+
+    What other threads of the test process allocate meanwhile is counted too, but not three times in a row.
+    """
+    bound = _MEMORY_ALLOWANCE + _MEMORY_PER_BYTE * len(mutant)
+    assert any(_allocated_by(mutant) <= bound for _ in range(3)), mutant.hex()
+
+
+def _allocated_by(mutant: bytes) -> int:
     tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     with contextlib.suppress(DecodeError):
         _parse(mutant)
     _, peak = tracemalloc.get_traced_memory()
-    assert peak - before <= _MEMORY_ALLOWANCE + _MEMORY_PER_BYTE * len(mutant), mutant.hex()
+    return peak - before
 
 
 def _warm_up() -> None:

@@ -46,7 +46,6 @@ from barnabas.zk.store import SessionState
 logger = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
-_FIRST_REBALANCE_MS = 5_000
 _NOT_CONTROLLER = ApiError(ErrorCode.NOT_CONTROLLER)
 _FAILED = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 _MOVED = ApiError(ErrorCode.NOT_CONTROLLER, "Controller moved to another broker. Aborting controlled shutdown")

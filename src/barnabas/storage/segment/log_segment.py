@@ -86,7 +86,7 @@ class LogSegment:
         self.is_preallocated = False
         self.recent: dict[int, tuple[int, int]] = {}
         self._largest = TimestampOffset(NO_TIMESTAMP, base_offset) if size == 0 else None
-        """The largest timestamp, and the last offset of the batch that has it; None until the time index was asked."""
+        """The largest timestamp and the last offset of its batch; None in an opened segment until the first append."""
         self._sequential_reads = SequentialReads()
 
     # -- appending, under the log's lock
@@ -109,7 +109,9 @@ class LogSegment:
         if position == 0:
             self.rolling_timestamp = max_timestamp
         self.file.write(buffers, position)
-        largest = self._largest or self.max_timestamp_and_offset()
+        largest = self._largest
+        if largest is None:  # the first append to a segment that was opened
+            largest = self._largest = self.indexes.times.last_entry
         if max_timestamp > largest.timestamp:
             largest = self._largest = TimestampOffset(max_timestamp, last_offset)
         since = self.bytes_since_last_index_entry
@@ -232,10 +234,9 @@ class LogSegment:
 
     def max_timestamp_and_offset(self) -> TimestampOffset:
         """Return the largest timestamp and the last offset of the batch that has it, or (-1, base offset)."""
-        if self._largest is None:
-            # A segment that was closed has its largest timestamp as the last entry.
-            self._largest = self.indexes.times.last_entry
-        return self._largest
+        # A segment that was closed has its largest timestamp as the last entry. A reader does not keep what it has
+        # looked up: an append may have set a newer value meanwhile, and only the appender holds the log's lock.
+        return self._largest or self.indexes.times.last_entry
 
     @property
     def largest_timestamp(self) -> int:

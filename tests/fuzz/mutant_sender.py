@@ -37,6 +37,7 @@ MAY_STAY_SILENT: Final = {
 }
 """API keys, as they stand in a frame, of which a mutant may ask for no acknowledgement, or for a wait of days."""
 _ALONE, _BURST, _CUT_OFF, _LYING_SIZE = 0.3, 0.05, 0.02, 0.03
+_CLOSED: Final = (ConnectionClosed, ConnectionResetError, BrokenPipeError)
 _CLIENT_ID = "fuzz"
 _API_KEY_BYTES: Final = 2
 ApiVersion = tuple[ApiKey, int]
@@ -89,8 +90,7 @@ class MutantSender(threading.Thread):
             self._hang_up()
         mutant = self._mutant(api_key, version)
         if self._random.random() < _CUT_OFF:
-            self._connected().socket.sendall(mutant[: self._random.randrange(len(mutant))])
-            self.outcomes["cut off"] += 1
+            self.outcomes[self._send_start(mutant)] += 1
             self._hang_up()
             return
         outcome = self._send(mutant)
@@ -113,6 +113,14 @@ class MutantSender(threading.Thread):
         self.reached_body[api_key, version] += size == len(frame) and frame.startswith(header)
         return struct.pack(">i", size) + frame
 
+    def _send_start(self, mutant: bytes) -> str:
+        """Send the start of it and no more: `cut off`, or `closed`."""
+        try:
+            self._connected().socket.sendall(mutant[: self._random.randrange(len(mutant))])
+        except _CLOSED:
+            return "closed"  # a lying size is refused as soon as it is read, while a large frame is still being sent
+        return "cut off"
+
     def _send(self, mutant: bytes) -> str:
         """Send it: `answered`, `closed` or `silent`."""
         is_whole = struct.unpack_from(">i", mutant)[0] == len(mutant) - 4
@@ -123,7 +131,7 @@ class MutantSender(threading.Thread):
             client.socket.sendall(mutant)
             client.socket.settimeout(PATIENCE_SECONDS if patient else SILENCE_SECONDS)
             client.receive_frame()
-        except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
+        except _CLOSED:
             return "closed"
         except TimeoutError:
             if patient:
@@ -148,7 +156,7 @@ class MutantSender(threading.Thread):
             while client.receive_frame()[:4] != struct.pack(">i", 77):
                 pass
             self.outcomes["burst answered"] += 1
-        except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
+        except _CLOSED:
             self.outcomes["burst closed"] += 1
         except TimeoutError:
             self.outcomes["burst silent"] += 1  # one of them waits, or all that follows is swallowed by a lying size

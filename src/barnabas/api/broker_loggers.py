@@ -34,7 +34,7 @@ def alter_logger_levels(changes: Sequence[Change], *, validate_only: bool) -> No
     for change in changes:
         level = change.value if change.config_operation == ConfigOperation.SET else None
         set_logger_level(change.name, level)
-        logger.warning("The level of the logger %s is %s now", change.name, level or "its parent's")
+        logger.warning("Changed the level of logger %s to %s", change.name, level or "that of its parent")
 
 
 def _check(change: Change) -> None:

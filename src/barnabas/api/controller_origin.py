@@ -45,8 +45,8 @@ class ControllerOrigin:
         if self._authorizer is None and not self._has_control_plane and not _is_on_this_machine(connection):
             self._refuse(
                 request,
-                f"without an authorizer, and without control.plane.listener.name, {connection.client_address} would "
-                "have to be a loopback address or this broker's own",
+                f"without an authorizer, and without control.plane.listener.name, {connection.client_address} must "
+                "be a loopback address or this broker's own",
             )
 
     @staticmethod

@@ -103,7 +103,9 @@ class FetchAnswer:
             for records in on_disk:
                 records.bring_into_cache()
         except OSError as error:
-            logger.warning("reading ahead of a fetch failed: %s", error)  # the thread that sends it meets it again
+            logger.warning(
+                "Prefetching the records of a fetch failed: %s", error
+            )  # the thread that sends them raises it again
         self._respond(results)
 
     def _respond(self, results: Sequence[PartitionFetch]) -> None:

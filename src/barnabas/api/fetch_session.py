@@ -95,7 +95,7 @@ class SessionPartition(PartitionFetch):
         return copied
 
     def must_be_answered(self) -> bool:
-        """Return whether what was read is news to the client."""
+        """Return whether the result has anything that the client has not been told."""
         return (
             self.high_watermark != self.answered_high_watermark
             or self.log_start_offset != self.answered_log_start_offset
@@ -108,7 +108,7 @@ class SessionPartition(PartitionFetch):
     def note_answer(self) -> None:
         """Keep what the client is told now.
 
-        An error is repeated in each answer, and the first answer without the error is news.
+        An error is repeated in each answer, and the first answer without the error has the partition too.
         """
         failed = self.error is not ErrorCode.NONE
         self.answered_high_watermark = NOT_ANSWERED if failed else self.high_watermark
@@ -243,7 +243,7 @@ class FetchSession:
                     key = partition.key
                     del partitions[key]
                     partitions[key] = partition
-            # An error is told in every answer; once it is over, the partition is news although nothing was written.
+            # Each answer repeats the error; the first answer after it has the partition, even without new records.
             for name, topic_id, number, _ in refused:
                 partitions[topic_id or name, number].answered_high_watermark = NOT_ANSWERED
             return told

@@ -324,7 +324,7 @@ class Request(Generic[M]):
                 body = response if encoded is None else encoded.throttled_as(response)
                 frame, self.response_size = response_frame(self.header, body)
             except Exception:
-                logger.exception("an answer to %s v%d cannot be sent", self.handler.api_key.name, self.api_version)
+                logger.exception("Cannot send the answer to %s v%d", self.handler.api_key.name, self.api_version)
                 self._respond_with_error()
             else:
                 self.channel.send(self, frame)
@@ -376,7 +376,7 @@ class Request(Generic[M]):
             else:
                 self.respond(answer)
         except Exception:
-            logger.exception("no error answer could be made for %s; closing its connection", self.handler.api_key)
+            logger.exception("Cannot make an error answer to %s; closing its connection", self.handler.api_key)
             self.close_connection()
 
     def deferred(self, answer: Callable[..., None]) -> Callable[..., None]:
@@ -403,7 +403,7 @@ class Request(Generic[M]):
             self.response = answer
             frame, self.response_size = response_frame(self.header, answer)
         except Exception:
-            logger.exception("nor can its error answer; closing the connection")
+            logger.exception("The error answer cannot be sent either; closing the connection")
             self.channel.close(self)
         else:
             self.channel.send(self, frame)

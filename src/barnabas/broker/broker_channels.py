@@ -96,7 +96,10 @@ class BrokerConnections:
         protocol = self._listeners.bound_end_point(listener_name).security_protocol
         builder = CLIENT_CHANNEL_BUILDERS.get(protocol)
         if builder is None:
-            raise ConfigError(f"The controller can't talk {protocol} to brokers (listener {listener_name})")
+            raise ConfigError(
+                f"Listener {listener_name} uses {protocol}: the controller reaches brokers over "
+                f"{', '.join(CLIENT_CHANNEL_BUILDERS)} only"
+            )
         return NetworkClient(
             Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=builder),
             ManualMetadataUpdater([node]),

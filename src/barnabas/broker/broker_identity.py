@@ -49,21 +49,24 @@ def establish_identity(config: KafkaConfig, zk_client: KafkaZkClient, directorie
     broker_id = identity.broker_id
     if broker_id == GENERATE:
         if len(remembered) > 1:
-            raise ConfigError(f"The log directories belong to several brokers: {sorted(remembered)}", "log.dirs")
+            raise ConfigError(
+                f"The log directories belong to several brokers: {sorted(remembered)}; name those of one broker",
+                "log.dirs",
+            )
         if remembered:
             broker_id = remembered.pop()
         elif identity.is_id_generated:
-            # Above `reserved.broker.max.id`, so that a generated id never meets one that a person chose.
+            # Above `reserved.broker.max.id`, so that a generated id never equals one that an operator chose.
             broker_id = zk_client.generate_broker_id() + identity.largest_given_id
         else:
             raise ConfigError("broker.id is -1, and broker.id.generation.enable is false: set one of them", "broker.id")
-    # Before an id is generated: beside an empty store, the logs of another cluster would pass for this cluster's.
+    # Before an id is generated: beside an empty store, the logs of another cluster would be taken for this cluster's.
     if zk_client.cluster_id() is None:
         for path, properties in directories.meta_properties().items():
             if properties is not None and properties.cluster_id is not None:
                 raise InconsistentMetaProperties(
-                    f"{path} belongs to cluster {properties.cluster_id}, of which there are no metadata here. If an"
-                    " Apache Kafka left it, `barnabas log adopt` makes it this broker's."
+                    f"{path} belongs to cluster {properties.cluster_id}, but the metadata store is empty. If an"
+                    " Apache Kafka wrote it, take it over with `barnabas log adopt`."
                 )
     cluster_id = get_or_generate_cluster_id(zk_client)
     directories.check_and_write_meta_properties(cluster_id, broker_id)

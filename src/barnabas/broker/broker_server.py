@@ -169,8 +169,8 @@ def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
         if stages.control.ready.wait(PATIENCE_AT_GATE_SECONDS):
             return
         if turned_away := front.startup_gate.turn_away():
-            logger.info("The controller's requests take long: %d clients that wait are turned away", turned_away)
-    raise OSError(f"no controller told this broker of the cluster within {CONTROLLER_TIMEOUT_SECONDS} s")
+            logger.info("The controller's first requests are late: disconnecting %d waiting clients", turned_away)
+    raise OSError(f"no controller sent this broker the cluster metadata within {CONTROLLER_TIMEOUT_SECONDS} s")
 
 
 def _follow_settings(stages: BuiltStages, front: FrontStage) -> None:

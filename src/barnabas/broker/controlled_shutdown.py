@@ -134,7 +134,7 @@ class ControlledShutdownClient:
         finally:
             client.close()
         if not isinstance(response, ControlledShutdownResponse):
-            raise ConnectionLost(f"Unexpected answer {type(response).__name__} of {node}")
+            raise ConnectionLost(f"{node} sent an unexpected answer, {type(response).__name__}")
         return response
 
 

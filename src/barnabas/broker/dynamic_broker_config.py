@@ -96,7 +96,7 @@ class DynamicBrokerConfig:
         per_broker = entity != ALL_BROKERS
         usable, complaints = usable_settings(stored, per_broker=per_broker)
         for complaint in complaints:
-            logger.error("A setting in the store is ignored: %s", complaint)
+            logger.error("Ignoring a setting of the metadata store: %s", complaint)
         with self._lock:
             previous = self._settings
             try:
@@ -148,7 +148,7 @@ class DynamicBrokerConfig:
                 part.reconfigure(previous, current)
             except Exception:
                 # The settings are in force, so the other parts must still take them over.
-                logger.exception("%s did not take over its settings", type(part).__name__)
+                logger.exception("%s failed to apply its changed settings", type(part).__name__)
 
 
 def _warn_of_kept(before: Mapping[str, str], after: Mapping[str, str]) -> None:

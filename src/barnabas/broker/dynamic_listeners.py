@@ -48,13 +48,17 @@ class DynamicListeners:
                 raise ConfigError(f"Security protocol cannot be updated for existing listener ListenerName({name})")
         for name in new.keys() - old.keys():
             if new[name].security_protocol not in CHANNEL_BUILDERS:
-                raise ConfigError(f"{new[name].connection_string} needs {new[name].security_protocol}", "listeners")
+                raise ConfigError(
+                    f"{new[name].connection_string} uses {new[name].security_protocol}; supported is only "
+                    f"{', '.join(CHANNEL_BUILDERS)}",
+                    "listeners",
+                )
         if after.inter_broker not in advertised:
             raise ConfigError(
                 f"Advertised listener must be specified for inter-broker listener ListenerName({after.inter_broker})"
             )
         if after.inter_broker != before.inter_broker:
-            raise ConfigError("The listener between brokers cannot be exchanged for another one while the broker runs")
+            raise ConfigError("The listener between brokers cannot be replaced by another one while the broker runs")
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
         """Open and close listeners. An address that cannot be opened is logged, and tried again at the next change."""

@@ -37,7 +37,7 @@ class BrokerLifecycle:
 
     def fail(self, error: BaseException) -> None:
         """Report an error that the broker cannot survive: the thread in `await_end` goes on, and stops the broker."""
-        logger.critical("the broker cannot go on: %s", error)
+        logger.critical("The broker stops after a fatal error: %s", error)
         self.state = BrokerState.SHUTTING_DOWN
         self.exit_status = FATAL_EXIT_STATUS
         self._ended.set()

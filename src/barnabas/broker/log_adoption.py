@@ -120,12 +120,12 @@ class LogAdoption:
         if broker_id is None:
             broker_id = DEFAULT_BROKER_ID if self._order.broker_id is None else self._order.broker_id
         elif self._order.broker_id not in (None, broker_id):
-            refusals.append(f"the directories are those of broker {broker_id}, not of {self._order.broker_id}")
+            refusals.append(f"the log directories belong to broker {broker_id}, not to broker {self._order.broker_id}")
         known_cluster_id = self._zk.cluster_id()
         if None not in (known_cluster_id, cluster_id) and known_cluster_id != cluster_id:
             refusals.append(
                 f"{self.metadata_dir} holds the metadata of another cluster, {known_cluster_id}; the log directories"
-                f" are of cluster {cluster_id}"
+                f" belong to cluster {cluster_id}"
             )
         adoption = TopicAdoption(self._zk, broker_id)
         refusals += self._unknown_policies(survey, adoption.known_topics)
@@ -179,7 +179,7 @@ class LogAdoption:
         if self._order.ignore_leftovers:
             return []
         return [
-            f"{path} is of a log that was being deleted, moved or set aside: start Kafka once more and let it finish,"
+            f"{path} holds a log that was being deleted, moved or set aside: start Kafka once more and let it finish,"
             " or remove the directory, or adopt the others with --ignore-leftovers"
             for path in survey.leftovers
         ]
@@ -188,7 +188,7 @@ class LogAdoption:
         """Return refusals for topics whose cleanup policy is unknown: a wrong guess would delete records."""
         topics = survey.compacted_topics & survey.topics.keys() - known_topics
         return [
-            f"topic {topic} was compacted (cleaner-offset-checkpoint): say how it is to be cleaned from now on, as"
+            f"topic {topic} was compacted (cleaner-offset-checkpoint): give its cleanup policy, for example"
             f" --topic-config {topic}:{CLEANUP_POLICY}=compact"
             for topic in sorted(topics)
             if CLEANUP_POLICY not in self._configs(topic, is_new=True)
@@ -201,7 +201,7 @@ class LogAdoption:
 
     def _compare(self, adoption: TopicAdoption, survey: LogDirSurvey, refusals: list[str]) -> list[TopicChange]:
         refusals += [
-            f"settings are given for topic {topic}, which has no directory here"
+            f"--topic-config names topic {topic}, which has no directory in the log directories"
             for topic in self._order.topic_configs
             if topic not in survey.topics
         ]

@@ -101,7 +101,7 @@ class LogDirFailures:
             try:
                 tell_controller()
             except StoreError as error:
-                logger.warning("The controller could not be told of a failed log directory: %s", error)
+                logger.warning("Cannot notify the controller of a failed log directory: %s", error)
                 if self._clock.nanoseconds() > deadline_ns:
                     self._fail(error)
                     return

@@ -58,7 +58,7 @@ def tune_memory_allocation() -> None:
         return
     for parameter, value in MALLOC_SETTINGS:
         if not mallopt(parameter, value):
-            logger.warning("the memory allocator does not take %d for its parameter %d", value, parameter)
+            logger.warning("the memory allocator rejects the value %d for its parameter %d", value, parameter)
 
 
 def tune_thread_switching() -> None:

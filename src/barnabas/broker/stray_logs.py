@@ -29,7 +29,7 @@ def stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
     def is_stray(log: UnifiedLog) -> bool:
         topic = log.topic_partition.topic
         if topic not in topic_ids:
-            logger.warning("Log in %s is of a topic that does not exist; it is left alone", log.directory)
+            logger.warning("The log in %s belongs to a topic that does not exist; it stays where it is", log.directory)
             return False
         expected = topic_ids[topic]
         # Topics of Kafka before 2.8 have no id, and neither have their logs.

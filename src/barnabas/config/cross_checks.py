@@ -77,8 +77,8 @@ def _check_metadata_store(config: ConfigValues) -> None:
     roles = config.list("process.roles")
     if roles and "broker" not in roles:
         raise ConfigError(
-            f"process.roles={','.join(roles)}: a controller without a broker has no place here, where the metadata are "
-            "kept by the broker. Add the role broker, or use the broker's file",
+            f"process.roles={','.join(roles)}: this version has no controllers without a broker: the broker "
+            "keeps the metadata. Add the role broker, or start with the broker's file",
             "process.roles",
         )
 

@@ -169,7 +169,7 @@ def kept_settings(config: KafkaConfig) -> dict[str, str]:
         name: why
         for name, text in sorted(config.originals.items())
         if (why := why_nothing_acts(name)) is not None
-        # A default that is written out changes nothing, and so misleads no one; a plug-in's default is not known.
+        # A default that is written out changes nothing, and so misleads no reader; a plug-in's default is not known.
         and (is_of_plugin(name) or config.value(name) != BROKER_CONFIG_KEYS[base_name(name)].default)
         and SERVER_DEFAULTS.get(name) != text
     }

@@ -60,7 +60,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
         protocol = protocol.strip().upper()
         if protocol not in SECURITY_PROTOCOLS:
             raise ConfigError.invalid(
-                name, text, f"No security protocol {protocol}; there are {', '.join(SECURITY_PROTOCOLS)}"
+                name, text, f"Unknown security protocol {protocol}; known are {', '.join(SECURITY_PROTOCOLS)}"
             )
         listener = listener.strip().upper()
         if listener in result:

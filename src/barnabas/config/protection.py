@@ -59,9 +59,10 @@ _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothin
 
 # A new row belongs here when an operator who reads the setting in a file would believe that an access is checked, a
 # connection encrypted, or a client limited, and it is not. Passwords of key stores have no row: without the key store,
-# which has one, they promise nothing. Tokens that the broker itself would fetch have none: it connects to no one.
+# which has one, they promise nothing. Settings of tokens that a broker fetches for itself have none: this broker
+# authenticates to no server.
 PROMISES: Final[Mapping[str, Promise]] = {
-    # -- who may do what
+    # -- permissions
     "authorizer.class.name": Promise(_is_given, _NO_AUTHORIZER),
     "principal.builder.class": Promise(
         _differs("principal.builder.class"), "there is no Java to load the class, so every client is User:ANONYMOUS"
@@ -77,7 +78,7 @@ PROMISES: Final[Mapping[str, Promise]] = {
     "security.inter.broker.protocol": Promise(
         _differs("security.inter.broker.protocol"), "there is no TLS or SASL between brokers"
     ),
-    # -- SASL; `sasl.enabled.mechanisms` alone does nothing in Kafka either, but names who is to be let in
+    # -- SASL; `sasl.enabled.mechanisms` alone does nothing in Kafka either, but an operator takes it for a check
     "sasl.enabled.mechanisms": Promise(_differs("sasl.enabled.mechanisms"), _NO_SASL),
     "sasl.jaas.config": Promise(_is_given, _NO_SASL),
     "sasl.server.callback.handler.class": Promise(_is_given, _NO_SASL),

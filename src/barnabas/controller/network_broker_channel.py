@@ -138,7 +138,7 @@ class NetworkBrokerChannel:
             item.on_response(response)
         except Exception:
             # A defect in a callback of the controller: the next request must reach the broker all the same.
-            logger.exception("Controller %d could not act on an answer of %s", self._controller_id, self._node)
+            logger.exception("Controller %d failed to process an answer of broker %s", self._controller_id, self._node)
 
     def _send_until_answered(self, request: Message) -> Message | None:
         """Send a request until it is answered. Return the answer, or None once the channel is closed."""

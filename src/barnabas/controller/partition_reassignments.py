@@ -254,7 +254,7 @@ class PartitionReassignments:
             # From the store: partitions that were added since, of which this thread does not know yet, must stay.
             found = topics.assignments([partition.topic])
             if not found:
-                raise StateChangeFailed(f"Cannot write the assignment of {partition}: its topic is gone")
+                raise StateChangeFailed(f"Cannot write the assignment of {partition}: the topic no longer exists")
             (stored,) = found
             whole = {**stored.assignment, partition: assignment}
             epoch_version = self._context.epoch_version
@@ -264,7 +264,11 @@ class PartitionReassignments:
                 )
                 break
             except BadVersionError:
-                logger.info("Topic %s has grown while %s was written", partition.topic, assignment)
+                logger.info(
+                    "Topic %s got partitions while assignment %s was written; writing it again",
+                    partition.topic,
+                    assignment,
+                )
         logger.info("Successfully updated assignment of partition %s to %s", partition, assignment)
 
     # -- the next leader epoch ---------------------------------------------------------------------------------------

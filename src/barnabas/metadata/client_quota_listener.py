@@ -74,7 +74,7 @@ class ClientQuotaListener:
         try:
             rate = None if text is None else int(text)
         except ValueError:
-            logger.warning("Ignoring the rate of connections %r of %s: it is no number", text, name)
+            logger.warning("Ignoring the rate of connections %r of %s: the value is not a number", text, name)
             return
         if name == DEFAULT_NAME:
             self._update_address(None, rate)

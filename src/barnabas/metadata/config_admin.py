@@ -149,7 +149,7 @@ class ConfigAdmin:
             # Dropped here, since one stored setting that cannot be used would have every later change rejected.
             settings, complaints = usable_settings(stored, per_broker=entity != ALL_BROKERS)
             for complaint in complaints:
-                logger.error("A setting in the store is dropped: %s", complaint)
+                logger.error("Dropping a setting of the metadata store: %s", complaint)
             for change in changes:
                 _apply(change, settings, BROKER_CONFIG_KEYS)
             return settings

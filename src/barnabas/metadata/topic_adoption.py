@@ -75,7 +75,7 @@ class TopicAdoption:
         if found is None:
             return TopicChange(topic, True, sorted(topic.latest_epochs), sorted(topic.latest_epochs), topic.configs)
         if self._zk.topics.is_marked_for_deletion(name):
-            raise TopicConflict(f"topic {name} is being deleted: start the broker to have that finished")
+            raise TopicConflict(f"topic {name} is being deleted: start the broker once so that the deletion finishes")
         self._check(topic, found)
         known = {key.partition for key in found.assignment}
         states = self._states(topic.name, topic.latest_epochs)
@@ -124,10 +124,10 @@ class TopicAdoption:
         """Compare a topic with the store. Raises TopicConflict: the ids or the brokers differ."""
         # Topics of Kafka before 2.8 have no id (KIP-516).
         if None not in (topic.topic_id, found.topic_id) and topic.topic_id != found.topic_id:
-            raise TopicConflict(f"the metadata know another topic named {topic.name}, with another topic id")
+            raise TopicConflict(f"the metadata store has another topic named {topic.name}, with another topic id")
         for key, assignment in found.assignment.items():
             if key.partition in topic.latest_epochs and assignment.replicas != (self._broker_id,):
-                raise TopicConflict(f"the metadata give {key} to the brokers {list(assignment.replicas)}")
+                raise TopicConflict(f"the metadata store assigns {key} to the brokers {list(assignment.replicas)}")
 
     def _changed_configs(self, topic: AdoptedTopic) -> Mapping[str, str] | None:
         present = self._zk.configs.entity(ConfigEntityType.TOPIC, topic.name)

@@ -180,7 +180,7 @@ class Acceptor(AbstractServerThread):
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
             assigned = self._assign(accepted, address)
         except OSError as error:
-            logger.info("Connection from %s was gone before it was accepted: %s", address, error)
+            logger.info("Connection from %s was closed before it was accepted: %s", address, error)
             assigned = False
         if not assigned:
             self._drop(accepted, address)

@@ -92,7 +92,7 @@ class ListenerFactory:
         for end_point in end_points:
             if end_point.security_protocol not in self._channel_builders:
                 raise ConfigError(
-                    f"listeners: {end_point.connection_string} needs {end_point.security_protocol}, but there is only "
+                    f"listeners: {end_point.connection_string} uses {end_point.security_protocol}; supported is only "
                     f"{', '.join(self._channel_builders)}",
                     "listeners",
                 )

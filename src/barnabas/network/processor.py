@@ -281,7 +281,10 @@ class Processor(AbstractServerThread):
         if self._has_excess():
             channel = self._selector.lowest_priority_channel()
             if channel is not None:
-                logger.debug("Closing connection %s: there are too many", channel.connection_id)
+                logger.debug(
+                    "Closing connection %s, the longest idle: there are more than max.connections",
+                    channel.connection_id,
+                )
                 self._connections.close(channel.attachment)
 
     def close(self) -> None:

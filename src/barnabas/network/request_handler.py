@@ -63,7 +63,7 @@ class RequestHandler:
             while not self._stopped and self.run_once(POLL_SECONDS):
                 pass
         except BaseException as error:
-            logger.critical("%s met a fatal error", self.name, exc_info=True)
+            logger.critical("%s stops after a fatal error", self.name, exc_info=True)
             self._on_fatal(error)
 
     def run_once(self, timeout_seconds: float) -> bool:

@@ -73,7 +73,7 @@ class SocketServer:
         names = [end_point.listener_name for end_point in end_points]
         for needed in (config.inter_broker_listener, config.control_plane_listener):
             if needed is not None and needed not in names:
-                raise ValueError(f"There is no listener {needed} for the brokers among {names}")
+                raise ValueError(f"listener {needed}, which brokers connect to, is not among the listeners {names}")
         planes = Planes(config, handling)
         self.data_plane_request_channel = planes.data.channel
         self.control_plane_request_channel = None if planes.control is None else planes.control.channel
@@ -226,7 +226,7 @@ class SocketServer:
                 seconds_left = (deadline_ns - self._now()) / 1e9
                 drained = processor.await_drained(max(seconds_left, 0)) and drained
         if not drained:
-            logger.info("Some requests were not answered within %d ms and are given up", drain_ms)
+            logger.info("Some requests were not answered within %d ms and are dropped", drain_ms)
         return drained
 
     def shutdown(self) -> None:

@@ -56,7 +56,7 @@ class _CodecTable(dict[int, Callable[..., Any]]):
 
     def _source(self, version: int) -> str:
         """Return the source of a version's function. Raises TypeError: a subclass writes it."""
-        raise TypeError(f"{type(self).__name__} makes no source")
+        raise TypeError(f"{type(self).__name__} has no _source(): a subclass writes it")
 
 
 class DecoderTable(_CodecTable):

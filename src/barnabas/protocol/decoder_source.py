@@ -78,7 +78,7 @@ class DecoderSource:
         self._line(1, "except (IndexError, StructError) as error:")
         self._line(2, f'raise DecodeError(f"{title} ends early, within its {{size}} bytes") from error')
         self._line(1, "except UnicodeDecodeError as error:")
-        self._line(2, f'raise DecodeError(f"{title} has a string that is no UTF-8 before byte {{p}}") from error')
+        self._line(2, f'raise DecodeError(f"{title} has a string that is not UTF-8 before byte {{p}}") from error')
         # Slices beyond the end of the frame are short and raise nothing, so this comparison finds what they missed.
         self._line(1, "if p > size:")
         self._line(2, f'raise DecodeError(f"{title} ends early: {{size}} bytes of {{p}}")')

@@ -105,7 +105,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
             return _header_v0(buffer)
         raise DecodeError(f"request header ends early: {len(buffer)} bytes") from short
     except UnicodeDecodeError as malformed:
-        raise DecodeError("client id is no UTF-8") from malformed
+        raise DecodeError("client id is not UTF-8") from malformed
     if position > len(buffer):
         raise DecodeError(f"request header ends early: {len(buffer)} bytes of {position}")
     return RequestHeader(api_key, api_version, correlation_id, client_id, 2 if is_flexible else 1), position

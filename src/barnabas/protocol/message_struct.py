@@ -120,7 +120,7 @@ class Struct(metaclass=StructMeta):
         for field_schema in _fields_of(cls):
             if field_schema.name == name and field_schema.struct is not None:
                 return field_schema.struct()
-        raise TypeError(f"{cls.__qualname__}.{name} has no type that could be made anew")
+        raise TypeError(f"{cls.__qualname__}.{name} holds no struct, so it has no default to make")
 
 
 class VersionedStruct(Struct):
@@ -172,7 +172,7 @@ def _resolve(hint: Any) -> tuple[WireType, bool, type | None]:
         return _PLAIN_TYPES[hint], False, None
     if isinstance(hint, StructMeta):
         return WireType.STRUCT, False, hint
-    raise TypeError(f"{hint!r} is no type of the wire protocol")
+    raise TypeError(f"{hint!r} is not a type of the wire protocol")
 
 
 def _shown(value: Any) -> str:

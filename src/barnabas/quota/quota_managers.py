@@ -79,7 +79,7 @@ class QuotaManagers:
                 if bound is not None and math.isnan(bound):
                     raise ValueError(text)
             except (ValueError, OverflowError):
-                logger.warning("Ignoring the quota %s=%s of %s: it is no number", name, text, entity)
+                logger.warning("Ignoring the quota %s=%s of %s: the value is not a number", name, text, entity)
                 continue
             manager.update_quota(entity, bound)
         if self._on_change is not None:

@@ -118,11 +118,11 @@ def _lz4_checksum_position(frame: bytes) -> int:
     Before the checksum lie the magic, FLG, BD, and as FLG says, 8 bytes of content size and 4 of a dictionary id.
     """
     if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
-        raise CorruptRecord("lz4: no frame")
+        raise CorruptRecord("lz4: the data do not begin with a frame header")
     flags = frame[4]
     position = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     if position >= len(frame):
-        raise CorruptRecord("lz4: cut off")
+        raise CorruptRecord("lz4: the frame header is cut off")
     return position
 
 
@@ -144,18 +144,18 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
     pieces = []
     position = len(XERIAL_HEADER)
     if len(view) < position:
-        raise CorruptRecord("snappy: cut off")
+        raise CorruptRecord("snappy: the stream header is cut off")
     while position < len(view):
         # Java's reader takes concatenated streams. The magic cannot be a block's size: that would be negative.
         if view[position : position + 8] == _XERIAL_MAGIC:
             position += len(XERIAL_HEADER)
             continue
         if position + 4 > len(view):
-            raise CorruptRecord("snappy: cut off")
+            raise CorruptRecord("snappy: the size of a block is cut off")
         size = int.from_bytes(view[position : position + 4], "big", signed=True)
         position += 4
         if size < 0 or position + size > len(view):
-            raise CorruptRecord("snappy: a block is longer than the data")
+            raise CorruptRecord(f"snappy: a block claims {size} bytes, {len(view) - position} are there")
         piece = _decompress_snappy_block(view[position : position + size], limit_bytes)
         limit_bytes -= len(piece)
         pieces.append(piece)
@@ -166,10 +166,10 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> bytes:
 def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
     """Decompress a raw block, which begins with its size. Raises CorruptRecord, DecompressedTooLarge."""
     try:
-        # A block states its decompressed size. It is tested before memory is allocated: it may be a lie.
+        # A block states its decompressed size. It is tested before memory is allocated: it may be wrong.
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * _SNAPPY_MAX_RATIO:
-            raise CorruptRecord(f"snappy: {len(block)} bytes cannot hold {size}")
+            raise CorruptRecord(f"snappy: a block of {len(block)} bytes claims to hold {size}")
         if size > limit_bytes:
             raise DecompressedTooLarge(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
         output = bytearray(size)
@@ -177,7 +177,7 @@ def _decompress_snappy_block(block: memoryview, limit_bytes: int) -> bytes:
     except cramjam.DecompressionError as error:
         raise CorruptRecord(str(error)) from None
     if written != size:
-        raise CorruptRecord(f"snappy: {written} bytes instead of {size}")
+        raise CorruptRecord(f"snappy: a block holds {written} bytes, its header says {size}")
     return bytes(output)
 
 
@@ -194,7 +194,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
             if len(piece) > limit_bytes:
                 raise DecompressedTooLarge(f"the batch decompresses to more than the {limit_bytes} bytes left for it")
             if not member.eof:
-                raise CorruptRecord("gzip: cut off")
+                raise CorruptRecord("gzip: the stream is cut off")
             limit_bytes -= len(piece)
             pieces.append(piece)
             rest = member.unused_data

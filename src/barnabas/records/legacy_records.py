@@ -80,7 +80,7 @@ class LegacyBatch:
         try:
             self.last_offset, size, self.crc, self.magic, self.attributes = _HEADER.unpack_from(buffer, position)
         except struct.error:
-            raise CorruptRecord(f"{len(buffer) - position} bytes are no message header") from None
+            raise CorruptRecord(f"{len(buffer) - position} bytes are too few for a message header") from None
         if self.magic not in (0, 1):
             raise CorruptRecord(f"a message of magic {self.magic} where 0 or 1 was expected")
         if size < MIN_MESSAGE_SIZE[self.magic]:

@@ -19,7 +19,7 @@ def magic_at(buffer: Buffer, position: int = 0) -> int:
     try:
         magic = buffer[position + MAGIC_POSITION]
     except IndexError:
-        raise CorruptRecord(f"{len(buffer) - position} bytes are no batch header") from None
+        raise CorruptRecord(f"{len(buffer) - position} bytes are too few for a batch header") from None
     # A negative magic, which Kafka's signed byte could have, is above 127 here and is rejected with the others.
     if magic > 2:
         raise CorruptRecord(f"unknown magic {magic}")

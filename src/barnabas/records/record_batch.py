@@ -140,7 +140,7 @@ class RecordBatch:
                 self.count,
             ) = HEADER.unpack_from(buffer, position)
         except struct.error:
-            raise CorruptRecord(f"{len(buffer) - position} bytes are no batch header") from None
+            raise CorruptRecord(f"{len(buffer) - position} bytes are too few for a batch header") from None
         if self.magic != 2:
             raise CorruptRecord(f"a batch of magic {self.magic} where 2 was expected")
         if length < HEADER_SIZE - LOG_OVERHEAD:

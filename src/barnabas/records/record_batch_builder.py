@@ -119,7 +119,7 @@ class RecordBatchBuilder:
         if offset is None:
             offset = self._next_offset
         elif offset < self._next_offset:
-            raise ValueError(f"offset {offset} after {self._next_offset - 1}")
+            raise ValueError(f"offset {offset} is not above the last one, {self._next_offset - 1}")
         # As in Kafka, the first record's timestamp is the base, not the smallest one: deltas may be negative.
         delta = timestamp_ms - self._base_timestamp if self.count else 0
         time_bytes = ZIGZAG[delta] if 0 <= delta < 4096 else encode_zigzag(delta)

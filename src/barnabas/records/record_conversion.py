@@ -67,7 +67,7 @@ def down_conversion_steps(
         return
     codec = batch.codec
     if codec == Codec.ZSTD:
-        raise UnsupportedCodec("zstd-compressed batches cannot be converted for clients that know no zstd")
+        raise UnsupportedCodec("zstd-compressed batches cannot be converted for clients without zstd")
     if batch.magic <= magic:
         yield bytes(batch.buffer[batch.position : batch.end])
         return

@@ -82,7 +82,7 @@ def read_records(
     except IndexError:
         raise CorruptRecord("the last record is cut off") from None
     if position != total:
-        raise CorruptRecord(f"{total - position} bytes behind the last of {count} records")
+        raise CorruptRecord(f"{total - position} bytes after the last of {count} records")
 
 
 def _bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:

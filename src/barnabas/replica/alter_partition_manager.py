@@ -110,7 +110,7 @@ class ZkAlterPartitionManager:
         try:
             self._zk.propagate_isr_changes(changed)
         except StoreError as error:
-            logger.warning("Telling the controller of changed in-sync replicas failed, trying again: %s", error)
+            logger.warning("Sending changed in-sync replicas to the controller failed, retrying: %s", error)
             with self._lock:
                 self._changed |= changed
         else:
@@ -127,7 +127,7 @@ class ZkAlterPartitionManager:
         try:
             outcomes = self._zk.topics.update_partition_states(states)
         except StoreError as error:
-            logger.warning("Writing in-sync replicas of %d partitions failed, trying again: %s", len(states), error)
+            logger.warning("Writing in-sync replicas of %d partitions failed, retrying: %s", len(states), error)
             self._try_again(submitted)
             return
         now_ms = self._clock.milliseconds()
@@ -144,7 +144,7 @@ class ZkAlterPartitionManager:
                     else self._refusal(one, outcome)
                 )
             except Exception:
-                logger.exception("taking over the in-sync replicas of %s failed", one.partition)
+                logger.exception("Applying the stored in-sync replicas of %s failed", one.partition)
 
     def _try_again(self, submitted: list[_Submission]) -> None:
         """Queue changes again that could not be written. The version of the znode fences a change that is too late."""

@@ -85,7 +85,7 @@ class IsrUpdates:
         if outcome.leader_epoch == proposal.leader_epoch:
             moved = finish(partition, proposal, outcome.isr, outcome.partition_epoch)
         if moved is None:
-            logger.debug("%s: ignoring new ISR %s, which comes too late", partition, outcome)
+            logger.debug("%s: ignoring the outdated ISR %s", partition, outcome)
             self._count(self.failures)
             return
         logger.info("%s: ISR updated to %s and version updated to %d", partition, outcome.isr, outcome.partition_epoch)
@@ -99,13 +99,15 @@ class IsrUpdates:
             finish(partition, proposal, None, proposal.partition_epoch)
             logger.info("%s: the controller rejected the change of in-sync replicas: %s", partition, error)
         elif error.code in FINAL:
-            logger.debug("%s: changing in-sync replicas failed, awaiting the controller's word: %s", partition, error)
+            logger.debug(
+                "%s: changing in-sync replicas failed, waiting for the controller's LeaderAndIsr: %s", partition, error
+            )
         else:
             # The error leaves open whether the change was written: the same proposal is sent again, unless the
             # controller has replaced the state meanwhile.
             state = partition.state
             if state is not None and state.isr_state is proposal.isr_state:
-                logger.warning("%s: changing in-sync replicas failed, trying again: %s", partition, error)
+                logger.warning("%s: changing in-sync replicas failed, retrying: %s", partition, error)
                 self.submit(partition, proposal)
 
     def _count(self, meter: Meter) -> None:

@@ -83,7 +83,7 @@ class FrameBufferPool:
             if self.fail_on_leak:
                 raise
             if self.leaked == 1:  # one line reports the bug; the counter says how often
-                logger.warning("A receive buffer still has views after its release: not recycled, here and from now on")
+                logger.warning("A receive buffer still has views after its release and is not recycled (logged once)")
             return
         size = len(buffer)
         if size > self.largest_bytes:

@@ -66,7 +66,7 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
     def release(self, lease: MemoryLease) -> None:
         """Take a lease back. Raises ValueError for one that was released before, or is of another pool."""
         if self._in_use.pop(lease.number, None) is None:
-            raise ValueError(f"A lease of {lease.size} bytes was released twice, or never given by this pool")
+            raise ValueError(f"A lease of {lease.size} bytes was released twice, or is not from this pool")
         super().release(lease)
 
     def _take_back_lost(self) -> None:

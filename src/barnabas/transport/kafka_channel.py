@@ -200,7 +200,7 @@ class KafkaChannel:
             if frame is not None:
                 return frame
             if reader.ended:
-                raise ConnectionResetError(ECONNRESET, "The peer finished in the middle of its authentication")
+                raise ConnectionResetError(ECONNRESET, "The peer closed the connection during its authentication")
             if reader.waiting or (reader.drained and not (self.hangup and reader.received > received)):
                 return None
 

@@ -288,7 +288,7 @@ class Selector:
         """Close connections that hold memory which others need, and make no progress."""
         for channel in self._memory.too_slow(now_ns):
             if self._memory.would_help(channel):
-                logger.info("Closing connection %s: others need the memory that it holds", channel.connection_id)
+                logger.info("Closing connection %s: other connections need the memory it holds", channel.connection_id)
                 self._channels.fail(channel, ChannelState.OUT_OF_MEMORY)
 
     def _report(self) -> None:

@@ -131,7 +131,7 @@ def _endpoint(text: str, protocols: Mapping[str, str], what: str) -> EndPoint:
     # From the right, since an IPv6 address has colons of its own.
     host, colon, port = address.rpartition(":")
     if not separator or not colon or not port.isdigit():
-        raise ZnodeFormatError(f"Failed to parse {what}: {text!r} is no endpoint")
+        raise ZnodeFormatError(f"Failed to parse {what}: {text!r} is not an endpoint")
     return EndPoint(host.removeprefix("[").removesuffix("]"), int(port), name, protocols.get(name, name))
 
 

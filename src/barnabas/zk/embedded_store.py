@@ -260,4 +260,4 @@ class EmbeddedSession(Store):
             try:
                 self._store.end_session(self, reopen=False).result()
             except StoreUnavailableError:
-                logger.debug("The metadata store went before its session")
+                logger.debug("The metadata store was closed before its session")

@@ -90,7 +90,7 @@ def test_with_the_switch_one_broker_listens_for_clients(file: str) -> None:
 def test_a_controller_without_a_broker_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "controller.properties"
     path.write_text(KRAFT.replace("process.roles=broker,controller", "process.roles=controller"))
-    with pytest.raises(ConfigError, match="a controller without a broker"):
+    with pytest.raises(ConfigError, match="no controllers without a broker"):
         read_config(str(path), (SWITCH,), None, ())
 
 

@@ -215,12 +215,12 @@ def test_the_brokers_listener_comes_first_and_must_exist() -> None:
     assert [end.listener_name for end in server.bound] == ["INTERNAL", "PLAINTEXT"]
     assert server.sockets.bound_port("PLAINTEXT") == server.bound[1].port
     server.close()
-    with pytest.raises(ValueError, match="no listener OTHER"):
+    with pytest.raises(ValueError, match="listener OTHER, which brokers connect to, is not among"):
         Server(LOOPBACK, inter_broker_listener="OTHER")
 
 
 def test_a_listener_that_needs_tls_is_not_served_in_the_clear() -> None:
-    with pytest.raises(ConfigError, match=r"SECURE://127.0.0.1:0 needs SSL, but there is only PLAINTEXT"):
+    with pytest.raises(ConfigError, match=r"SECURE://127.0.0.1:0 uses SSL; supported is only PLAINTEXT"):
         Server(EndPoint("127.0.0.1", 0, "SECURE", "SSL"))
 
 

@@ -133,7 +133,7 @@ def test_offsets_with_gaps_and_other_fields() -> None:
     builder = RecordBatchBuilder(Codec.ZSTD, base_offset=100, partition_leader_epoch=7)
     for offset in (103, 110):
         builder.append(1, None, None, offset=offset)
-    with pytest.raises(ValueError, match="offset 110 after 110"):
+    with pytest.raises(ValueError, match="offset 110 is not above the last one, 110"):
         builder.append(1, None, None, offset=110)
     batch = RecordBatch(builder.build())
     assert [r.offset for r in batch.records()] == [103, 110]

@@ -186,7 +186,8 @@ def _check_partitions(topic_states: Iterable[LeaderAndIsrRequest.LeaderAndIsrTop
             if state.partition_index < 0 or state.leader_epoch < 0:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
-                    f"No partition {topic_state.topic_name}-{state.partition_index} of epoch {state.leader_epoch}",
+                    f"Partition {topic_state.topic_name}-{state.partition_index} of leader epoch {state.leader_epoch}: "
+                    "neither number may be negative",
                 )
 
 

@@ -102,7 +102,7 @@ def scan_keys(body: bytes, position: i64, end: i64, count: i64, base_offset: i64
     except IndexError:
         raise CorruptRecord("the last record is cut off") from None
     if position != end:
-        raise CorruptRecord(f"{end - position} bytes behind the last of {count} records")
+        raise CorruptRecord(f"{end - position} bytes after the last of {count} records")
     starts.append(end)
     return RecordKeys(starts, offsets, keys, tombstones, keyless)
 

@@ -187,7 +187,7 @@ class CleanerThread:
             return
         # Counted for each log: one that kills the process every time must not keep all others from being cleaned.
         self._deaths[topic_partition] += 1
-        logger.warning("Cleaning of log %s failed, the log is as before: %s", topic_partition, error)
+        logger.warning("Cleaning of log %s failed and changed nothing in the log: %s", topic_partition, error)
         if self._deaths[topic_partition] >= MOST_DEATHS:
             del self._deaths[topic_partition]
             raise LogCleaningError(cleanable.log, str(error)) from error

@@ -75,7 +75,7 @@ class LogLoading:
             error = errors.get(path)
             if error is None:
                 self._directories[path].is_loaded = True
-            # Any other error is a fault of the broker and ends the start: it must not pass for a broken disk.
+            # Any other error is a fault of the broker and ends the start: it must not be taken for a broken disk.
             elif isinstance(error, (OSError, MalformedCheckpoint, ApiError)):
                 self._give_up(path, error)
             else:

@@ -93,7 +93,7 @@ class LogDirectories:
         """
         # ENOSPC and EMFILE pass; EIO, EROFS and the like mean that the disk can no longer be trusted.
         if is_shortage(error):
-            logger.error("Could not go on %s in %s: %s", doing, path, error)
+            logger.error("No room, or too many open files, while %s in %s: %s", doing, path, error)
             return
         logger.error("Error while %s in %s", doing, path, exc_info=error)
         self.give_up(path)

@@ -106,7 +106,7 @@ def dump_transaction_index(path: str, files: Files) -> Iterator[str]:
             f" lastStableOffset: {stable}"
         )
         if version != 0 or last <= before:
-            yield Complaint(f"{path}: an entry of version {version} and offset {last} behind one of offset {before}")
+            yield Complaint(f"{path}: an entry of version {version} and offset {last} follows one of offset {before}")
         before = last
     if whole < len(data):
         yield Complaint(f"{path} ends in {len(data) - whole} bytes of an entry")

@@ -66,7 +66,7 @@ def dump_file(path: str, files: Files, terms: DumpTerms = DumpTerms()) -> Iterat
         yield from _SEGMENT_FILES[suffix](path, files, base_offset, terms)
     else:
         known = ", ".join([*_SEGMENT_FILES, *STATE_FILES])
-        raise MalformedCheckpoint(f"{path} is no file of a log directory that can be shown: {known}")
+        raise MalformedCheckpoint(f"{path} is not a file of a log directory that this command can show: {known}")
 
 
 def _dump_log(path: str, files: Files, base_offset: int, terms: DumpTerms) -> Iterator[str]:

@@ -66,9 +66,7 @@ def _dump_leader_epochs(path: str, files: Files) -> Iterator[str]:
     for epoch, start_offset in LeaderEpochCheckpointFile(os.path.dirname(path), files).read():
         yield f"leaderEpoch: {epoch} startOffset: {start_offset}"
         if epoch <= before[0] or start_offset < before[1]:
-            yield Complaint(
-                f"{path}: epoch {epoch} from offset {start_offset} stands behind {before[0]} from {before[1]}"
-            )
+            yield Complaint(f"{path}: epoch {epoch} from offset {start_offset} follows {before[0]} from {before[1]}")
         before = (epoch, start_offset)
 
 

@@ -80,7 +80,7 @@ class LeaderEpochCache:
         Raises ValueError when a number is negative.
         """
         if epoch < 0 or start_offset < 0:
-            raise ValueError(f"epoch {epoch} from offset {start_offset}")
+            raise ValueError(f"epoch {epoch} and start offset {start_offset} must not be negative")
         entries = self._entries
         # The usual case: another batch of the newest epoch.
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:

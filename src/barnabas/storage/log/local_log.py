@@ -116,7 +116,7 @@ class LocalLog:
         if active.base_offset == base_offset:
             if active.size:
                 raise ValueError(f"segment {base_offset} of {self.topic_partition} holds batches already")
-            logger.warning("Empty segment %d of %s is made anew", base_offset, self.topic_partition)
+            logger.warning("Replacing the empty segment %d of %s", base_offset, self.topic_partition)
             # Only the files: the log is never without a segment, so the object stays until it is replaced.
             active.delete()
         elif base_offset < active.base_offset:

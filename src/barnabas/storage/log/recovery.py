@@ -155,7 +155,7 @@ class LogRecovery:
         cut = segment.recover(load, gapless_from, stays_active=stays_active)
         take_optional_snapshot(producers, producers.end_offset)
         if cut:
-            logger.warning("Cut %d bytes off segment %s: no whole, valid batch", cut, segment.file.path)
+            logger.warning("Cut %d bytes off segment %s: they are not a whole, valid batch", cut, segment.file.path)
         return cut
 
     def _assign_epoch_of(self, batch: Batch) -> None:
@@ -171,7 +171,7 @@ class LogRecovery:
     def _delete_from(self, offset: int) -> None:
         for segment in self._segments.values(offset, END_OF_ALL):
             if segment.base_offset >= offset:
-                logger.warning("Deleting segment %s: it lies behind a corruption", segment.file.path)
+                logger.warning("Deleting segment %s: it follows a corrupt segment", segment.file.path)
                 self._segments.remove(segment.base_offset)
                 segment.delete()
         # A crash must not bring them back between the segments that the log gets from here on.

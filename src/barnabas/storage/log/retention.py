@@ -84,7 +84,7 @@ def _delete(state: LogState, predicate: Predicate, reason: str) -> int:
         state.roll()
     following = local.segments.higher(deletable[-1].base_offset)
     if following is None:
-        raise ValueError(f"{local.topic_partition} has no segment behind {deletable[-1]}")
+        raise ValueError(f"{local.topic_partition} has no segment after {deletable[-1]}")
     logger.info("Deleting segments of %s due to %s: %s", local.topic_partition, reason, deletable)
     # The start rises first: a reader gets OFFSET_OUT_OF_RANGE and not a missing file. The checkpoint of the start is
     # written later; a start that finds it too low begins at the first segment that is there.

@@ -91,7 +91,7 @@ def _read_segment(manager: ProducerStateManager, segment: LogSegment, start: int
                 return
             load_batch(manager, batch)
     except CorruptRecord as error:
-        logger.warning("Producer state of %s: %s of segment %d", manager.partition, error, segment.base_offset)
+        logger.warning("Producer state of %s: %s, in segment %d", manager.partition, error, segment.base_offset)
 
 
 def load_batch(manager: ProducerStateManager, batch: Batch) -> AbortedTransactionEntry | None:

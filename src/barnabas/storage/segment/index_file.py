@@ -210,7 +210,9 @@ class IndexFile:
         """Check that the file holds whole entries. Raises CorruptIndex, OSError."""
         size = self._file.size()
         if size % self._entry.size:
-            raise CorruptIndex(f"index file {self.path} has {size} bytes, which is no multiple of {self._entry.size}")
+            raise CorruptIndex(
+                f"index file {self.path} has {size} bytes, which is not a multiple of {self._entry.size}"
+            )
 
     def _append(self, key: int, value: int) -> None:
         """Add an entry. A failed write is no error: the entry stays in memory and is written with the next ones."""
@@ -303,7 +305,9 @@ class IndexFile:
         if page is None or len(page) < needed:
             page = self._file.read(page_number * PAGE_ENTRIES * size, needed)
             if len(page) < needed:
-                raise CorruptIndex(f"index file {self.path} is shorter than it was")
+                raise CorruptIndex(
+                    f"index file {self.path} has lost its end: page {page_number} has {len(page)} bytes of {needed}"
+                )
             self._pages.put(self._number, page_number, page)
         return page
 

@@ -280,7 +280,7 @@ class LogSegment:
             or place.position + place.size > self.size
             or not self.base_offset <= place.base_offset <= place.last_offset <= entry.offset
         ):
-            raise CorruptIndex(f"index file {offsets.path} ends in {entry}, where no such batch is")
+            raise CorruptIndex(f"index file {offsets.path} ends in {entry}, but the log has no such batch there")
 
     def recover(
         self, on_batch: Callable[[Batch], None], gapless_from: int | None = None, *, stays_active: bool = False

@@ -52,7 +52,7 @@ class OffsetIndex(IndexFile):
         with self._lock:
             self._load()
             if self._last is not None and relative <= self._last[0]:
-                raise ValueError(f"offset {offset} is not behind {self.base_offset + self._last[0]} in {self.path}")
+                raise ValueError(f"offset {offset} is not above {self.base_offset + self._last[0]} in {self.path}")
             self._append(relative, position)
             return self._entries >= self.max_entries
 

@@ -50,7 +50,7 @@ def _check_follows(batch: Batch, base_offset: int, next_offset: int, epoch: int)
     if first < next_offset or last < first or last - base_offset > MAX_RELATIVE_OFFSET:
         raise CorruptRecord(f"batch {first}-{last} where offset {next_offset} was expected")
     if 0 <= batch_epoch < epoch:
-        raise CorruptRecord(f"batch {first} of leader epoch {batch_epoch} behind one of {epoch}")
+        raise CorruptRecord(f"batch {first} of leader epoch {batch_epoch} follows one of {epoch}")
     return max(epoch, batch_epoch)
 
 

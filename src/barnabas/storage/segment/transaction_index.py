@@ -155,7 +155,7 @@ class TransactionIndex:
                     f" {self.base_offset}"
                 )
             if entry.last_offset <= last_offset:
-                raise CorruptIndex(f"transaction index {self.path} has {entry} behind offset {last_offset}")
+                raise CorruptIndex(f"transaction index {self.path} has {entry} after offset {last_offset}")
             last_offset = entry.last_offset
 
     # -- the file

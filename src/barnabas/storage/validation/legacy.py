@@ -51,7 +51,9 @@ class LegacyValidator:
         if not is_whole_batch(records, 0):
             return None
         if records[MAGIC_POSITION] >= 2:
-            raise corrupt(f"{len(records)} bytes of magic {records[MAGIC_POSITION]} are no record batch", self._terms)
+            raise corrupt(
+                f"{len(records)} bytes of magic {records[MAGIC_POSITION]} are not a record batch", self._terms
+            )
         now_ms = self._clock.milliseconds()
         started_ns = self._clock.nanoseconds()
         append_time = now_ms if self._terms.stamps_append_time else None

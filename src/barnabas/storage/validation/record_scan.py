@@ -106,14 +106,14 @@ def scan_records(body: bytes, count: i64) -> RecordSummary:
     # Most batches are one part, for which the minima and maxima below are not worth a generator each.
     if part.next_index == count:
         if part.position != len(body):
-            raise CorruptRecord(f"{len(body) - part.position} bytes behind the last of {count} records")
+            raise CorruptRecord(f"{len(body) - part.position} bytes after the last of {count} records")
         return _new(RecordSummary, part[2:])
     parts = [part]
     while part.next_index < count:
         part = _some(body, part.position, part.next_index, count)
         parts.append(part)
     if part.position != len(body):
-        raise CorruptRecord(f"{len(body) - part.position} bytes behind the last of {count} records")
+        raise CorruptRecord(f"{len(body) - part.position} bytes after the last of {count} records")
     return RecordSummary(
         min(part.min_timestamp_delta for part in parts),
         max(part.max_timestamp_delta for part in parts),

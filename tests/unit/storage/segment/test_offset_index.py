@@ -99,7 +99,7 @@ def test_file_is_kafkas() -> None:
 def test_offsets_must_rise() -> None:
     index = open_index(SimulatedFiles(), is_new=True)
     index.append(BASE + 5, 10)
-    with pytest.raises(ValueError, match="not behind"):
+    with pytest.raises(ValueError, match="not above"):
         index.append(BASE + 5, 20)
 
 

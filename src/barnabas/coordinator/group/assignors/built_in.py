@@ -34,6 +34,6 @@ def assignors_named(names: Iterable[str]) -> dict[str, ConsumerGroupPartitionAss
     for name in names:
         assignor = _BY_SETTING.get(name)
         if assignor is None:
-            raise ValueError(f"{name} is not a known assignor; there are {', '.join(_BY_SETTING)}")
+            raise ValueError(f"{name} is not a known assignor; known are {', '.join(_BY_SETTING)}")
         assignors.setdefault(assignor.name, assignor)
     return assignors

@@ -176,7 +176,7 @@ class ClassicGroup:
         late = sorted(self.members.pending_syncs)
         for member_id in late:
             self.members.remove(self.members.by_id[member_id])
-        self.rebalance(f"removing {', '.join(late)}: no SyncGroup in time")
+        self.rebalance(f"removing {', '.join(late)}: no SyncGroup within the rebalance timeout")
 
     def is_waiting_for_syncs(self, generation: int) -> bool:
         """Return whether members of this generation have not asked for their assignment yet."""

@@ -41,7 +41,7 @@ def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup
     members = group.members
     for each in stored.members:
         if each.member_id in members.by_id or each.group_instance_id in members.static_ids:
-            raise DecodeError(f"the member {each.member_id} ({each.group_instance_id}) is there twice")
+            raise DecodeError(f"member {each.member_id} (instance id {each.group_instance_id}) is listed twice")
         terms = MemberTerms(
             each.client_id,
             each.client_host,

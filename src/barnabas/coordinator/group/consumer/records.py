@@ -181,10 +181,10 @@ def decode_key(key: bytes) -> tuple[ConsumerGroupKind, AnyKey]:
     try:
         kind = ConsumerGroupKind(_VERSION.unpack_from(key)[0])
     except (ValueError, struct.error) as error:
-        raise DecodeError(f"{bytes(key[:2])!r} begins no key of a consumer group") from error
+        raise DecodeError(f"A key that begins with {bytes(key[:2])!r} is not of a consumer group") from error
     decoded, end = _SCHEMAS[kind][0].decode(key, 0, _VERSION.size)
     if end != len(key):
-        raise DecodeError(f"A key of kind {kind} has {len(key) - end} bytes too many")
+        raise DecodeError(f"A key of kind {kind} has {len(key)} bytes instead of {end}")
     return kind, decoded
 
 

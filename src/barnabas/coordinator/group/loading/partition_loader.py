@@ -125,7 +125,7 @@ class PartitionLoader:
         try:
             self._service_of(group.membership.group_type).restored(group)
         except Exception:
-            logger.exception("Taking over the members of group %s failed", group.group_id)
+            logger.exception("Restoring the members of group %s failed", group.group_id)
 
     def _read(self, partition: int, leader_epoch: int, replay: PartitionReplay) -> Iterator[None]:
         """Read the partition's log into `replay`, in steps. Raises CorruptRecord when a read makes no progress."""
@@ -149,7 +149,7 @@ class PartitionLoader:
                 yield
             # Without this check a log that cannot be read would be read for ever.
             if offset <= before:
-                raise CorruptRecord(f"nothing that can be read at offset {offset}")
+                raise CorruptRecord(f"no readable batch at offset {offset}")
 
     def _make_groups(self, partition: int, replay: PartitionReplay, groups: list[Group]) -> Iterator[None]:
         """Append the groups that the records make to `groups`."""

@@ -91,7 +91,7 @@ class PartitionReplay:
         """Take in the whole batches at the start of `buffer`, a step between two results.
 
         Yield the offset behind the last batch that was taken in, -1 before there is one. A batch that cannot be read is
-        logged and left out, and costs no other batch. Raises CorruptRecord for a batch without a size.
+        logged and left out, and costs no other batch. Raises CorruptRecord for a batch of no bytes.
         """
         position = 0
         while True:
@@ -107,7 +107,7 @@ class PartitionReplay:
                 return
             batch = batch_at(buffer, position)
             if batch.end <= position:
-                raise CorruptRecord("a batch without a size")
+                raise CorruptRecord(f"the batch at offset {batch.base_offset} claims no bytes")
             try:
                 yield from self._take_batch(batch)
             except (CorruptRecord, DecodeError, UnicodeDecodeError):

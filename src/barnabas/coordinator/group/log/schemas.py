@@ -114,7 +114,7 @@ class CommittedOffset(NamedTuple):
 def version_of(data: bytes) -> int:
     """Return the version at the start of a key or value. Raises DecodeError when it is shorter than two bytes."""
     if len(data) < 2:
-        raise DecodeError(f"{len(data)} bytes are no version")
+        raise DecodeError(f"a key or value of {len(data)} bytes is too short for its version, which takes 2")
     return int.from_bytes(data[:2], "big", signed=True)
 
 

@@ -412,6 +412,28 @@ def test_an_address_that_cannot_be_opened_is_not_advertised(own: Server, setting
     assert told_ports(own.port) == [own.port], "a listener that is open keeps its address"
 
 
+@ours_only
+def test_advertised_listeners_that_follow_from_listeners_are_shown(own: Server, settings: SettingsClient) -> None:
+    """Kafka shows null, by default. A listener added later is shown too: it is advertised, and nothing is pinned."""
+
+    def shown() -> tuple[str | None, int]:
+        advertised = settings.describe(BROKER, "0", ["advertised.listeners"])["advertised.listeners"]
+        assert [(name, source) for name, _, source in advertised.synonyms] == [("listeners", STATIC)]
+        return advertised.value, advertised.source
+
+    at_start = f"PLAINTEXT://{own.host}:{own.port}"
+    assert shown() == (at_start, STATIC)
+    before, port = settings.describe(BROKER, "0")["listeners"].value, free_port()
+    settings.set(
+        "0",
+        listeners=f"{before},SECOND://127.0.0.1:{port}",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT",
+    )
+    eventually(lambda: shown() == (f"{at_start},SECOND://127.0.0.1:{port}", STATIC))
+    settings.set("0", listeners=None, listener_security_protocol_map=None)
+    eventually(lambda: shown() == (at_start, STATIC))
+
+
 class Through(RawClient):
     """A client that uses another listener of the server."""
 

@@ -58,14 +58,22 @@ def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str], wanted
     return entries
 
 
-def broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[ConfigEntry]:
+def broker_entries(
+    settings: BrokerSettings, advertised_listeners: str | None, wanted: Wanted = _all
+) -> list[ConfigEntry]:
     """Return every wanted setting of this broker: those of the table, and others that are set (a listener's, a
-    plug-in's)."""
+    plug-in's).
+
+    advertised_listeners: the listeners that clients are told now; None before the broker knows them.
+    """
     entries = []
     for name, key in BROKER_CONFIG_KEYS.items():
         if wanted(name) and (name not in INTERNAL or settings.current.is_set(name)):
-            value = settings.current.text(name)
-            entries.append(_entry(key, value, _synonyms(settings, name), is_read_only=not is_dynamic(name)))
+            value, synonyms = settings.current.text(name), _synonyms(settings, name)
+            if name == "advertised.listeners" and not synonyms and advertised_listeners is not None:
+                synonyms = _listeners_given_at_start(settings)
+                value = advertised_listeners if synonyms else value
+            entries.append(_entry(key, value, synonyms, is_read_only=not is_dynamic(name)))
     others = {**settings.current.originals, **_dynamic_only(settings.of_cluster), **_dynamic_only(settings.of_broker)}
     for name, value in others.items():
         if name not in BROKER_CONFIG_KEYS and wanted(name):
@@ -133,6 +141,18 @@ def _synonyms(settings: BrokerSettings, name: str) -> tuple[ConfigSynonym, ...]:
     first = next((place for place, synonym in enumerate(synonyms) if synonym.name == name), len(synonyms))
     shown = synonyms[first:]
     return tuple(replace(synonym, value=None) for synonym in shown) if is_sensitive else tuple(shown)
+
+
+def _listeners_given_at_start(settings: BrokerSettings) -> tuple[ConfigSynonym, ...]:
+    """Return `listeners` of the file or the command line, which decides what is advertised when nothing else does.
+
+    Kafka shows an `advertised.listeners` that is not set as null, by default, whatever clients are told. The source
+    here is never a dynamic one, even when `listeners` was changed while the broker runs: tools older than
+    IncrementalAlterConfigs send back every dynamic setting that they were shown. That would pin the advertised
+    listeners, and later changes of `listeners` would no longer be advertised.
+    """
+    listeners = settings.static.originals.get("listeners")
+    return () if listeners is None else (ConfigSynonym("listeners", listeners, ConfigSource.STATIC_BROKER),)
 
 
 _DEFAULTS: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""An address to listen on, as settings write it: `host:port`, `[::1]:9404`, `:9404` for every interface.
+"""A host and a port, as settings write them: `host:port`, `[::1]:9404`, `:9404` for every interface.
 
 Pure functions; `HostAndPort` is the validator of such settings. Immutable.
 """
@@ -15,10 +15,16 @@ _LAST_PORT: Final = 65535
 
 
 class Address(NamedTuple):
-    """An address to listen on. host: empty for every interface. port: 0 for a free one."""
+    """An address to listen on or to connect to. host: empty for every interface. port: 0 for a free one."""
 
     host: str
     port: int
+
+    @property
+    def text(self) -> str:
+        """The address as host:port, with brackets around an IPv6 address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 def parse_host_and_port(text: str) -> Address:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
+from barnabas.config.host_and_port import Address
 from barnabas.config.setting import Settings, computed, setting
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -38,8 +39,7 @@ class EndPoint:
     @property
     def host_and_port(self) -> str:
         """The address as clients write it: host:port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return Address(self.host, self.port).text
 
     def with_port(self, port: int) -> EndPoint:
         """Return the same listener on the port that was bound."""

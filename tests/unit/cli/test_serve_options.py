@@ -71,21 +71,61 @@ def test_settings_that_promise_protection_end_with_one_line_and_a_status() -> No
     assert result.stderr.count("\n") == 1
 
 
+TOLD = "PLAINTEXT://told:9"
+
+
 @pytest.mark.parametrize(
-    ("overrides", "value", "source"),
+    ("overrides", "listen", "told", "value", "source", "synonyms"),
     [
-        ((), None, ConfigSource.DEFAULT),
-        (("advertised.listeners=PLAINTEXT://here:9",), "PLAINTEXT://here:9", ConfigSource.STATIC_BROKER),
+        # Nothing but the default: as with Apache Kafka, there is no value.
+        ((), None, TOLD, None, ConfigSource.DEFAULT, []),
+        ((), "PLAINTEXT://:0", TOLD, TOLD, ConfigSource.STATIC_BROKER, [("listeners", "PLAINTEXT://:0")]),
+        (
+            ("listeners=PLAINTEXT://:0",),
+            None,
+            TOLD,
+            TOLD,
+            ConfigSource.STATIC_BROKER,
+            [("listeners", "PLAINTEXT://:0")],
+        ),
+        # Before the controller has told the broker of itself.
+        ((), "PLAINTEXT://:0", None, None, ConfigSource.DEFAULT, []),
+        (
+            ("advertised.listeners=PLAINTEXT://here:9",),
+            "PLAINTEXT://:0",
+            TOLD,
+            "PLAINTEXT://here:9",
+            ConfigSource.STATIC_BROKER,
+            [("advertised.listeners", "PLAINTEXT://here:9")],
+        ),
     ],
 )
 def test_advertised_listeners_come_from_where_they_were_set(
-    overrides: tuple[str, ...], value: str | None, source: ConfigSource
+    overrides: tuple[str, ...],
+    listen: str | None,
+    told: str | None,
+    value: str | None,
+    source: ConfigSource,
+    synonyms: list[tuple[str, str]],
 ) -> None:
-    """As with Apache Kafka 3.9, `listeners` alone leaves `advertised.listeners` at its default, which is none."""
-    config = read_config(None, overrides, None, ("PLAINTEXT://127.0.0.1:9",))
-    entries = {entry.key.name: entry for entry in broker_entries(BrokerSettings.of(config))}
-    assert entries["listeners"].source is ConfigSource.STATIC_BROKER
-    assert (entries["advertised.listeners"].value, entries["advertised.listeners"].source) == (value, source)
+    config = read_config(None, overrides, None, () if listen is None else (listen,))
+    entries = {entry.key.name: entry for entry in broker_entries(BrokerSettings.of(config), told)}
+    advertised = entries["advertised.listeners"]
+    assert (advertised.value, advertised.source) == (value, source)
+    assert [(synonym.name, synonym.value) for synonym in advertised.synonyms] == synonyms
+
+
+def test_advertised_listeners_that_follow_from_changed_listeners_do_not_look_changed() -> None:
+    """A tool that sends back all dynamic settings would pin them: later listeners would not be advertised."""
+    names = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT"
+    static = read_config(None, (names,), None, ("PLAINTEXT://:9",))
+    settings = BrokerSettings.of(static).with_broker({"listeners": "PLAINTEXT://:9,SECOND://:0"})
+    entries = {entry.key.name: entry for entry in broker_entries(settings, TOLD)}
+    assert entries["listeners"].source is ConfigSource.DYNAMIC_BROKER
+    assert (entries["advertised.listeners"].value, entries["advertised.listeners"].source) == (
+        TOLD,
+        ConfigSource.STATIC_BROKER,
+    )
 
 
 def test_a_missing_file_is_named() -> None:

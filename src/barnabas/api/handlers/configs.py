@@ -4,6 +4,8 @@ Not brief: a topic's overrides are read from the store. An empty list of names m
 this broker, all brokers (the empty name) and this broker's loggers (KIP-412) can be shown; metrics subscriptions exist
 in KRaft only.
 
+Beside Kafka's: `advertised.listeners` that follow from `listeners` are shown, as Metadata has them.
+
 v1: synonyms and sources (KIP-226).
 v3: types and documentation (KIP-569).
 v4: flexible.
@@ -19,6 +21,7 @@ from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, Resou
 from barnabas.api.config_entries import ConfigEntry, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.config.broker_settings import BrokerSettings
+from barnabas.config.host_and_port import Address
 from barnabas.config.kept_settings import documentation_of
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
@@ -113,7 +116,7 @@ class ConfigsApi:
                         ErrorCode.INVALID_REQUEST,
                         f"Unexpected broker id, expected {self._broker_id} or empty string, but received {name}",
                     )
-                return broker_entries(self._settings(), wanted)
+                return broker_entries(self._settings(), self._advertised_listeners(), wanted)
             case ConfigResourceType.CLIENT_METRICS:
                 if not name:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -121,6 +124,19 @@ class ConfigsApi:
                 raise ApiError(ErrorCode.INVALID_REQUEST, message)
             case unsupported:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unsupported.name}")
+
+    def _advertised_listeners(self) -> str | None:
+        """Return this broker's listeners as Metadata tells them to clients; None before the controller has sent them.
+
+        These have the ports that were bound and a host that clients can use, where the settings may have port 0 and
+        every interface.
+        """
+        broker = self._metadata.image.brokers.get(self._broker_id)
+        if broker is None:
+            return None
+        return ",".join(
+            f"{listener_name}://{Address(host, port).text}" for listener_name, (host, port) in broker.endpoints.items()
+        )
 
     def _loggers(self, name: str, wanted: Wanted) -> list[ResultEntry]:
         """Return the loggers of this process. A level can be set, and is lost when the process ends.

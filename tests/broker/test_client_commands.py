@@ -34,7 +34,7 @@ def test_a_topics_life(run: Run) -> None:
     again = run("topics", "create", "life")
     assert (again.exit_code, again.stderr) == (
         1,
-        "barnabas: Topic 'life' already exists. (TOPIC_ALREADY_EXISTS)\n",
+        "barnabas: life was not created: Topic 'life' already exists. (TOPIC_ALREADY_EXISTS)\n",
     )
     assert run("topics", "create", "life", "--if-not-exists").exit_code == 0
     assert "life" in run("topics", "list").stdout.splitlines()
@@ -47,6 +47,43 @@ def test_a_topics_life(run: Run) -> None:
     assert run("topics", "delete", "life").stdout == "life deleted\n"
     assert run("topics", "delete", "life").exit_code == 1
     assert run("topics", "delete", "life", "--if-exists").exit_code == 0
+
+
+def test_topics_beside_a_wrong_one_are_created_and_deleted(run: Run) -> None:
+    created = run("topics", "create", "beside-1", "be/side", "beside-2")
+    assert created.exit_code == 1
+    assert [line.split(":")[0] for line in created.stdout.splitlines()] == ["beside-1 created", "beside-2 created"]
+    assert created.stderr.startswith("barnabas: be/side was not created: Topic name is invalid: 'be/side' contains")
+    deleted = run("topics", "delete", "beside-1", "no-such", "beside-2")
+    assert (deleted.exit_code, deleted.stdout) == (1, "beside-1 deleted\nbeside-2 deleted\n")
+    assert deleted.stderr.startswith("barnabas: no-such was not deleted: ")
+    assert deleted.stderr.count("\n") == 1
+
+
+def test_a_description_of_everything_leaves_internal_topics_out(run: Run) -> None:
+    run("topics", "create", "own-topic")
+    run("groups", "reset-offsets", "makes-the-internal-topic", "--topic=own-topic", "--to-earliest", "--execute")
+    everything = run("topics", "describe")
+    assert (everything.exit_code, "own-topic\tid " in everything.stdout) == (0, True)
+    assert "__consumer_offsets" not in everything.stdout
+    assert "__consumer_offsets\tid " in run("topics", "describe", "__consumer_offsets").stdout
+
+
+def test_an_escape_sequence_separates_keys_from_values(run: Run) -> None:
+    run("topics", "create", "tabs")
+    assert run("produce", "tabs", r"--key-separator=\t", stdin="a\tb\n").exit_code == 0
+    shown = run("consume", "tabs", "--print-key", r"--separator=\x1f", "--quiet")
+    assert (shown.exit_code, shown.stdout) == (0, "a\x1fb\n"), shown.stderr
+    assert run("consume", "tabs", "--print-key", "--quiet").stdout == "a\tb\n"
+
+
+def test_an_offset_beyond_the_end_is_named(run: Run) -> None:
+    run("topics", "create", "short", "--partitions=2")
+    run("produce", "short", "--partition=1", stdin="0\n1\n2\n")
+    beyond = run("consume", "short", "--from=4")
+    assert (beyond.exit_code, beyond.stdout) == (2, "")
+    assert "--from 4 is beyond the end of the log: the next offset is 3" in beyond.stderr
+    assert run("consume", "short", "--from=2", "--quiet").stdout == "2\n"
 
 
 def test_lines_go_out_and_come_back(run: Run, tmp_path: Path) -> None:

@@ -70,6 +70,33 @@ def test_a_second_broker_on_the_same_data_is_refused() -> None:
             second.start()
 
 
+@pytest.mark.parametrize(
+    ("data_dir", "reason"),
+    [
+        ("/dev/null", "none of the log directories can be created or validated: /dev/null (Not a directory)"),
+        (
+            "{tmp}/file/below",
+            "none of the log directories can be created or validated: {tmp}/file/below (Not a directory)",
+        ),
+        ("{tmp}/not-sqlite", "{tmp}/not-sqlite/metadata.sqlite can't be used: file is not a database"),
+    ],
+)
+def test_a_data_dir_that_cannot_be_used_is_one_line(data_dir: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "not-sqlite").mkdir()
+    (tmp_path / "not-sqlite" / "metadata.sqlite").write_text("not a database " * 100)
+    command = [sys.executable, "-m", "barnabas", "serve", "--listen", "PLAINTEXT://127.0.0.1:0"]
+    ended = subprocess.run(
+        [*command, "--log-level", "error", "--data-dir", data_dir.format(tmp=tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1), ended.stderr
+    assert f"the broker cannot start: {reason.format(tmp=tmp_path)}" in ended.stderr
+
+
 def test_a_broker_that_died_is_reported() -> None:
     def use_it() -> None:
         with broker() as running:

@@ -8,12 +8,14 @@ from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_
 from barnabas.cli.number_types import NUMBER
 from barnabas.cli.tables import print_table
 
-broker_option = click.option("--broker", "broker_id", type=NUMBER, metavar="ID", help="This one.")
+broker_option = click.option(
+    "--broker", "broker_id", type=NUMBER, metavar="ID", help="The broker to ask. [default: any]"
+)
 
 
 @click.group()
 def cluster() -> None:
-    """Show brokers, and what they speak."""
+    """Show brokers, and the APIs and features they support."""
 
 
 @cluster.command()
@@ -34,7 +36,7 @@ def describe(bootstrap_servers: str, timeout_seconds: float) -> None:
 @timeout_option
 @broker_option
 def apis(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) -> None:
-    """Show the versions of each API that a broker has, and those that this client would use."""
+    """Show each API of a broker: the versions it supports, and the one that this client would use."""
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.message_index import MESSAGES, request_class
 
@@ -56,7 +58,7 @@ def apis(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) 
 @timeout_option
 @broker_option
 def features(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) -> None:
-    """Show the cluster's features (KIP-584); Barnabas, as Kafka with ZooKeeper, has none."""
+    """Show the cluster's features (KIP-584); Barnabas, like Kafka with ZooKeeper, has none."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         found = admin.describe_features(broker_id)
     rows = [

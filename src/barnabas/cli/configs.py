@@ -37,7 +37,7 @@ def _resource_options(command: _C) -> _C:
             click.option("-t", "--topic", metavar="NAME", help="A topic's settings."),
             click.option("--broker", type=NUMBER, metavar="ID", help="A broker's settings."),
             click.option(
-                "--all-brokers", is_flag=True, help="What holds for brokers that have no setting of their own."
+                "--all-brokers", is_flag=True, help="Settings of all brokers that have no value of their own."
             ),
             click.option("--loggers", type=NUMBER, metavar="ID", help="The log levels of a broker."),
         )
@@ -60,11 +60,11 @@ def _resource(topic: str | None, broker: int | None, all_brokers: bool, loggers:
     if loggers is not None:
         found.append(ConfigResource.broker_loggers(loggers))
     if len(found) != 1:
-        raise click.UsageError("say whose settings: --topic NAME, --broker ID, --all-brokers or --loggers ID")
+        raise click.UsageError("say whose settings to use: --topic NAME, --broker ID, --all-brokers or --loggers ID")
     return found[0]
 
 
-validate_option = click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+validate_option = click.option("--validate-only", is_flag=True, help="Check the change without making it.")
 
 
 @configs.command()
@@ -72,7 +72,7 @@ validate_option = click.option("--validate-only", is_flag=True, help="Only say w
 @_resource_options
 @bootstrap_option
 @timeout_option
-@click.option("--all", "show_all", is_flag=True, help="Those at their defaults too.")
+@click.option("--all", "show_all", is_flag=True, help="Show settings at their defaults too.")
 def get(
     names: tuple[str, ...],
     bootstrap_servers: str,
@@ -80,7 +80,7 @@ def get(
     show_all: bool,
     **whose: Any,
 ) -> None:
-    """Show settings: the named ones, or those that were set. Each with where its value comes from.
+    """Show settings, each with the source of its value: the named ones, or all that were set.
 
     \b
         barnabas configs get --topic flights retention.ms cleanup.policy
@@ -119,7 +119,7 @@ def set_(
     validate_only: bool,
     **whose: Any,
 ) -> None:
-    """Change settings: they hold at once. SETTING+=ITEM adds to a list, SETTING-=ITEM takes out of one.
+    """Change settings, with immediate effect. SETTING+=ITEM adds to a list, SETTING-=ITEM removes from one.
 
     \b
         barnabas configs set --topic flights retention.ms=86400000 cleanup.policy+=compact
@@ -142,7 +142,7 @@ def unset(
     validate_only: bool,
     **whose: Any,
 ) -> None:
-    """Give settings their defaults again.
+    """Remove settings, so that their defaults apply again.
 
     \b
         barnabas configs unset --topic flights retention.ms

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, stop_signals, timeout_option
+from barnabas.cli.escaped_text import resolve_escapes
 from barnabas.cli.group_reading import GroupOptions, GroupReading
 from barnabas.cli.moments import parse_timestamp_ms
 from barnabas.cli.number_types import COUNT, NUMBER
@@ -29,17 +30,23 @@ RECORDS_PER_POLL = 5000
 @click.argument("topics", metavar="TOPIC...", nargs=-1)
 @bootstrap_option
 @timeout_option
-@click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this one (repeatable).")
+@click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this partition (repeatable).")
 @click.option(
     "--from",
     "start",
     metavar="beginning|end|OFFSET|TIME",
-    help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local unless it says otherwise). [default:"
-    " beginning; in a group, where it has committed, or else the beginning]",
+    help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local time unless it has a time zone)."
+    " [default: beginning; in a group, its committed offsets, or else the beginning]",
 )
-@click.option("--group", metavar="GROUP", help="Join this group: read what it gives this member, and commit.")
-@click.option("--pattern", metavar="REGEX", help="In a group: all topics whose whole names match.")
-@click.option("--instance-id", metavar="ID", help="In a group: be a static member of this name, which may restart.")
+@click.option(
+    "--group", metavar="GROUP", help="Join this group: read the partitions it assigns, and commit their offsets."
+)
+@click.option("--pattern", metavar="REGEX", help="In a group: read all topics whose full names match.")
+@click.option(
+    "--instance-id",
+    metavar="ID",
+    help="In a group: be the static member of this name, which may restart without a rebalance.",
+)
 @click.option(
     "--assignor",
     "assignors",
@@ -47,17 +54,28 @@ RECORDS_PER_POLL = 5000
     multiple=True,
     help="In a group: range, roundrobin, sticky or cooperative-sticky (repeatable, the preferred first).",
 )
-@click.option("--no-commit", is_flag=True, help="In a group: commit nothing.")
-@click.option("--max-messages", type=COUNT, metavar="N", help="Stop after so many records.")
+@click.option("--no-commit", is_flag=True, help="In a group: do not commit.")
+@click.option("--max-messages", type=COUNT, metavar="N", help="Stop after N records.")
 @click.option("--follow", is_flag=True, help="Wait for new records instead of stopping at the end.")
-@click.option("--print-key", is_flag=True)
-@click.option("--print-timestamp", is_flag=True)
-@click.option("--print-partition", is_flag=True)
-@click.option("--print-offset", is_flag=True)
-@click.option("--print-headers", is_flag=True)
-@click.option("--separator", default="\t", help="Between the parts of a record; a tab if left out.")
-@click.option("--json", "json_lines", is_flag=True, help="One JSON object a record, with everything.")
-@click.option("--quiet", is_flag=True, help="No summary.")
+@click.option("--print-key", is_flag=True, help="Print the key before the value.")
+@click.option("--print-timestamp", is_flag=True, help="Print the timestamp and its kind.")
+@click.option("--print-partition", is_flag=True, help="Print the number of the partition.")
+@click.option("--print-offset", is_flag=True, help="Print the offset.")
+@click.option("--print-headers", is_flag=True, help="Print the headers as name:value pairs.")
+@click.option(
+    "--separator",
+    callback=resolve_escapes,
+    default=r"\t",
+    show_default=True,
+    help=r"Printed between the parts of a record; \t, \n, \0 and \xHH are escape sequences.",
+)
+@click.option(
+    "--json",
+    "json_lines",
+    is_flag=True,
+    help="Print each record as a JSON object, with topic, partition, offset, timestamp, headers, key, value.",
+)
+@click.option("--quiet", is_flag=True, help="Print no summary.")
 def consume(
     topics: tuple[str, ...],
     bootstrap_servers: str,
@@ -80,11 +98,11 @@ def consume(
     json_lines: bool,
     quiet: bool,
 ) -> None:
-    """Print the records of TOPIC: their values as they are, preceded by the parts that are asked for.
+    """Print the records of TOPIC: their values as they are, preceded by the parts that the options name.
 
-    Without other options, prints from the beginning to the present end. In a group, reads one or more topics from the
-    group's committed offsets on; without --follow, to the end at the time when the group gave this member its
-    partitions. Records that were printed are committed.
+    Without other options, prints the records from the beginning to the present end. In a group, reads one or more
+    topics from the group's committed offsets on. Without --follow, a group's member stops at the offsets that were the
+    ends when it got its partitions. The offsets of printed records are committed.
 
     \b
         barnabas consume flights
@@ -143,14 +161,20 @@ def _assign(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[Top
 
 
 def _seek(consumer: Consumer, assigned: list[TopicPartition], start: str) -> None:
-    """Go to the start that the user wants. Raises ValueError for a text that is no place."""
+    """Move to the start that the user wants. Raises ValueError for a text that is no place, or an offset beyond all."""
     if start == "beginning":
         consumer.seek_to_beginning()
     elif start == "end":
         consumer.seek_to_end()
     elif start.isdecimal():
-        for topic_partition in assigned:
-            consumer.seek(topic_partition, int(start))
+        ends = consumer.end_offsets(assigned)
+        largest = max(ends.values())
+        if int(start) > largest:
+            raise ValueError(f"--from {start} is beyond the end of the log: the next offset is {largest}")
+        for topic_partition, end in ends.items():
+            # A fetch beyond the end would be answered OFFSET_OUT_OF_RANGE, and the consumer would reset the position to
+            # the beginning.
+            consumer.seek(topic_partition, min(int(start), end))
     else:
         timestamp_ms = parse_timestamp_ms(start)
         if timestamp_ms is None:

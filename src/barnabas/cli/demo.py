@@ -1,4 +1,4 @@
-"""`barnabas demo`: a whole pipeline by one command, for newcomers. Runs `barnabas_spark.demo` on the main thread."""
+"""`barnabas demo`: a whole pipeline with one command, for newcomers. Runs `barnabas_spark.demo` on the main thread."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ topic_option = click.option(
     "topics",
     metavar="NAME[:PARTITION,...]",
     multiple=True,
-    help="Partitions of this topic, all if none are named (repeatable).",
+    help="These partitions of a topic, or all of them (repeatable).",
 )
 
 
@@ -48,24 +48,26 @@ topic_option = click.option(
 @timeout_option
 @topic_option
 @click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for.")
-@click.option("--to-earliest", is_flag=True, help="To the first record.")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To what is committed; to the end where nothing is.")
+@click.option("--to-earliest", is_flag=True, help="To the earliest offset.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
+@click.option("--to-current", is_flag=True, help="To the committed offset, or to the end where there is none.")
 @click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="To this offset.")
-@click.option("--shift-by", type=SHIFT, metavar="N", help="So many records on, or back when N is negative.")
+@click.option("--shift-by", type=SHIFT, metavar="N", help="Forward by N offsets, or back when N is negative.")
 @click.option(
     "--to-datetime",
     metavar="TIME",
-    help="To the first record since, as 2026-01-31T12:00:00 (local unless it says otherwise).",
+    help="To the first record from this time on, such as 2026-01-31T12:00:00 (local time unless it has a time zone).",
 )
-@click.option("--by-duration", metavar="DURATION", help="To the first record since so long ago, as P7D or PT1H30M.")
+@click.option(
+    "--by-duration", metavar="DURATION", help="To the first record of this last span of time, such as P7D or PT1H30M."
+)
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="To what a file says, in lines of topic,partition,offset.",
+    help="To the offsets in a file, which has a line topic,partition,offset for each partition.",
 )
-@click.option("--execute", is_flag=True, help="Do it; without, only show what would be done.")
-@click.option("--export", is_flag=True, help="Print lines for --from-file, and nothing else.")
+@click.option("--execute", is_flag=True, help="Commit the new offsets instead of only showing them.")
+@click.option("--export", is_flag=True, help="Print the new offsets as lines for --from-file, and nothing else.")
 def reset_offsets(
     name: str,
     bootstrap_servers: str,
@@ -76,9 +78,9 @@ def reset_offsets(
     export: bool,
     **places: Any,
 ) -> None:
-    """Change where a group without members goes on. Without --execute, only shows the new offsets.
+    """Set the committed offsets of a group without members. Without --execute, only show the new offsets.
 
-    Offsets that a partition does not hold become the nearest that it does.
+    An offset outside of a partition's log is replaced by the nearest one inside it.
 
     \b
         barnabas groups reset-offsets billing --topic flights --to-earliest
@@ -95,7 +97,7 @@ def reset_offsets(
         where = _where(places)
         from_file = places["from_file"] is not None
         if from_file + bool(topics) + all_topics != 1:
-            raise click.UsageError("say which partitions: --topic, --all-topics or --from-file")
+            raise click.UsageError("name the partitions with one of --topic, --all-topics or --from-file")
         # Checked before anything is planned: the coordinator would reject each commit, but only after all look-ups.
         _need_no_members(admin, name)
         committed = {place: each.offset for place, each in admin.list_group_offsets(name).items()}
@@ -120,7 +122,7 @@ def reset_offsets(
 @timeout_option
 @topic_option
 def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, topics: tuple[str, ...]) -> None:
-    """Forget what a group has committed for topics that none of its members subscribes to.
+    """Delete a group's committed offsets for topics that none of its members subscribes to.
 
     \b
         barnabas groups delete-offsets billing --topic flights --topic planes:0,1
@@ -129,7 +131,7 @@ def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, to
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
     if not topics:
-        raise click.UsageError("say which partitions: --topic")
+        raise click.UsageError("name the partitions with --topic")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         results = admin.delete_group_offsets(name, _named_partitions(admin, topics))
     for place, error in sorted(results.items()):
@@ -148,7 +150,7 @@ def _where(places: dict[str, Any]) -> Reset:
     given = {option: value for option, value in places.items() if value is not None and value is not False}
     if len(given) != 1:
         options = ", ".join("--" + option.replace("_", "-") for option in places)
-        raise click.UsageError(f"say where to, once: {options}")
+        raise click.UsageError(f"give exactly one of {options}")
     ((option, value),) = given.items()
     match option:
         case "to_offset":

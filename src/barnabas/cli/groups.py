@@ -21,7 +21,7 @@ GROUP_STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingR
 
 @click.group()
 def groups() -> None:
-    """Show groups with their members and their lag; delete them, change where they go on."""
+    """Show groups with their members and their lag; delete groups, reset their offsets."""
 
 
 groups.add_command(delete_offsets)
@@ -46,7 +46,7 @@ groups.add_command(reset_offsets)
     help="Only groups of this type, such as classic or consumer (repeatable).",
 )
 def list_(bootstrap_servers: str, timeout_seconds: float, states: tuple[str, ...], types: tuple[str, ...]) -> None:
-    """List groups: type of the group, type of its protocol, state.
+    """List groups, each with its type, the type of its protocol and its state.
 
     \b
         barnabas groups list
@@ -64,12 +64,12 @@ def list_(bootstrap_servers: str, timeout_seconds: float, states: tuple[str, ...
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @bootstrap_option
 @timeout_option
-@click.option("--all", "all_groups", is_flag=True, help="All groups of consumers.")
-@click.option("--members", "show_members", is_flag=True, help="Members with their partitions, instead of offsets.")
+@click.option("--all", "all_groups", is_flag=True, help="All consumer groups.")
+@click.option("--members", "show_members", is_flag=True, help="Show members with their partitions instead of offsets.")
 def describe(
     names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, all_groups: bool, show_members: bool
 ) -> None:
-    """Show groups: state, and each partition's committed offset, end, lag and the member that reads it.
+    """Show a group's state, and each partition's committed offset, end offset, lag and member.
 
     \b
         barnabas groups describe billing
@@ -79,7 +79,7 @@ def describe(
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
     if bool(names) == all_groups:
-        raise click.UsageError("say which groups: NAME... or --all")
+        raise click.UsageError("name the groups, or give --all")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         if all_groups:
             # A group of consumers that never had members, only commits, has no protocol type.
@@ -154,7 +154,7 @@ def _number(value: int | None) -> str:
 @timeout_option
 @click.pass_context
 def delete(context: click.Context, names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Delete groups that have no members, and what they have committed.
+    """Delete groups that have no members, with their committed offsets.
 
     \b
         barnabas groups delete billing

@@ -13,7 +13,7 @@ from barnabas.cli.log_dirs import dirs
 
 @click.group()
 def log() -> None:
-    """Look into log directories; adopt those of Apache Kafka."""
+    """Show log directories and their files; adopt those of Apache Kafka."""
 
 
 log.add_command(adopt)
@@ -22,10 +22,10 @@ log.add_command(dirs)
 
 @log.command()
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
-@click.option("--deep-iteration", is_flag=True, help="Every record of a .log file, not only its batches.")
-@click.option("--print-data-log", "--print-records", is_flag=True, help="Keys and values of the records too.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record of a .log file, not only its batches.")
+@click.option("--print-data-log", "--print-records", is_flag=True, help="Print keys and values of the records too.")
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their logs without printing them.")
-@click.option("--index-sanity-check", is_flag=True, help="Only look whether an index would be rebuilt at a start.")
+@click.option("--index-sanity-check", is_flag=True, help="Only check whether a starting broker would rebuild an index.")
 def dump(
     paths: tuple[str, ...],
     deep_iteration: bool,
@@ -33,11 +33,11 @@ def dump(
     verify_index_only: bool,
     index_sanity_check: bool,
 ) -> None:
-    """Show what is in the files of a log directory, as Kafka's DumpLogSegments does.
+    """Show the content of files of a log directory, as Kafka's DumpLogSegments does.
 
-    Segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), the checkpoint files,
-    partition.metadata and meta.properties. Indexes are compared with their log. Damage goes to stderr, and the exit
-    status is 1. Needs no broker.
+    Reads segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot), checkpoint files,
+    partition.metadata and meta.properties. Compares indexes with their log. Damage is reported on stderr, and makes the
+    exit status 1. Needs no broker.
 
     \b
         barnabas log dump /var/lib/barnabas/flights-0/00000000000000000000.log --print-data-log

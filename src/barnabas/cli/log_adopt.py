@@ -25,18 +25,26 @@ LARGEST_CONFIGURED_BROKER_ID = 1000
 
 @click.command()
 @click.argument("log_dirs", metavar="DIR...", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
-@click.option("--topic-config", "topic_configs", multiple=True, metavar="TOPIC:NAME=VALUE", help="A topic's setting.")
+@click.option(
+    "--topic-config",
+    "topic_configs",
+    multiple=True,
+    metavar="TOPIC:NAME=VALUE",
+    help="A setting of a topic (repeatable).",
+)
 @click.option(
     "--topic-configs",
     "config_file",
     type=click.Path(exists=True, dir_okay=False),
-    help="A file of such settings, one a line.",
+    help="A file with such settings, one on each line.",
 )
-@click.option("--broker-id", type=NUMBER, help="For directories that don't say whose they are.")
+@click.option("--broker-id", type=NUMBER, help="The broker's id, for directories whose meta.properties has none.")
 @click.option(
-    "--metadata-dir", type=click.Path(file_okay=False), help="As metadata.log.dir; the first DIR if left out."
+    "--metadata-dir",
+    type=click.Path(file_okay=False),
+    help="The directory of the metadata, as metadata.log.dir. [default: the first DIR]",
 )
-@click.option("--ignore-leftovers", is_flag=True, help="Adopt beside half-deleted or half-moved logs.")
+@click.option("--ignore-leftovers", is_flag=True, help="Adopt although some logs are half-deleted or half-moved.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 def adopt(
     log_dirs: tuple[str, ...],
@@ -47,7 +55,7 @@ def adopt(
     ignore_leftovers: bool,
     dry_run: bool,
 ) -> None:
-    """Open a stopped Apache Kafka's log directories as Barnabas's own.
+    """Make the log directories of a stopped Apache Kafka the data of a Barnabas broker.
 
     Name all log directories of one broker. The metadata (topics, their ids, partitions, leader epochs) are built from
     the directories and kept in metadata.sqlite; the logs stay as they are. Topic settings are not in the directories:
@@ -119,7 +127,11 @@ def _describe(adoption: LogAdoption, plan: AdoptionPlan) -> Iterator[str]:
     for directory, is_clean in survey.clean.items():
         state = "closed in order" if is_clean else "not closed in order: its logs will be recovered"
         properties = survey.meta_properties.get(directory)
-        raft = "; meta.properties of KRaft, to be rewritten for our mode" if properties and properties.version else ""
+        raft = (
+            "; meta.properties of KRaft, to be rewritten in the form without KRaft"
+            if properties and properties.version
+            else ""
+        )
         yield f"{directory}: {state}{raft}"
     for path in survey.raft_metadata:
         yield f"{path}: KRaft's metadata, left alone and not used"

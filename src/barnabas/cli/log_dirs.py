@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @bootstrap_option
 @timeout_option
-@click.option("--broker", "brokers", type=NUMBER, metavar="ID", multiple=True, help="This one (repeat).")
+@click.option("--broker", "brokers", type=NUMBER, metavar="ID", multiple=True, help="Only this broker (repeatable).")
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only replicas of this topic (repeatable).")
-@click.option("--partitions", is_flag=True, help="A line for every replica.")
+@click.option("--partitions", is_flag=True, help="Print a line for every replica.")
 def dirs(
     bootstrap_servers: str,
     timeout_seconds: float,
@@ -29,7 +29,7 @@ def dirs(
     topics: tuple[str, ...],
     partitions: bool,
 ) -> None:
-    """Show the log directories of running brokers: state, replicas, bytes in them, room left."""
+    """Show the log directories of running brokers: state, replicas, their bytes, free space."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         for broker_id in brokers or [node.id for node in admin.describe_cluster().nodes]:
             for directory in admin.describe_log_dirs(broker_id):

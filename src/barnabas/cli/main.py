@@ -15,13 +15,13 @@ from barnabas.cli.client_options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAG
 from barnabas.cli.standard_streams import discard_output, flush_output, replace_closed_streams
 
 COMMANDS = {
-    "cluster": ("barnabas.cli.cluster", "Show brokers, and what they speak."),
+    "cluster": ("barnabas.cli.cluster", "Show brokers, and the APIs and features they support."),
     "configs": ("barnabas.cli.configs", "Show and change settings of topics and brokers."),
     "consume": ("barnabas.cli.consume", "Print records of a topic."),
-    "demo": ("barnabas.cli.demo", "Show a whole pipeline: broker, records, Spark, a picture."),
-    "groups": ("barnabas.cli.groups", "Show groups and their lag; change where they go on."),
-    "log": ("barnabas.cli.log", "Look into log directories; adopt Kafka's."),
-    "quotas": ("barnabas.cli.quotas", "Limit how fast users, clients and addresses may be."),
+    "demo": ("barnabas.cli.demo", "Run a whole pipeline: broker, records, Spark, a picture."),
+    "groups": ("barnabas.cli.groups", "Show groups and their lag; reset their offsets."),
+    "log": ("barnabas.cli.log", "Show log directories and their files; adopt Kafka's."),
+    "quotas": ("barnabas.cli.quotas", "Limit the rates of users, clients and addresses."),
     "reassignments": ("barnabas.cli.reassignments", "Move partitions to other brokers."),
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),
     "serve": ("barnabas.cli.serve", "Run a broker."),

@@ -23,6 +23,7 @@ from barnabas.cli.client_options import (
     parse_pairs,
     timeout_option,
 )
+from barnabas.cli.escaped_text import resolve_escapes
 from barnabas.cli.number_types import NUMBER
 
 if TYPE_CHECKING:
@@ -39,19 +40,33 @@ BATCH_SIZE_BYTES = 131_072
 @click.argument("file", type=click.File("rb"), default="-")
 @bootstrap_option
 @timeout_option
-@click.option("--key-separator", metavar="TEXT", help="What comes before its first occurrence in a line is the key.")
-@click.option("--null-marker", metavar="TEXT", help="A value (or key) that equals this is null: a tombstone.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record.")
+@click.option(
+    "--key-separator",
+    callback=resolve_escapes,
+    metavar="TEXT",
+    help=r"Split each line at its first TEXT: the key before it, the value behind it; \t is a tab. [default: no keys]",
+)
+# Without escape sequences: \N, the usual mark of databases, is meant literally.
+@click.option(
+    "--null-marker", metavar="TEXT", help="A key or value that equals this text is null. A null value is a tombstone."
+)
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record (repeatable).")
 @click.option("--partition", type=NUMBER, help="Send to this partition, whatever the key.")
 @click.option(
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="How batches are compressed.",
+    help="The codec that batches are compressed with.",
 )
-@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
-@click.option("--quiet", is_flag=True, help="No summary, no progress.")
+@click.option(
+    "--acks",
+    type=click.Choice(["0", "1", "all"]),
+    default="all",
+    show_default=True,
+    help="The replicas that must have a record: none, the leader, or all in sync.",
+)
+@click.option("--quiet", is_flag=True, help="Print no progress and no summary.")
 def produce(
     topic: str,
     file: BinaryIO,
@@ -65,12 +80,12 @@ def produce(
     acks: str,
     quiet: bool,
 ) -> None:
-    """Send the lines of FILE (stdin if it is left out) to TOPIC, one record a line.
+    """Send the lines of FILE to TOPIC, each as one record. Without FILE, read stdin.
 
     \b
         barnabas produce flights < lines.txt
         barnabas produce flights lines.txt --key-separator : --header source=import --compression zstd
-        barnabas produce flights --key-separator : --null-marker NULL
+        barnabas produce flights --key-separator '\\t' --null-marker NULL
     """
     from barnabas.clients.producer import Producer
 

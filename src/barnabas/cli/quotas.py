@@ -17,7 +17,7 @@ _C = TypeVar("_C", bound=Callable[..., Any])
 
 @click.group()
 def quotas() -> None:
-    """Limit how fast users, clients and addresses may be.
+    """Limit the rates of users, clients and addresses.
 
     The names are Kafka's: producer_byte_rate and consumer_byte_rate (bytes a second, at each broker),
     request_percentage (of a thread's time), controller_mutation_rate (partitions created and deleted a second); for
@@ -29,12 +29,14 @@ def _entity_options(command: _C) -> _C:
     # click applies decorators from the last to the first. Reversed, the help shows the options in this order.
     for option in reversed(
         (
-            click.option("--user", metavar="NAME", help="A user."),
-            click.option("--user-default", is_flag=True, help="Every user without a quota of his own."),
-            click.option("--client-id", metavar="NAME", help="A client id; with a user: that user's client."),
-            click.option("--client-id-default", is_flag=True, help="Every client id without a quota of its own."),
-            click.option("--ip", metavar="ADDRESS", help="An address or host name."),
-            click.option("--ip-default", is_flag=True, help="Every address without a quota of its own."),
+            click.option("--user", metavar="NAME", help="This user."),
+            click.option("--user-default", is_flag=True, help="All users without a quota of their own."),
+            click.option(
+                "--client-id", metavar="NAME", help="This client id; together with a user, only that user's client."
+            ),
+            click.option("--client-id-default", is_flag=True, help="All client ids without a quota of their own."),
+            click.option("--ip", metavar="ADDRESS", help="This address or host name."),
+            click.option("--ip-default", is_flag=True, help="All addresses without a quota of their own."),
         )
     ):
         command = option(command)
@@ -59,9 +61,9 @@ def _entity(options: dict[str, Any]) -> QuotaEntity:
 @_entity_options
 @bootstrap_option
 @timeout_option
-@click.option("--strict", is_flag=True, help="Not those of narrower entities, such as a user's clients.")
+@click.option("--strict", is_flag=True, help="Leave out narrower entities, such as a user's clients.")
 def get(bootstrap_servers: str, timeout_seconds: float, strict: bool, **options: Any) -> None:
-    """Show quotas: whose, and what.
+    """Show quotas, each with its user, client id or address.
 
     \b
         barnabas quotas get
@@ -80,11 +82,11 @@ def get(bootstrap_servers: str, timeout_seconds: float, strict: bool, **options:
 @_entity_options
 @bootstrap_option
 @timeout_option
-@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+@click.option("--validate-only", is_flag=True, help="Check the change without making it.")
 def set_(
     values: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, validate_only: bool, **options: Any
 ) -> None:
-    """Set quotas; they hold at once.
+    """Set quotas, with immediate effect.
 
     \b
         barnabas quotas set producer_byte_rate=1048576 --client-id import
@@ -108,11 +110,11 @@ def set_(
 @_entity_options
 @bootstrap_option
 @timeout_option
-@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+@click.option("--validate-only", is_flag=True, help="Check the change without making it.")
 def unset(
     names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, validate_only: bool, **options: Any
 ) -> None:
-    """Take quotas away.
+    """Remove quotas.
 
     \b
         barnabas quotas unset producer_byte_rate consumer_byte_rate --client-id import
@@ -129,7 +131,7 @@ def _change(
 ) -> None:
     """Set quotas of the entity, and remove those whose value is None. Raises click.UsageError without an entity."""
     if not any(entity):
-        raise click.UsageError("say whose quotas: --user, --client-id or --ip")
+        raise click.UsageError("say whose quotas to change: --user, --client-id or --ip")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         admin.alter_client_quotas({entity: values}, validate_only=validate_only)
         click.echo(f"{entity} {'could be changed' if validate_only else 'changed'}")

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 partition_option = click.option(
-    "--partition", "indexes", type=NUMBER, multiple=True, help="Only this one (repeatable)."
+    "--partition", "indexes", type=NUMBER, multiple=True, help="Only this partition (repeatable)."
 )
 
 
 @click.group()
 def reassignments() -> None:
-    """Move partitions to other brokers; list and cancel moves in progress."""
+    """Move partitions to other brokers; list and cancel reassignments in progress."""
 
 
 @reassignments.command()
@@ -39,11 +39,11 @@ def reassignments() -> None:
 @bootstrap_option
 @timeout_option
 @partition_option
-@click.option("--to", metavar="ID[,ID...]", help="The brokers it shall be on, the preferred leader first.")
+@click.option("--to", metavar="ID[,ID...]", help="The new replicas of each partition, the preferred leader first.")
 @click.option(
     "--plan",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of kafka-reassign-partitions instead: many partitions, each with its own brokers.",
+    help="A plan as kafka-reassign-partitions reads it: many partitions, each with its own brokers.",
 )
 @click.pass_context
 def start(
@@ -55,7 +55,7 @@ def start(
     to: str | None,
     plan: Path | None,
 ) -> None:
-    """Begin to move partitions of a topic, or those of a plan; a later `start` overrides an earlier one.
+    """Begin to move partitions of a topic or of a plan. Replaces a reassignment in progress.
 
     \b
         barnabas reassignments start flights --partition 0 --to 2,3
@@ -65,7 +65,7 @@ def start(
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
     if (plan is None) != (name is not None and to is not None):
-        raise click.UsageError("say what goes where: NAME and --to, or --plan FILE")
+        raise click.UsageError("give NAME and --to, or --plan FILE")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         wanted: Mapping[TopicPartition, Sequence[int]]
         if plan is not None:
@@ -74,7 +74,7 @@ def start(
             brokers = parse_broker_ids(to or "", "--to")
             wanted = dict.fromkeys(partitions_of(admin, (name or "",), indexes), brokers)
         results = admin.alter_partition_reassignments(wanted)
-    _report(context, results, "on its way")
+    _report(context, results, "reassignment started")
 
 
 @reassignments.command("list")
@@ -82,7 +82,7 @@ def start(
 @bootstrap_option
 @timeout_option
 def list_(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Show the moves in progress, of these topics or of all."""
+    """Show the reassignments in progress, of these topics or of all."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         found = admin.list_partition_reassignments(partitions_of(admin, names, ()) if names else None)
     for place, each in sorted(found.items()):
@@ -104,7 +104,7 @@ def cancel(
     timeout_seconds: float,
     indexes: tuple[int, ...],
 ) -> None:
-    """Cancel the moves in progress, of these topics or of all: partitions stay where they were.
+    """Cancel the reassignments in progress, of these topics or of all. Partitions stay on their former brokers.
 
     \f
     Raises click.UsageError for options that do not go together, or a wrong value.
@@ -114,9 +114,9 @@ def cancel(
             raise click.UsageError("--partition needs a topic")
         ongoing = admin.list_partition_reassignments(partitions_of(admin, names, indexes) if names else None)
         results = admin.alter_partition_reassignments(dict.fromkeys(ongoing)) if ongoing else {}
-    _report(context, results, "stopped")
+    _report(context, results, "reassignment cancelled")
     if not results:
-        click.echo("nothing was on its way")
+        click.echo("no reassignment was in progress")
 
 
 def _report(context: click.Context, results: Mapping[TopicPartition, ApiError | None], done: str) -> None:
@@ -140,7 +140,7 @@ def _planned(text: str) -> dict[TopicPartition, list[int]]:
         }
     except (KeyError, TypeError, ValueError) as error:
         example = '{"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [1, 2]}]}'
-        raise ValueError(f"this is no plan ({error}); one looks like {example}") from None
+        raise ValueError(f"not a reassignment plan ({error}); a plan looks like {example}") from None
 
 
 def _number(value: Any) -> int:

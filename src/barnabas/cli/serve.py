@@ -50,16 +50,33 @@ class ConsoleConfig(Settings):
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(dir_okay=False), help="A server.properties as Kafka's.")
-@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="A setting; wins over the file.")
-@click.option("--data-dir", type=click.Path(file_okay=False), help=f"Where data live; ./{DEFAULT_DATA_DIR} if unset.")
-@click.option("--listen", multiple=True, metavar="NAME://HOST:PORT", help="Where to listen; port 0 takes a free one.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False),
+    help="A file in the format of Kafka's server.properties.",
+)
+@click.option(
+    "--override", "overrides", multiple=True, metavar="NAME=VALUE", help="A setting (repeatable); wins over the file."
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    help=f"The directory of all data, made if it is missing. [default: ./{DEFAULT_DATA_DIR}]",
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="NAME://HOST:PORT",
+    help="Where to listen (repeatable): no host means all interfaces, port 0 any free port. [default:"
+    " PLAINTEXT://:9092]",
+)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     default="info",
     show_default=True,
-    help="How much is logged on stderr.",
+    help="The least severe messages that are logged on stderr.",
 )
 @click.option("--until-stdin-closes", is_flag=True, hidden=True)
 def serve(
@@ -77,10 +94,11 @@ def serve(
 
     Settings are Kafka's, in Java's .properties format. An unknown one is an error in an option and a warning in a file;
     the nearest right name is shown. Options win over --override, which wins over the file: --listen sets listeners,
-    --data-dir sets log.dirs. Without --config they are those of Kafka's shipped server.properties. A file written for a
-    cluster on ZooKeeper or KRaft, as those that Kafka ships are, starts with --override metadata.store=embedded: the
-    broker then stands alone and keeps the metadata in its data directory. Settings that promise protection which this
-    version does not have (TLS, SASL, an authorizer) stop the start.
+    --data-dir sets log.dirs. Without --config, the settings are those of the server.properties that Kafka ships.
+
+    A file that was written for a cluster with ZooKeeper or KRaft, such as those that Kafka ships, starts with
+    --override metadata.store=embedded: the broker then stands alone and keeps the metadata in its data directory.
+    Settings that promise protection which this version does not have (TLS, SASL, an authorizer) stop the start.
 
     \b
         barnabas serve
@@ -129,6 +147,9 @@ def read_config(
     if listen:
         properties["listeners"] = ",".join(listen)
     if data_dir is not None:
+        # An empty text, such as an unset variable of a script, would otherwise mean the working directory.
+        if not data_dir:
+            raise ConfigError("--data-dir takes the path of a directory, not ''")
         properties["log.dirs"] = os.path.abspath(data_dir)
     elif config_file is None and not properties.keys() & {"log.dir", "log.dirs"}:
         properties["log.dirs"] = os.path.abspath(DEFAULT_DATA_DIR)
@@ -181,11 +202,12 @@ def _new_console(config: KafkaConfig, server: BrokerServer) -> ConsoleServer | N
 
 def _run_broker(server: BrokerServer, config: KafkaConfig, stop: _StopRequest, console_url: str | None) -> int:
     from barnabas.storage.errors import InconsistentMetaProperties, LogDirectoryLocked
+    from barnabas.zk.errors import StoreUnavailableError
 
     try:
         server.startup()
-    except (ConfigError, OSError, InconsistentMetaProperties, LogDirectoryLocked) as error:
-        logger.error("the broker cannot start: %s", error)  # noqa: TRY400 the message says it all
+    except (ConfigError, OSError, InconsistentMetaProperties, LogDirectoryLocked, StoreUnavailableError) as error:
+        logger.error("the broker cannot start: %s", _reason(error))  # noqa: TRY400 the message says it all
         server.shutdown()
         return EXIT_FAILED
     except Exception:
@@ -197,6 +219,13 @@ def _run_broker(server: BrokerServer, config: KafkaConfig, stop: _StopRequest, c
     logger.info("stopping: %s", stop.wait())
     server.shutdown()
     return server.exit_status
+
+
+def _reason(error: Exception) -> str:
+    """Return the error as words: of an OSError without its number, which means nothing to most people."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _print_ready_line(server: BrokerServer, config: KafkaConfig, console_url: str | None) -> None:

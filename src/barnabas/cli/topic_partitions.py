@@ -19,14 +19,14 @@ from barnabas.cli.number_types import COUNT, NUMBER
 @click.argument("name")
 @bootstrap_option
 @timeout_option
-@click.option("--partitions", type=COUNT, required=True, help="How many it shall have in all.")
+@click.option("--partitions", type=COUNT, required=True, help="The new total number of partitions.")
 @click.option(
     "--assign",
     metavar="ID[,ID...]",
     multiple=True,
-    help="The brokers of a new partition, its preferred leader first (once for each; chosen if left out).",
+    help="The brokers of a new partition, the preferred leader first. Once for each new partition, or not at all.",
 )
-@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+@click.option("--validate-only", is_flag=True, help="Check the change without making it.")
 def alter(
     name: str,
     bootstrap_servers: str,
@@ -35,9 +35,9 @@ def alter(
     assign: tuple[str, ...],
     validate_only: bool,
 ) -> None:
-    """Give a topic more partitions. Their number can never be lowered.
+    """Add partitions to a topic. The number of partitions can never be lowered.
 
-    Records stay where they are, so that from then on a key may be in another partition than before.
+    Records stay in their partitions, but new records of a key may go to another partition than before.
 
     \b
         barnabas topics alter flights --partitions 8
@@ -55,9 +55,11 @@ def alter(
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @bootstrap_option
 @timeout_option
-@click.option("--partition", "indexes", type=NUMBER, multiple=True, help="Only this one (repeatable).")
+@click.option("--partition", "indexes", type=NUMBER, multiple=True, help="Only this partition (repeatable).")
 @click.option(
-    "--unclean", is_flag=True, help="Where no replica in sync is alive, take one that is not: records are lost."
+    "--unclean",
+    is_flag=True,
+    help="Where no in-sync replica is alive, elect one that is out of sync: records may be lost.",
 )
 @click.pass_context
 def elect_leaders(
@@ -70,7 +72,7 @@ def elect_leaders(
 ) -> None:
     """Make the first replica of each partition its leader again, of these topics or of all.
 
-    Prints the partitions that have another leader now. The exit status is 1 when an election failed.
+    Prints the partitions whose leader changed. The exit status is 1 when an election failed.
 
     \b
         barnabas topics elect-leaders
@@ -82,7 +84,7 @@ def elect_leaders(
     from barnabas.clients.admin import ElectionType
 
     if not names and (indexes or unclean):
-        raise click.UsageError("say which topics: this is not for all of them")
+        raise click.UsageError("--partition and --unclean need the name of a topic")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         election = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         results = admin.elect_leaders(election, partitions_of(admin, names, indexes) if names else None)
@@ -101,5 +103,5 @@ def parse_broker_ids(text: str, option: str) -> list[int]:
     """Return `1,2,3` as numbers. Raises click.UsageError for any other text."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
-        raise click.UsageError(f"{option} takes broker ids with commas between, not {text!r}")
+        raise click.UsageError(f"{option} takes broker ids separated by commas, not {text!r}")
     return [int(word) for word in words]

@@ -5,18 +5,27 @@ Runs on the main thread. The commands that change partitions are in `topic_parti
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, parse_pairs, timeout_option
+from barnabas.cli.client_options import (
+    EXIT_FAILED,
+    bootstrap_option,
+    friendly_errors,
+    open_admin,
+    parse_pairs,
+    timeout_option,
+)
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.tables import print_table
 from barnabas.cli.topic_partitions import alter, elect_leaders
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigEntry, TopicDescription
+    from barnabas.protocol.errors import ApiError
 
 TOPIC_CONFIG_SOURCE = 1
 # In a request, -1 means the high watermark: all records that consumers may see are deleted.
@@ -25,7 +34,7 @@ HIGH_WATERMARK = -1
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe, alter and delete topics, elect leaders, and delete records."""
+    """Create, list, describe, alter and delete topics, elect leaders, delete records."""
 
 
 topics.add_command(alter)
@@ -36,11 +45,11 @@ topics.add_command(elect_leaders)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @bootstrap_option
 @timeout_option
-@click.option("--partitions", type=COUNT, help="The broker's num.partitions if left out.")
-@click.option("--replication-factor", type=COUNT, help="The broker's default if left out.")
+@click.option("--partitions", type=COUNT, help="[default: the broker's num.partitions]")
+@click.option("--replication-factor", type=COUNT, help="[default: the broker's default.replication.factor]")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic (repeatable).")
-@click.option("--if-not-exists", is_flag=True, help="Say nothing about topics that exist.")
-@click.option("--validate-only", is_flag=True, help="Only say whether it could be done.")
+@click.option("--if-not-exists", is_flag=True, help="Skip topics that exist already.")
+@click.option("--validate-only", is_flag=True, help="Check the request without creating topics.")
 def create(
     names: tuple[str, ...],
     bootstrap_servers: str,
@@ -51,7 +60,7 @@ def create(
     if_not_exists: bool,
     validate_only: bool,
 ) -> None:
-    """Create topics.
+    """Create topics. A topic that cannot be created does not stop the creation of the others.
 
     \b
         barnabas topics create flights --partitions 4 --config retention.ms=86400000
@@ -60,27 +69,31 @@ def create(
     from barnabas.protocol.errors import ApiError, ErrorCode
 
     settings = parse_pairs(configs, "--config")
+    has_failed = False
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        # One request for each topic, because `create_topics` raises the first error and drops the other results.
         for name in dict.fromkeys(names):
-            # One request for each topic, so that the topics before a rejected one are created and shown.
             topic = NewTopic(name, partitions or -1, replication_factor or -1, dict(settings))
             try:
                 created = admin.create_topics([topic], validate_only=validate_only)[name]
             except ApiError as error:
-                if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
-                    continue
-                raise
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
+                    _report(name, "created", error)
+                    has_failed = True
+                continue
             what = "could be created" if validate_only else "created"
             click.echo(
                 f"{name} {what}: partitions {_number(created.num_partitions)}, "
                 f"replicas {_number(created.replication_factor)}"
             )
+    if has_failed:
+        sys.exit(EXIT_FAILED)
 
 
 @topics.command("list")
 @bootstrap_option
 @timeout_option
-@click.option("--internal", is_flag=True, help="Internal topics too.")
+@click.option("--internal", is_flag=True, help="Show internal topics too.")
 def list_topics(bootstrap_servers: str, timeout_seconds: float, internal: bool) -> None:
     """List the names of all topics."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
@@ -93,10 +106,11 @@ def list_topics(bootstrap_servers: str, timeout_seconds: float, internal: bool) 
 @bootstrap_option
 @timeout_option
 def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Show partitions, replicas and settings of topics; of all if none is named."""
+    """Show partitions, replicas and settings of topics. Without a NAME, of all but internal topics."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         described = admin.describe_topics(dict.fromkeys(names) or None)
-        for name in sorted(described):
+        # Internal topics have dozens of partitions, which would bury those of the user.
+        for name in sorted(name for name, each in described.items() if names or not each.is_internal):
             configs = admin.describe_topic_configs(name)
             overrides = [entry for entry in configs.values() if entry.source == TOPIC_CONFIG_SOURCE]
             _show(described[name], overrides)
@@ -106,20 +120,25 @@ def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: fl
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @bootstrap_option
 @timeout_option
-@click.option("--if-exists", is_flag=True, help="Say nothing about topics that don't exist.")
+@click.option("--if-exists", is_flag=True, help="Skip topics that don't exist.")
 def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, if_exists: bool) -> None:
-    """Delete topics with all their records."""
+    """Delete topics with all their records. A topic that cannot be deleted does not stop the deletion of the others."""
     from barnabas.protocol.errors import ApiError, ErrorCode
 
+    has_failed = False
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        # One request for each topic, because `delete_topics` raises the first error and drops the other results.
         for name in dict.fromkeys(names):
             try:
                 admin.delete_topics([name])
             except ApiError as error:
-                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
-                    continue
-                raise
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
+                    _report(name, "deleted", error)
+                    has_failed = True
+                continue
             click.echo(f"{name} deleted")
+    if has_failed:
+        sys.exit(EXIT_FAILED)
 
 
 @topics.command("delete-records")
@@ -127,7 +146,7 @@ def delete(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: floa
 @bootstrap_option
 @timeout_option
 @click.option("--before", required=True, metavar="OFFSET|end", help="The first offset to keep; `end` keeps none.")
-@click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this one (repeatable).")
+@click.option("--partition", "partitions", type=NUMBER, multiple=True, help="Only this partition (repeatable).")
 def delete_records(
     name: str, bootstrap_servers: str, timeout_seconds: float, before: str, partitions: tuple[int, ...]
 ) -> None:
@@ -156,7 +175,7 @@ def delete_records(
 @bootstrap_option
 @timeout_option
 def producers(name: str, bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Show the idempotent producers that a topic's partitions remember."""
+    """Show the idempotent producers that are known to the partitions of a topic."""
     from barnabas.protocol.topic_partition import TopicPartition
 
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
@@ -174,6 +193,10 @@ def producers(name: str, bootstrap_servers: str, timeout_seconds: float) -> None
             for state in states
         ]
     print_table(("partition", "producer", "epoch", "last sequence", "last time", "transaction from"), rows)
+
+
+def _report(name: str, wanted: str, error: ApiError) -> None:
+    click.echo(f"barnabas: {name} was not {wanted}: {error.message} ({error.code.name})", err=True)
 
 
 def _number(value: int, otherwise: str = "by default") -> str:

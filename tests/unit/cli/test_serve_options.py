@@ -54,6 +54,12 @@ def test_malformed_overrides_are_named(override: str) -> None:
         read_config(None, (override,), None, ())
 
 
+def test_an_empty_data_dir_is_refused() -> None:
+    result = CliRunner().invoke(barnabas, ["serve", "--data-dir", ""])
+    assert result.exit_code == EXIT_WRONG_SETTINGS
+    assert result.stderr == "barnabas: --data-dir takes the path of a directory, not ''\n"
+
+
 def test_wrong_settings_end_with_one_line_and_a_status() -> None:
     result = CliRunner().invoke(barnabas, ["serve", "--override", "num.partition=3"])
     assert result.exit_code == EXIT_WRONG_SETTINGS

@@ -54,19 +54,19 @@ class LogDirectories:
         """
         if self._directories:
             return
-        failures: list[OSError] = []
+        failures: dict[str, OSError] = {}
         for path in self.paths:
             try:
                 self._directories[path] = LogDirectory(path, self._files, self._lock_directory)
             except OSError as error:
-                logger.exception("Failed to create or validate data directory %s", path)
-                failures.append(error)
+                failures[path] = error
         if not self._directories:
-            logger.critical(
-                "Shutdown broker because none of the specified log dirs from %s can be created or validated",
-                ", ".join(self.paths),
-            )
-            raise failures[0]
+            reasons = ", ".join(f"{path} ({error.strerror or error})" for path, error in failures.items())
+            number = next(iter(failures.values())).errno or errno.EIO
+            raise OSError(number, f"none of the log directories can be created or validated: {reasons}")
+        # Logged only when the broker goes on without these directories. Otherwise the exception says the same.
+        for path, failure in failures.items():
+            logger.error("Failed to create or validate data directory %s: %s", path, failure.strerror or failure)
 
     def online(self) -> list[LogDirectory]:
         """Return the directories without a disk error."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.log.schemas import decoded_for_people, encode_record, version_of
+from barnabas.coordinator.group.log.schemas import decode_for_display, encode_record, version_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.group_admin import (
     DescribeGroupsRequest,
@@ -106,7 +106,7 @@ def same_bytes_again(data_dir: Path) -> set[tuple[int, int | None]]:
     """Decode and encode every record; the kinds and versions that were there."""
     seen = set()
     for key, value in records_of(data_dir):
-        decoded_key, decoded_value = decoded_for_people(key, value)
+        decoded_key, decoded_value = decode_for_display(key, value)
         assert encode_record(decoded_key, version_of(key)) == key
         if value is not None:
             assert encode_record(decoded_value, version_of(value)) == value

@@ -84,7 +84,7 @@ class MemoryLog:
         self.holds_back = False
         self.waiting: list[PendingAppend] = []
 
-    def append(self, partition: int, records: Sequence[GroupRecord], stored_for: Any = None) -> PendingAppend:
+    def append(self, partition: int, records: Sequence[GroupRecord], purpose: Any = None) -> PendingAppend:
         if self.refusal is ErrorCode.NONE:
             self.records.extend(records)
         return PendingAppend(self, records)

@@ -36,18 +36,18 @@ def narrowed(handlers: Iterable[Handler], release: str) -> list[Handler]:
     for handler in handlers:
         own = handler.min_version, handler.max_version
         if handler.api_key in BETWEEN_BROKERS:
-            handler.listed = None if handler.api_key not in listed else _both(own, listed[handler.api_key])
+            handler.listed = None if handler.api_key not in listed else _overlap(own, listed[handler.api_key])
             kept.append(handler)
             continue
-        if handler.api_key not in served or (both := _both(own, served[handler.api_key])) is None:
+        if handler.api_key not in served or (both := _overlap(own, served[handler.api_key])) is None:
             continue
         handler.min_version, handler.max_version = both
         if handler.listed is not None:
-            handler.listed = _both(own, listed[handler.api_key])
+            handler.listed = _overlap(own, listed[handler.api_key])
         kept.append(handler)
     return kept
 
 
-def _both(first: VersionRange, second: VersionRange) -> VersionRange | None:
+def _overlap(first: VersionRange, second: VersionRange) -> VersionRange | None:
     lowest, highest = max(first[0], second[0]), min(first[1], second[1])
     return (lowest, highest) if lowest <= highest else None

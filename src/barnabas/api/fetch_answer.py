@@ -114,8 +114,8 @@ class FetchAnswer:
             context = self._context
             if context is None:
                 response = self._response(NO_SESSION, results)
-            elif (told := context.answered(results, self._refused)) is not None:
-                response = self._response(context.session_id, told)
+            elif (selected := context.answered(results, self._refused)) is not None:
+                response = self._response(context.session_id, selected)
                 context.end()
             else:
                 _release(results)
@@ -131,13 +131,13 @@ class FetchAnswer:
         _release(results)
         self._request.fail(error)
 
-    def _response(self, session_id: int, told: Sequence[PartitionFetch]) -> FetchResponse:
+    def _response(self, session_id: int, selected: Sequence[PartitionFetch]) -> FetchResponse:
         version = self._request.api_version
         # Asked once: the loop below is the cost of a fetch of many partitions, and no current client is old.
         is_old = version < ZSTD_SINCE
         topics: dict[Any, TopicAnswer] = {}
         leaders: CurrentLeaders | None = None
-        for fetch in told:
+        for fetch in selected:
             answer = self._old_answer(fetch, version) if is_old else _partition_answer(fetch)
             if fetch.error and fetch.error in LEADER_ERRORS and version >= CURRENT_LEADER:
                 if leaders is None:
@@ -247,11 +247,13 @@ class ChargedFetchAnswer(FetchAnswer):
         if self._is_from_follower:
             throttle.exempt(request)
             return False
-        news = results if context is None else context.news(results)
-        # `news` and not `results`: partitions of a session without anything new are not in the answer.
-        names = {fetch.topic for fetch in news}
+        to_be_answered = results if context is None else context.to_be_answered(results)
+        # `to_be_answered` and not `results`: partitions of a session without anything new are not in the answer.
+        names = {fetch.topic for fetch in to_be_answered}
         size = ANSWER_BYTES + sum(len(name) + TOPIC_BYTES for name in names)
-        size += PARTITION_BYTES * (len(news) + len(self._refused)) + sum(len(fetch.records) for fetch in news)
+        size += PARTITION_BYTES * (len(to_be_answered) + len(self._refused)) + sum(
+            len(fetch.records) for fetch in to_be_answered
+        )
         throttle_time_ms = throttle.charge_fetch(request, size)
         if throttle_time_ms <= 0:
             return False

@@ -63,9 +63,9 @@ class SessionPartition(PartitionFetch):
         super().__init__(topic, partition, 0, 0, topic_id=topic_id)
         self.answered_high_watermark = NOT_ANSWERED
         self.answered_log_start_offset = NOT_ANSWERED
-        self.ask(asked)
+        self.update_request(asked)
 
-    def ask(self, asked: FetchRequest.FetchPartition) -> None:
+    def update_request(self, asked: FetchRequest.FetchPartition) -> None:
         """Take over offsets and limits: the next fetch reads from there."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
@@ -184,7 +184,7 @@ class FetchSession:
                 key: Key = (topic_id or name, asked.partition)
                 known = partitions.get(key)
                 if known is not None:
-                    known.ask(asked)
+                    known.update_request(asked)
                     continue
                 partitions[key] = SessionPartition(name, topic_id, asked.partition, asked)
                 # The metadata may not know the new partition.
@@ -232,11 +232,11 @@ class FetchSession:
             if epoch != self.epoch:
                 return None
             partitions = self.partitions
-            told = []
+            selected = []
             for partition in read:
                 if not partition.must_be_answered():
                     continue
-                told.append(partition)
+                selected.append(partition)
                 partition.note_answer()
                 if len(partition.records):
                     # Partitions with records come last next time: an answer may be full before all had a turn.
@@ -246,12 +246,12 @@ class FetchSession:
             # Each answer repeats the error; the first answer after it has the partition, even without new records.
             for name, topic_id, number, _ in refused:
                 partitions[topic_id or name, number].answered_high_watermark = NOT_ANSWERED
-            return told
+            return selected
 
-    def end(self, epoch: int, told: Sequence[SessionPartition]) -> None:
+    def end(self, epoch: int, selected: Sequence[SessionPartition]) -> None:
         """Finish a request: its answer has taken what was read, or dropped it."""
         with self.lock:
-            for partition in told:
+            for partition in selected:
                 # A session outlives its requests: records kept here would hold the buffers of answers sent long ago.
                 partition.records = b""
                 partition.aborted_transactions = None

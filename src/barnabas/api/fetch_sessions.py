@@ -57,7 +57,7 @@ class FullFetch:
             self.session_id = session.id
         return results
 
-    def news(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
+    def to_be_answered(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
         """Return what `answered` will return."""
         return results
 
@@ -105,12 +105,12 @@ class IncrementalFetch:
     ) -> Sequence[PartitionFetch] | None:
         """Return the part of `results` (those of `partitions`) to tell the client; None if it no longer waits for
         this answer."""
-        told = self._session.select(self._epoch, cast("Sequence[SessionPartition]", results), refused)
-        if told is not None:
-            self._told = told
-        return told
+        selected = self._session.select(self._epoch, cast("Sequence[SessionPartition]", results), refused)
+        if selected is not None:
+            self._told = selected
+        return selected
 
-    def news(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
+    def to_be_answered(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
         """Return what `answered` would return now."""
         if not self.is_last():
             return ()

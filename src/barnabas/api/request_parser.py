@@ -39,7 +39,7 @@ class RequestParser:
         self._handlers = registry.handlers
         self._log = RequestLog() if log is None else log
 
-    def use(self, handlers: Mapping[int, Handler]) -> None:
+    def use_handlers(self, handlers: Mapping[int, Handler]) -> None:
         """Parse by another table of the same APIs from the next frame on: one assignment, from any thread."""
         self._handlers = handlers
 
@@ -61,7 +61,7 @@ class RequestParser:
             header, offset = parse_request_header(buffer)
         except DecodeError as error:
             raise InvalidRequest(f"unreadable request header of {len(buffer)} bytes: {error}") from error
-        # Read once: `use` may replace the table between two frames, never within one.
+        # Read once: `use_handlers` may replace the table between two frames, never within one.
         handler = self._handlers.get(header.api_key)
         if handler is None:
             raise InvalidRequest(f"unknown API key {header.api_key} (version {header.api_version})")

@@ -7,7 +7,7 @@ which gives the parser the real table; the gate is then out of every request's w
 
 `_lock` guards the list of waiting requests; a connection has at most one request in it, because it is muted meanwhile.
 Waiting requests hold connections (`max.connections`) and memory (`queued.max.request.bytes`) that the controller may
-need before the gate can open: when that takes long, the main thread closes their connections by `turn_away`.
+need before the gate can open: when that takes long, the main thread closes their connections by `disconnect_waiting`.
 
 Kafka has no such gate: it starts to read when the controller has been started, and answers the first requests from
 empty metadata.
@@ -37,7 +37,7 @@ class StartupGate:
         self._lock = threading.Lock()
         self._is_open = False
         self._waiting: list[Request[Any]] = []
-        parser.use({key: self._gated(handler) for key, handler in registry.handlers.items()})
+        parser.use_handlers({key: self._holding(handler) for key, handler in registry.handlers.items()})
 
     def hold(self, request: Request[Any]) -> None:
         """Keep a request, and its frame, until the gate opens."""
@@ -47,19 +47,19 @@ class StartupGate:
                 self._waiting.append(held)
                 return
         # Outside the lock, like all that runs other code.
-        self._let_in(held)  # it was on its way here when the gate opened
+        self._resume(held)  # it was on its way here when the gate opened
 
     def open(self) -> None:
         """Let all requests in. Those that waited are handled on a request handler's thread."""
         # First the table, then the list: a request parsed by the old table may come to `hold` even after this.
-        self._parser.use(self._handlers)
+        self._parser.use_handlers(self._handlers)
         with self._lock:
             self._is_open = True
             waiting, self._waiting = self._waiting, []
         for request in waiting:
-            self._let_in(request)
+            self._resume(request)
 
-    def turn_away(self) -> int:
+    def disconnect_waiting(self) -> int:
         """Close the connections of the waiting requests, whose memory the controller may need; return how many."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
@@ -68,10 +68,10 @@ class StartupGate:
             request.release_buffer()
         return len(waiting)
 
-    def _let_in(self, request: Request[Any]) -> None:
+    def _resume(self, request: Request[Any]) -> None:
         request.channel.resume(partial(self._handle, request))
 
-    def _gated(self, handler: Handler) -> Handler:
+    def _holding(self, handler: Handler) -> Handler:
         """Return a line that leads to `hold`. It is brief, however long its requests are: holding one takes no time."""
         if handler.api_key in CONTROLLER_APIS:
             return handler

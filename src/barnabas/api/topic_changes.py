@@ -20,7 +20,7 @@ from barnabas.purgatory.timer import Timer
 Answer = Callable[[frozenset[str]], None]
 
 
-def is_led(topic: TopicMetadata | None, count: int = 1) -> bool:
+def has_all_leaders(topic: TopicMetadata | None, count: int = 1) -> bool:
     """Return whether a topic has at least `count` partitions, and each of them a leader."""
     if topic is None or len(topic.partitions) < count:
         return False
@@ -53,20 +53,23 @@ class TopicChanges:
         self._metadata = metadata
         self.purgatory: DelayedOperationPurgatory[DelayedTopicChange] = DelayedOperationPurgatory("topic", timer)
 
-    def when_led(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
+    def when_leaders_elected(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
         """Call `answer(topics without a leader)` when all of `names` have one, or after `timeout_ms`."""
-        self._wait(names, timeout_ms, lambda image, name: not is_led(image.topics.get(name)), answer)
+        self._wait(names, timeout_ms, lambda image, name: not has_all_leaders(image.topics.get(name)), answer)
 
-    def when_grown(self, counts: Mapping[str, int], timeout_ms: int, answer: Answer) -> None:
+    def when_partitions_added(self, counts: Mapping[str, int], timeout_ms: int, answer: Answer) -> None:
         """Call `answer(unfinished topics)` when each has its count of partitions with leaders, or after `timeout_ms`.
 
         With a time-out of 0 that is at once.
         """
         self._wait(
-            frozenset(counts), timeout_ms, lambda image, name: not is_led(image.topics.get(name), counts[name]), answer
+            frozenset(counts),
+            timeout_ms,
+            lambda image, name: not has_all_leaders(image.topics.get(name), counts[name]),
+            answer,
         )
 
-    def when_gone(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
+    def when_deleted(self, names: frozenset[str], timeout_ms: int, answer: Answer) -> None:
         """Call `answer(topics still there)` when none of `names` is, or after `timeout_ms`."""
         self._wait(names, timeout_ms, lambda image, name: name in image.topics, answer)
 

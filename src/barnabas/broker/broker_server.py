@@ -29,12 +29,12 @@ from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.control_stage import build_control
 from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
 from barnabas.broker.foundations import start_foundations
-from barnabas.broker.front_stage import Access, BuiltStages, FrontStage, bind_front
+from barnabas.broker.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.own_listeners import OwnListeners
 from barnabas.broker.process_tuning import (
+    freeze_startup_objects,
     raise_descriptor_limit,
-    settle_garbage_collection,
     tune_memory_allocation,
     tune_thread_switching,
 )
@@ -72,7 +72,7 @@ class BrokerServer:
         channel_builders: Mapping[str, ChannelBuilder] | None = None,
     ) -> None:
         self._config = config
-        self._access = Access(authorizer, channel_builders)
+        self._access = AccessRules(authorizer, channel_builders)
         self._lifecycle = lifecycle = BrokerLifecycle()
         self._listeners: OwnListeners | None = None
         self.metrics = MetricsRegistry()
@@ -127,7 +127,7 @@ class BrokerServer:
         front.sockets.enable_request_processing()
         # Registered last and therefore the first stop: other brokers take over while this one still serves.
         lifecycle.on_stop("controlled shutdown", lambda: _shut_down_controlled(stages))
-        settle_garbage_collection()
+        freeze_startup_objects()
         lifecycle.state = BrokerState.RUNNING
         logger.info("started broker %d of cluster %s", storage.identity.broker_id, self.cluster_id)
 
@@ -168,7 +168,7 @@ def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
     for _ in range(CONTROLLER_TIMEOUT_SECONDS // PATIENCE_AT_GATE_SECONDS):
         if stages.control.ready.wait(PATIENCE_AT_GATE_SECONDS):
             return
-        if turned_away := front.startup_gate.turn_away():
+        if turned_away := front.startup_gate.disconnect_waiting():
             logger.info("The controller's first requests are late: disconnecting %d waiting clients", turned_away)
     raise OSError(f"no controller sent this broker the cluster metadata within {CONTROLLER_TIMEOUT_SECONDS} s")
 

@@ -40,7 +40,7 @@ class ShutdownTerms(Settings):
     request_timeout_ms: int = setting("request.timeout.ms")
     is_enabled: bool = setting("controlled.shutdown.enable")
 
-    def alone(self) -> ShutdownTerms:
+    def single_attempt(self) -> ShutdownTerms:
         """Return the terms of one quick attempt."""
         return replace(
             self,
@@ -79,7 +79,7 @@ class ControlledShutdownClient:
     def run(self) -> bool:
         """Ask until no leadership is left, as often as the settings say. Return whether that was achieved."""
         logger.info("Starting controlled shutdown")
-        terms = self._terms if len(self._metadata.image.brokers) > 1 else self._terms.alone()
+        terms = self._terms if len(self._metadata.image.brokers) > 1 else self._terms.single_attempt()
         for attempt in range(terms.attempts):
             if attempt:
                 self._sleep(terms.backoff_ms / 1000)

@@ -63,20 +63,23 @@ class DynamicListeners:
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
         """Open and close listeners. An address that cannot be opened is logged, and tried again at the next change."""
         before, after = ListenersConfig.from_kafka_config(previous), ListenersConfig.from_kafka_config(current)
-        is_open, wanted = _by_name(door.end_point for door in self._sockets.acceptors), _by_name(after.listening)
-        removed = [end_point for name, end_point in is_open.items() if name not in wanted]
+        open_before, wanted = (
+            _by_name(acceptor.end_point for acceptor in self._sockets.acceptors),
+            _by_name(after.listening),
+        )
+        removed = [end_point for name, end_point in open_before.items() if name not in wanted]
         # Closed first: a new listener may use the port of a removed one.
         if removed:
             self._sockets.remove_listeners(removed)
         for name, end_point in wanted.items():
-            if name not in is_open:
+            if name not in open_before:
                 self._add(end_point)
-            elif end_point.host != is_open[name].host or end_point.port not in (0, is_open[name].port):
+            elif end_point.host != open_before[name].host or end_point.port not in (0, open_before[name].port):
                 # A port 0 that the system has replaced by a free port is no change.
-                logger.warning("Listener %s keeps its address, port %d, until a restart", name, is_open[name].port)
-        is_open_now = _by_name(door.end_point for door in self._sockets.acceptors)
+                logger.warning("Listener %s keeps its address, port %d, until a restart", name, open_before[name].port)
+        open_now = _by_name(acceptor.end_point for acceptor in self._sockets.acceptors)
         # Only then: each registration is a write to the store, and the controller announces it to every broker.
-        if is_open_now != is_open or before.advertised != after.advertised:
+        if open_now != open_before or before.advertised != after.advertised:
             self._advertise()
 
     def _add(self, end_point: EndPoint) -> None:

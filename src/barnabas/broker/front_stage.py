@@ -40,7 +40,7 @@ from barnabas.transport.channel_builder import ChannelBuilder
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessRules:
     """The rules of access: how clients connect and what they may do."""
 
     authorizer: Authorizer | None = None
@@ -68,7 +68,7 @@ class FrontStage:
     startup_gate: StartupGate
 
 
-def bind_front(stages: BuiltStages, access: Access) -> FrontStage:
+def bind_front(stages: BuiltStages, access: AccessRules) -> FrontStage:
     """Build the table of APIs and bind every listener.
 
     Raises ConfigError or OSError when a listener cannot be bound.

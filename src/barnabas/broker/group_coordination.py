@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.broker.foundations import Foundations
-from barnabas.broker.process_tuning import settle_loaded_groups
+from barnabas.broker.process_tuning import freeze_loaded_groups
 from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.coordinator.group.classic.changes import ClassicGroupChanges
 from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
@@ -84,7 +84,7 @@ def build_group_coordinator(
     )
     coordinator = GroupCoordinator(
         partitions=environment.partitions,
-        loader=GroupLoader(environment.partitions, loader, settle_loaded_groups),
+        loader=GroupLoader(environment.partitions, loader, freeze_loaded_groups),
         offsets=OffsetService(environment, removed),
         expiry=OffsetExpiry(environment, removed),
         classic=classic,

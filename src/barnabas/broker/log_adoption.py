@@ -103,8 +103,8 @@ class LogAdoption:
         with self._held:
             for path in self.log_dirs:
                 self._held.callback(DirectoryLock(path).release)
-            is_there = os.path.exists(os.path.join(self.metadata_dir, DATABASE_NAME))
-            self._zk = self._open_store(self.metadata_dir if is_there else None)
+            has_metadata = os.path.exists(os.path.join(self.metadata_dir, DATABASE_NAME))
+            self._zk = self._open_store(self.metadata_dir if has_metadata else None)
             self._held = self._held.pop_all()
         return self
 

@@ -87,14 +87,14 @@ class LogDirFailures:
                 elif log_dir == needed_dir:
                     self._fail(OSError(f"Shutdown broker because the metadata log dir {log_dir} has failed"))
                 else:
-                    self._tell(tell_controller)
+                    self._notify_controller(tell_controller)
             except Exception as error:
                 logger.exception("Handling the failure of log directory %s failed", log_dir)
                 # A failure that was handled by half may leave the directory in service: the broker ends rather than
                 # serve it.
                 self._fail(error)
 
-    def _tell(self, tell_controller: Callable[[], None]) -> None:
+    def _notify_controller(self, tell_controller: Callable[[], None]) -> None:
         """Notify the controller, and retry until the store accepts it: else the partitions would have no leader."""
         deadline_ns = self._clock.nanoseconds() + self._timeout_ms * NANOSECONDS_PER_MILLISECOND
         while True:

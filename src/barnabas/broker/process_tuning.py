@@ -66,7 +66,7 @@ def tune_thread_switching() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
 
 
-def settle_garbage_collection() -> None:
+def freeze_startup_objects() -> None:
     """Exclude the objects that exist after the start from collection: they live as long as the broker."""
     # Collected first: the collector never looks at frozen objects again, garbage among them.
     gc.collect()
@@ -74,7 +74,7 @@ def settle_garbage_collection() -> None:
     gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
 
 
-def settle_loaded_groups(record_count: int) -> None:
+def freeze_loaded_groups(record_count: int) -> None:
     """Exclude loaded groups from collection if there are very many. A few do not slow the collector down."""
     if record_count >= MANY_GROUP_RECORDS:
         gc.freeze()

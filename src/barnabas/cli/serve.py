@@ -18,7 +18,7 @@ import click
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.host_and_port import parse_host_and_port
-from barnabas.config.kafka_config import KafkaConfig, about_unknown, is_known
+from barnabas.config.kafka_config import KafkaConfig, is_known, unknown_setting_message
 from barnabas.config.properties_file import load_properties
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.config.setting import Settings, setting
@@ -154,7 +154,7 @@ def read_config(
     elif config_file is None and not properties.keys() & {"log.dir", "log.dirs"}:
         properties["log.dirs"] = os.path.abspath(DEFAULT_DATA_DIR)
     if unknown := next((name for name in given if not is_known(name)), None):
-        raise ConfigError(about_unknown(unknown, "the command line"), unknown)
+        raise ConfigError(unknown_setting_message(unknown, "the command line"), unknown)
     return KafkaConfig.parse(properties, source, tolerated=tolerated)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, lay_over
+from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, apply_changes
 from barnabas.config.kafka_config import KafkaConfig
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -35,8 +35,8 @@ class BrokerSettings:
         current = static
         if of_cluster or of_broker:
             merged = dict(static.originals)
-            lay_over(merged, of_cluster)
-            lay_over(merged, of_broker)
+            apply_changes(merged, of_cluster)
+            apply_changes(merged, of_broker)
             # Throttles exist as changes only: `KafkaConfig` would reject them as unknown settings of a file.
             in_files = {name: value for name, value in merged.items() if name not in DYNAMIC_ONLY_KEYS}
             current = KafkaConfig.parse(in_files, static.source, tolerated=static.unknown)

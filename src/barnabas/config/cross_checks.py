@@ -183,12 +183,14 @@ def _check_limits(config: ConfigValues) -> None:
 def _check_consumer_groups(config: ConfigValues) -> None:
     """Check that the times of KIP-848's groups lie within their bounds. Kafka: GroupCoordinatorConfig."""
     for what in ("heartbeat.interval.ms", "session.timeout.ms"):
-        least, most, told = (f"group.consumer.{kind}{what}" for kind in ("min.", "max.", ""))
-        for name, other in ((most, least), (told, least)):
+        least, most, default = (f"group.consumer.{kind}{what}" for kind in ("min.", "max.", ""))
+        for name, other in ((most, least), (default, least)):
             _require(
                 config.integer(name) >= config.integer(other), name, f"{name} must be greater than or equal to {other}"
             )
-        _require(config.integer(told) <= config.integer(most), told, f"{told} must be less than or equal to {most}")
+        _require(
+            config.integer(default) <= config.integer(most), default, f"{default} must be less than or equal to {most}"
+        )
     interval, timeout = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
     _require(config.integer(interval) < config.integer(timeout), interval, f"{interval} must be less than {timeout}")
     _require(

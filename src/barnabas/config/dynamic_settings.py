@@ -114,7 +114,7 @@ def synonyms_of(name: str) -> tuple[str, ...]:
     return _SYNONYMS.get(name, (name,))
 
 
-def lay_over(settings: MutableMapping[str, str], changes: Mapping[str, str]) -> None:
+def apply_changes(settings: MutableMapping[str, str], changes: Mapping[str, str]) -> None:
     """Put `changes` into `settings`, and take out their synonyms: the latest change counts, whatever its name.
 
     `log.retention.ms=5000` over a file with `log.retention.hours=1` leaves the former only. A setting of one listener

@@ -66,9 +66,9 @@ class KafkaConfig(ConfigValues):
             if key is not None:
                 values[name] = key.parse(text, name)
             elif name in tolerated:
-                unknown[name] = about_unknown(name, source)
+                unknown[name] = unknown_setting_message(name, source)
             else:
-                raise ConfigError(about_unknown(name, source), name)
+                raise ConfigError(unknown_setting_message(name, source), name)
         # The rules come last: a value that does not fit its own type is the clearer message.
         config = cls(values, properties, source, unknown)
         check_settings(config)
@@ -97,7 +97,7 @@ def is_known(name: str) -> bool:
     return is_of_plugin(name) or find_key(name) is not None
 
 
-def about_unknown(name: str, source: str) -> str:
+def unknown_setting_message(name: str, source: str) -> str:
     """Return what to say about a setting that does not exist."""
     message = f"Unknown setting {name} in {source}"
     instead = RENAMED.get(name) or nearest_name(name, (*BROKER_CONFIG_KEYS, *PLUGIN_SETTINGS))

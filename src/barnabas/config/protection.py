@@ -116,7 +116,7 @@ def check_protection(config: ConfigValues) -> None:
             missing = f"{end_point.listener_name} uses {end_point.security_protocol}, and "
             broken["listeners"] = missing + "this version has PLAINTEXT listeners only"
     if broken:
-        reasons = "; ".join(f"{name}={_shown(config, name)}: {missing}" for name, missing in broken.items())
+        reasons = "; ".join(f"{name}={_display_value(config, name)}: {missing}" for name, missing in broken.items())
         raise ProtectionMissing(
             f"Settings promise protection that this version does not have. {reasons}. "
             "Remove them if every client that reaches this broker may do everything, unencrypted",
@@ -130,6 +130,6 @@ def _broken_promise(config: ConfigValues, name: str) -> str | None:
     return promise.missing if promise is not None and promise.is_made(config.value(name)) else None
 
 
-def _shown(config: ConfigValues, name: str) -> str:
+def _display_value(config: ConfigValues, name: str) -> str:
     key = find_key(name)
     return "[hidden]" if key is None or key.is_sensitive else config.originals.get(name) or config.text(name) or ""

@@ -35,7 +35,9 @@ class TopicConfigKey(NamedTuple):
         return self.key.name
 
 
-def _like(name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validator | ConfigType) -> TopicConfigKey:
+def _from_broker_setting(
+    name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validator | ConfigType
+) -> TopicConfigKey:
     """Make a topic setting like its broker synonyms, of which the last has the default."""
     resolved = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
     model = BROKER_CONFIG_KEYS[resolved[-1].name]
@@ -47,7 +49,7 @@ def _like(name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validato
     return TopicConfigKey(first._replace(name=name, **properties), resolved)
 
 
-def _alone(
+def _topic_only(
     name: str, type_: ConfigType, default: ConfigValue, documentation: str, validator: Validator | None = None
 ) -> TopicConfigKey:
     """Make a topic setting whose default no broker setting gives."""
@@ -57,71 +59,75 @@ def _alone(
 # In Kafka's order, in which DescribeConfigs lists them. Bounds are given where the topic's differ from the broker's: a
 # broker's setting that may be unset has none, while the topic's always has a value.
 _KEYS = (
-    _like("segment.bytes", "log.segment.bytes"),
-    _like("segment.ms", "log.roll.ms", Synonym("log.roll.hours", MILLISECONDS_PER_HOUR), validator=Range(1)),
-    _like(
+    _from_broker_setting("segment.bytes", "log.segment.bytes"),
+    _from_broker_setting(
+        "segment.ms", "log.roll.ms", Synonym("log.roll.hours", MILLISECONDS_PER_HOUR), validator=Range(1)
+    ),
+    _from_broker_setting(
         "segment.jitter.ms",
         "log.roll.jitter.ms",
         Synonym("log.roll.jitter.hours", MILLISECONDS_PER_HOUR),
         validator=Range(0),
     ),
-    _like("segment.index.bytes", "log.index.size.max.bytes"),
-    _like("flush.messages", "log.flush.interval.messages"),
-    _like("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", validator=Range(0)),
-    _like("retention.bytes", "log.retention.bytes"),
-    _like(
+    _from_broker_setting("segment.index.bytes", "log.index.size.max.bytes"),
+    _from_broker_setting("flush.messages", "log.flush.interval.messages"),
+    _from_broker_setting("flush.ms", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", validator=Range(0)),
+    _from_broker_setting("retention.bytes", "log.retention.bytes"),
+    _from_broker_setting(
         "retention.ms",
         "log.retention.ms",
         Synonym("log.retention.minutes", MILLISECONDS_PER_MINUTE),
         Synonym("log.retention.hours", MILLISECONDS_PER_HOUR),
         validator=Range(-1),
     ),
-    _like("max.message.bytes", "message.max.bytes"),
-    _like("index.interval.bytes", "log.index.interval.bytes"),
-    _like("delete.retention.ms", "log.cleaner.delete.retention.ms"),
-    _like("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
-    _like("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
-    _like("file.delete.delay.ms", "log.segment.delete.delay.ms"),
-    _like("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
-    _like("cleanup.policy", "log.cleanup.policy"),
-    _like("unclean.leader.election.enable", "unclean.leader.election.enable"),
-    _like("min.insync.replicas", "min.insync.replicas"),
-    _like("compression.type", "compression.type"),
-    _like("compression.gzip.level", "compression.gzip.level"),
-    _like("compression.lz4.level", "compression.lz4.level"),
-    _like("compression.zstd.level", "compression.zstd.level"),
-    _like("preallocate", "log.preallocate"),
-    _like("message.format.version", "log.message.format.version"),
-    _like("message.timestamp.type", "log.message.timestamp.type"),
-    _like("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms"),
-    _like("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
-    _like("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
-    _like("message.downconversion.enable", "log.message.downconversion.enable"),
-    _like("local.retention.ms", "log.local.retention.ms"),
-    _like("local.retention.bytes", "log.local.retention.bytes"),
-    _like("record.validation", "record.validation"),
-    _alone(
+    _from_broker_setting("max.message.bytes", "message.max.bytes"),
+    _from_broker_setting("index.interval.bytes", "log.index.interval.bytes"),
+    _from_broker_setting("delete.retention.ms", "log.cleaner.delete.retention.ms"),
+    _from_broker_setting("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"),
+    _from_broker_setting("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    _from_broker_setting("file.delete.delay.ms", "log.segment.delete.delay.ms"),
+    _from_broker_setting("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"),
+    _from_broker_setting("cleanup.policy", "log.cleanup.policy"),
+    _from_broker_setting("unclean.leader.election.enable", "unclean.leader.election.enable"),
+    _from_broker_setting("min.insync.replicas", "min.insync.replicas"),
+    _from_broker_setting("compression.type", "compression.type"),
+    _from_broker_setting("compression.gzip.level", "compression.gzip.level"),
+    _from_broker_setting("compression.lz4.level", "compression.lz4.level"),
+    _from_broker_setting("compression.zstd.level", "compression.zstd.level"),
+    _from_broker_setting("preallocate", "log.preallocate"),
+    _from_broker_setting("message.format.version", "log.message.format.version"),
+    _from_broker_setting("message.timestamp.type", "log.message.timestamp.type"),
+    _from_broker_setting("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms"),
+    _from_broker_setting("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"),
+    _from_broker_setting("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"),
+    _from_broker_setting("message.downconversion.enable", "log.message.downconversion.enable"),
+    _from_broker_setting("local.retention.ms", "log.local.retention.ms"),
+    _from_broker_setting("local.retention.bytes", "log.local.retention.bytes"),
+    _from_broker_setting("record.validation", "record.validation"),
+    _topic_only(
         "leader.replication.throttled.replicas",
         ConfigType.LIST,
         (),
         "The replicas whose reads are throttled on the leader: partition:broker pairs, or *.",
         ThrottledReplicas(),
     ),
-    _alone(
+    _topic_only(
         "follower.replication.throttled.replicas",
         ConfigType.LIST,
         (),
         "The replicas whose fetches are throttled on the follower: partition:broker pairs, or *.",
         ThrottledReplicas(),
     ),
-    _alone("remote.storage.enable", ConfigType.BOOLEAN, False, "Whether the topic's segments go to remote storage."),
-    _alone(
+    _topic_only(
+        "remote.storage.enable", ConfigType.BOOLEAN, False, "Whether the topic's segments go to remote storage."
+    ),
+    _topic_only(
         "remote.log.copy.disable",
         ConfigType.BOOLEAN,
         False,
         "Whether copies to remote storage are disabled.",
     ),
-    _alone(
+    _topic_only(
         "remote.log.delete.on.disable",
         ConfigType.BOOLEAN,
         False,

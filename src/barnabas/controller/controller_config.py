@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from barnabas.config.setting import Settings, setting
 
 
-def never() -> bool:
+def unclean_election_disabled() -> bool:
     """Return False, the default of `unclean.leader.election.enable`."""
     return False
 
@@ -35,7 +35,7 @@ class ControllerConfig(Settings):
     broker_id: int
     inter_broker_listener_name: str
     delete_topic_enable: bool = setting("delete.topic.enable")
-    unclean_leader_election_enable: Callable[[], bool] = never
+    unclean_leader_election_enable: Callable[[], bool] = unclean_election_disabled
     auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable")
     leader_imbalance_per_broker_percentage: int = setting("leader.imbalance.per.broker.percentage")
     leader_imbalance_check_interval_seconds: int = setting("leader.imbalance.check.interval.seconds")

@@ -182,7 +182,7 @@ class ElectedController:
         )
 
     def _on_list_partition_reassignments(self, event: events.ListPartitionReassignments) -> None:
-        event.callback(self._cluster.reassignments.under_way(event.partitions))
+        event.callback(self._cluster.reassignments.in_progress(event.partitions))
 
     def _on_partition_reassignment_isr_change(self, event: events.PartitionReassignmentIsrChange) -> None:
         self._cluster.reassignments.on_isr_changed(event.partition)

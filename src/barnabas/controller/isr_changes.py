@@ -102,7 +102,7 @@ class IsrChanges:
         results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
         for partition, leadership in wanted.items():
-            verdict = self._judge(partition, leadership, version)
+            verdict = self._validate(partition, leadership, version)
             if verdict is None:
                 accepted[partition] = leadership
             else:
@@ -125,7 +125,7 @@ class IsrChanges:
         self._send_update_metadata(self._context.live_brokers, written)
         return results
 
-    def _judge(self, partition: TopicPartition, new: LeaderAndIsr, version: int) -> LeaderAndIsr | ErrorCode | None:
+    def _validate(self, partition: TopicPartition, new: LeaderAndIsr, version: int) -> LeaderAndIsr | ErrorCode | None:
         """Return None if `new` may be written; else an error, or the current leadership if `new` is the same."""
         known = self._context.leadership.get(partition)
         if known is None:
@@ -137,7 +137,7 @@ class IsrChanges:
         if new.leader_epoch < current.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         # The leader repeats a request whose answer was lost: the change is written, so it gets success and the epoch.
-        if _same_but_for_partition_epoch(new, current):
+        if _differs_only_in_partition_epoch(new, current):
             return current
         if new.partition_epoch < current.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
@@ -177,7 +177,7 @@ class IsrChanges:
         return AlterPartitionResponse(topics=[*unknown, *topics.values()])
 
 
-def _same_but_for_partition_epoch(new: LeaderAndIsr, current: LeaderAndIsr) -> bool:
+def _differs_only_in_partition_epoch(new: LeaderAndIsr, current: LeaderAndIsr) -> bool:
     return new.with_partition_epoch(current.partition_epoch) == current
 
 

@@ -93,7 +93,7 @@ class PartitionReassignments:
                 results[partition] = ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         return results | {partition: self._begin(partition, new) for partition, new in begun.items()}
 
-    def under_way(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
+    def in_progress(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the reassignments in progress of these partitions, or of all (None)."""
         asked = sorted(self._context.partitions_being_reassigned) if partitions is None else partitions
         found = {partition: self._context.assignment(partition) for partition in asked}

@@ -75,7 +75,7 @@ def distribution(counts: Sequence[int], weights: Sequence[float], unit: float) -
     if not count:
         return Distribution()
     filled = [bucket for bucket, number in enumerate(counts) if number]
-    middle = _middles(unit)
+    middle = _bucket_middles(unit)
     return Distribution(
         count,
         sum(counts[bucket] * middle[bucket] for bucket in filled),
@@ -85,7 +85,7 @@ def distribution(counts: Sequence[int], weights: Sequence[float], unit: float) -
     )
 
 
-def _middles(unit: float) -> Sequence[float]:
+def _bucket_middles(unit: float) -> Sequence[float]:
     return _DURATIONS if unit == DURATION_UNIT_MS else tuple(middle * unit for middle in MIDDLE)
 
 

@@ -179,7 +179,7 @@ class Connection:
         else:
             self.mute_state = try_unmute(after(self.mute_state, MuteEvent.THROTTLE_ENDED))
 
-    def answers_left(self) -> None:
+    def answers_sent(self) -> None:
         """Account for the requests whose answers were handed over: every byte of them has left.
 
         Raises RuntimeError when no answer was being sent, IllegalMuteTransition when none was due.

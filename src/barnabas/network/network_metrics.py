@@ -68,7 +68,7 @@ class NetworkMetrics:
         self._now = clock.nanoseconds
         self._lock = threading.Lock()
         self._rates: dict[Hashable, RecentRate] = {}
-        self._shown: dict[Hashable, int] = {}
+        self._reported: dict[Hashable, int] = {}
         self.tick(0)
 
     def tick(self, elapsed_seconds: float) -> None:
@@ -81,7 +81,7 @@ class NetworkMetrics:
             for key, total in self._totals(processors):
                 rate = self._rates[key] = rates.get(key) or RecentRate(total, now_ns)
                 rate.tick(total, now_ns)
-            self._shown = {key: total for key, total in self._shown.items() if key in self._rates}
+            self._reported = {key: total for key, total in self._reported.items() if key in self._rates}
         self._requests.retire_all_but([processor.processor_id for processor in processors])
 
     def samples(self) -> Iterable[Sample]:
@@ -114,13 +114,13 @@ class NetworkMetrics:
         rate = self._rates.get(key)
         return 0.0 if rate is None else rate.per_second(total, self._now())
 
-    def _not_less(self, key: Hashable, total: int) -> int:
+    def _monotonic(self, key: Hashable, total: int) -> int:
         """Return the largest total seen so far.
 
         A sum over connections that is read while one of them closes may lack it, and Prometheus takes a counter that
         falls for a restart.
         """
-        total = self._shown[key] = max(total, self._shown.get(key, 0))
+        total = self._reported[key] = max(total, self._reported.get(key, 0))
         return total
 
     def _share(self, key: Hashable, total_ns: int, threads: int = 1) -> float:
@@ -160,7 +160,7 @@ class NetworkMetrics:
         counters = processor.counters
         number = processor.processor_id
         for name, counter in TOTALS:
-            total = self._not_less((number, counter), getattr(counters, counter))
+            total = self._monotonic((number, counter), getattr(counters, counter))
             yield _attribute(f"{name}-rate", self._rate((number, counter), total), tags)
             yield _attribute(f"{name}-total", total, tags)
         for name, counter in TIMES:

@@ -263,7 +263,7 @@ class Processor(AbstractServerThread):
                 continue
             connection: Connection = channel.attachment
             try:
-                connection.answers_left()
+                connection.answers_sent()
                 if channel.memory is not None:
                     connection.account_for_memory()
                 self._read_on(connection)
@@ -308,7 +308,7 @@ class Processor(AbstractServerThread):
         """Send the answers in `channel.outgoing`; then close the connection if that was requested, or else read on."""
         channel = connection.channel
         if channel.outgoing.unsent and self._io.write(channel):
-            connection.answers_left()
+            connection.answers_sent()
         if channel.memory is not None:
             connection.account_for_memory()
         if connection.close_requested:

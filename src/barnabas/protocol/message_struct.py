@@ -106,7 +106,7 @@ class Struct(metaclass=StructMeta):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.declarations)
+        fields = ", ".join(f"{name}={_log_text(getattr(self, name))}" for name in self.declarations)
         return f"{type(self).__qualname__}({fields})"
 
     @classmethod
@@ -175,7 +175,7 @@ def _resolve(hint: Any) -> tuple[WireType, bool, type | None]:
     raise TypeError(f"{hint!r} is not a type of the wire protocol")
 
 
-def _shown(value: Any) -> str:
+def _log_text(value: Any) -> str:
     """Return a value for a log line: long bytes and records only by their size."""
     if isinstance(value, bytes | bytearray | memoryview) and len(value) > _BYTES_SHOWN:
         return f"<{len(value)} bytes>"

@@ -128,7 +128,7 @@ class ZkAlterPartitionManager:
             outcomes = self._zk.topics.update_partition_states(states)
         except StoreError as error:
             logger.warning("Writing in-sync replicas of %d partitions failed, retrying: %s", len(states), error)
-            self._try_again(submitted)
+            self._retry(submitted)
             return
         now_ms = self._clock.milliseconds()
         with self._lock:
@@ -146,7 +146,7 @@ class ZkAlterPartitionManager:
             except Exception:
                 logger.exception("Applying the stored in-sync replicas of %s failed", one.partition)
 
-    def _try_again(self, submitted: list[_Submission]) -> None:
+    def _retry(self, submitted: list[_Submission]) -> None:
         """Queue changes again that could not be written. The version of the znode fences a change that is too late."""
         with self._lock:
             # In front of newer changes: of two changes of one partition the last in the list is written.

@@ -36,7 +36,7 @@ class LeadershipListeners:
         """Call `listener` with every change from now on, without locks. The listener must not block."""
         self._listeners = (*self._listeners, listener)
 
-    def tell(self, changes: Sequence[LeadershipChange]) -> None:
+    def notify(self, changes: Sequence[LeadershipChange]) -> None:
         """Call every listener, unless there are no changes."""
         if changes:
             for listener in self._listeners:

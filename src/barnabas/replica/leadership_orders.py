@@ -96,7 +96,7 @@ class LeadershipOrders:
             # Once for the whole order: each call copies the map of topics.
             self._hosted.publish(opened)
         self._waiting.wake_all(changed)
-        self.listeners.tell(led)
+        self.listeners.notify(led)
         return response
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -132,7 +132,7 @@ class LeadershipOrders:
                     )
             self._hosted.publish(deleted)
         self._waiting.wake_all(stopped)
-        self.listeners.tell(led)
+        self.listeners.notify(led)
         self._forget_topics(deleted)
         return response
 
@@ -263,7 +263,7 @@ class LeadershipOrders:
             self._hosted.publish(dict.fromkeys(keys))
         self._log_manager.fail_log_dir(log_dir)
         self._waiting.wake_all(keys)
-        self.listeners.tell([LeadershipChange(key, False, None) for key in keys])
+        self.listeners.notify([LeadershipChange(key, False, None) for key in keys])
         self._forget_topics(keys)
         logger.warning("Stopped serving replicas in dir %s", log_dir)
 

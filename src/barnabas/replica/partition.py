@@ -84,7 +84,7 @@ class Partition:
 
     # -- leadership
 
-    def make_leader(self, told: PartitionState, controller_epoch: int) -> None:
+    def make_leader(self, order: PartitionState, controller_epoch: int) -> None:
         """Become (or stay) leader as the controller says.
 
         A new epoch starts at the end of the log. It is written to the leader epoch cache, by which followers find out
@@ -93,32 +93,32 @@ class Partition:
         """
         with self._lock, self.log.lock:
             before = self.state
-            if before is not None and told.partition_epoch < before.partition_epoch:
-                logger.info("%s: skipped becoming leader in partition epoch %d", self, told.partition_epoch)
+            if before is not None and order.partition_epoch < before.partition_epoch:
+                logger.info("%s: skipped becoming leader in partition epoch %d", self, order.partition_epoch)
                 return
             was_leader = before is not None and before.is_leader
-            if before is None or not before.is_leader or before.leader_epoch != told.leader_epoch:
+            if before is None or not before.is_leader or before.leader_epoch != order.leader_epoch:
                 start_offset = self.log.log_end_offset
-                self.log.assign_epoch_start_offset(told.leader_epoch, start_offset)
-                followers = self._followers(told, before)
-                self._reset_followers(followers, start_offset, told.isr, is_new_leader=not was_leader)
+                self.log.assign_epoch_start_offset(order.leader_epoch, start_offset)
+                followers = self._followers(order, before)
+                self._reset_followers(followers, start_offset, order.isr, is_new_leader=not was_leader)
             else:
                 # The same epoch with another ISR or assignment: the start and the known positions of followers stay
                 # valid.
                 start_offset = before.start_offset
-                followers = self._followers(told, before)
-            self.state = self._state_of(told, controller_epoch, start_offset=start_offset, followers=followers)
+                followers = self._followers(order, before)
+            self.state = self._state_of(order, controller_epoch, start_offset=start_offset, followers=followers)
             # The watermark may have waited for a replica that has just left the ISR.
             self.increment_high_watermark()
 
-    def make_follower(self, told: PartitionState, controller_epoch: int) -> None:
+    def make_follower(self, order: PartitionState, controller_epoch: int) -> None:
         """Stop leading. Appends that wait for the log's lock will find the new state and be rejected."""
         with self._lock, self.log.lock:
             before = self.state
-            if before is not None and told.partition_epoch < before.partition_epoch:
-                logger.info("%s: skipped becoming follower in partition epoch %d", self, told.partition_epoch)
+            if before is not None and order.partition_epoch < before.partition_epoch:
+                logger.info("%s: skipped becoming follower in partition epoch %d", self, order.partition_epoch)
                 return
-            self.state = self._state_of(told, controller_epoch, start_offset=-1, followers={})
+            self.state = self._state_of(order, controller_epoch, start_offset=-1, followers={})
 
     def retire(self) -> None:
         """Reject appends from here on: the replica is deleted, or its directory has failed."""
@@ -251,10 +251,10 @@ class Partition:
 
     # -- followers
 
-    def _followers(self, told: PartitionState, before: LeaderState | None) -> Mapping[int, Follower]:
+    def _followers(self, order: PartitionState, before: LeaderState | None) -> Mapping[int, Follower]:
         """Return the followers of the new assignment. A follower that was known keeps its state."""
         known: Mapping[int, Follower] = {} if before is None else before.followers
-        others = [replica for replica in told.replicas if replica != self.local_broker_id]
+        others = [replica for replica in order.replicas if replica != self.local_broker_id]
         return {replica: known.get(replica) or Follower(replica) for replica in others}
 
     def _reset_followers(
@@ -366,20 +366,20 @@ class Partition:
         return state
 
     def _state_of(
-        self, told: PartitionState, controller_epoch: int, *, start_offset: int, followers: Mapping[int, Follower]
+        self, order: PartitionState, controller_epoch: int, *, start_offset: int, followers: Mapping[int, Follower]
     ) -> LeaderState:
-        is_leader = told.leader == self.local_broker_id
+        is_leader = order.leader == self.local_broker_id
         return LeaderState(
             is_leader=is_leader,
-            leader_id=told.leader,
-            leader_epoch=told.leader_epoch,
-            partition_epoch=told.partition_epoch,
+            leader_id=order.leader,
+            leader_epoch=order.leader_epoch,
+            partition_epoch=order.partition_epoch,
             controller_epoch=controller_epoch,
-            isr_state=committed(told.isr),
-            replicas=tuple(told.replicas),
+            isr_state=committed(order.isr),
+            replicas=tuple(order.replicas),
             start_offset=start_offset,
             followers=followers,
-            reassignment=Reassignment(tuple(told.adding_replicas), tuple(told.removing_replicas)),
+            reassignment=Reassignment(tuple(order.adding_replicas), tuple(order.removing_replicas)),
         )
 
     def _not_leader(self) -> ApiError:

@@ -323,7 +323,7 @@ class NetworkClient:
                     self._handle_answer(node_id, frame, channel.reader.release, responses, now_ms)
             except (DecodeError, InvalidReceive, LookupError) as error:
                 logger.warning("Node %d sent an answer that cannot be read: %s", node_id, error)
-                self._hang_up(node_id, responses, now_ms)
+                self._disconnect(node_id, responses, now_ms)
 
     def _handle_answer(
         self,
@@ -364,7 +364,7 @@ class NetworkClient:
             self._states.ready(node_id)
         elif outcome is not ErrorCode.UNSUPPORTED_VERSION:
             logger.warning("Node %d answers ApiVersions with error %d", node_id, body.error_code)
-            self._hang_up(node_id, responses, now_ms)
+            self._disconnect(node_id, responses, now_ms)
 
     def _handle_disconnections(self, responses: list[ClientResponse], now_ms: int) -> None:
         for connection_id, state in self._selector.disconnected.items():
@@ -412,7 +412,7 @@ class NetworkClient:
 
     # -- losing a connection -----------------------------------------------------------------------------------------
 
-    def _hang_up(self, node_id: int, responses: list[ClientResponse], now_ms: int) -> None:
+    def _disconnect(self, node_id: int, responses: list[ClientResponse], now_ms: int) -> None:
         self._selector.close(str(node_id))
         self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms)
 

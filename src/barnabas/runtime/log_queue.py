@@ -69,10 +69,10 @@ class LogQueue(logging.Handler):
 
     def _report_drops(self) -> None:
         with self._count_lock:
-            news = self._dropped - self._dropped_and_reported
+            newly_dropped = self._dropped - self._dropped_and_reported
             self._dropped_and_reported = self._dropped
-        if news:
-            self._write(f"{news} log lines dropped: the log stream did not keep up")
+        if newly_dropped:
+            self._write(f"{newly_dropped} log lines dropped: the log stream did not keep up")
 
     def _write(self, line: str) -> None:
         try:

@@ -81,7 +81,7 @@ class LogOpener:
         for log_dir in tried:
             path = os.path.join(log_dir, str(topic_partition))
             try:
-                if self._directories[log_dir].remembers(topic_partition):
+                if self._directories[log_dir].has_checkpoint_of(topic_partition):
                     # The entry is that of a deleted topic of this name. After a crash, batches of the new log below the
                     # old offsets would count as flushed, or as deleted.
                     self._checkpoints.write_both(log_dir)

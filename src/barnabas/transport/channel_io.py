@@ -163,10 +163,10 @@ class ChannelIO:
         except OSError as error:
             self._channels.fail(channel, ChannelState.FAILED_SEND, error)
             return False
-        self._go_on_writing(channel)
+        self._schedule_write(channel)
         return False
 
-    def _go_on_writing(self, channel: KafkaChannel) -> None:
+    def _schedule_write(self, channel: KafkaChannel) -> None:
         """Arrange for the next write of a channel whose last one left bytes over."""
         if channel.outgoing.writable:
             self.write_later(channel)  # a long file: its next piece follows after the other channels

@@ -71,10 +71,10 @@ class Keeper(Protocol[C]):
     def allocate(self, memory: ChannelMemory[C], size: int) -> MemoryLease | None:
         """Return a lease, or put the channel into the queue. Raises ValueError for a size that is never given."""
 
-    def holds(self, memory: ChannelMemory[C]) -> None:
+    def begin_holding(self, memory: ChannelMemory[C]) -> None:
         """Note that the channel holds memory of the pool."""
 
-    def holds_nothing(self, memory: ChannelMemory[C]) -> None:
+    def stop_holding(self, memory: ChannelMemory[C]) -> None:
         """Note that the channel holds no memory of the pool any more."""
 
     def forget(self, memory: ChannelMemory[C]) -> None:
@@ -125,18 +125,18 @@ class ChannelMemory(Generic[C]):
             lease = self.keeper.allocate(self, wanted)
         if lease is not None:
             self.leased = lease.size
-            self.keeper.holds(self)
+            self.keeper.begin_holding(self)
         return lease
 
-    def pass_on(self) -> None:
+    def hand_over(self) -> None:
         """Hand the lease over: the frame is whole, and the lease belongs to its request now."""
         self.leased = 0
         if not self.charged:
-            self.keeper.holds_nothing(self)
+            self.keeper.stop_holding(self)
 
     def give_back(self, lease: MemoryLease) -> None:
         """Release the lease of a frame that will never be whole."""
-        self.pass_on()
+        self.hand_over()
         self.keeper.pool.release(lease)
 
     # -- called by the Selector and the Processor --------------------------------------------------------------------
@@ -158,9 +158,9 @@ class ChannelMemory(Generic[C]):
         self.charged = excess
         self.keeper.pool.charge(change)
         if excess or self.leased:
-            self.keeper.holds(self)
+            self.keeper.begin_holding(self)
         else:
-            self.keeper.holds_nothing(self)
+            self.keeper.stop_holding(self)
 
     def close(self) -> None:
         """Give all memory back: the channel is closed, its reader and its answers have been dropped."""

@@ -145,7 +145,7 @@ class ChannelSetup:
         self._prepare(channel)
         return channel
 
-    def go_on(self, channel: KafkaChannel, *, can_connect: bool) -> None:
+    def advance(self, channel: KafkaChannel, *, can_connect: bool) -> None:
         """Go on with a channel that is not ready, as far as possible without waiting.
 
         can_connect: its socket has become writable or broken, so the outcome of its connect is known.

@@ -242,7 +242,7 @@ class FrameReader:
                 self._start_large(size, data[start:])
             return None
         lease, self._lease = self._lease, None
-        memory.pass_on()
+        memory.hand_over()
         self.buffered = data[end:]
         self._position = 0
         self.release = LeasedFrame(lease, memory.keeper.pool).release
@@ -349,7 +349,7 @@ class FrameReader:
             pooled = PooledFrame(self._pool, buffer, size)
         else:
             self._lease = None
-            memory.pass_on()
+            memory.hand_over()
             pooled = PooledFrame(self._pool, buffer, size, lease, memory.keeper.pool)
         self.release = pooled.release
         if memory is None and len(following) == _PREFIX_BYTES:

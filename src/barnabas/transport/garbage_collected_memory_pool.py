@@ -50,13 +50,13 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
     def available_memory(self) -> int:
         """The bytes left, those of lost leases included; below zero while charges overdraw the pool."""
         if self._lost:
-            self._take_back_lost()
+            self._reclaim_lost()
         return self._available
 
     def try_allocate(self, size: int) -> MemoryLease | None:
         """Return a lease, or None for lack of memory. Raises ValueError for a size never handed out."""
         if self._lost:
-            self._take_back_lost()
+            self._reclaim_lost()
         lease = super().try_allocate(size)
         if lease is not None:
             number, lost = lease.number, self._lost
@@ -69,7 +69,7 @@ class GarbageCollectedMemoryPool(SimpleMemoryPool):
             raise ValueError(f"A lease of {lease.size} bytes was released twice, or is not from this pool")
         super().release(lease)
 
-    def _take_back_lost(self) -> None:
+    def _reclaim_lost(self) -> None:
         with contextlib.suppress(IndexError):
             while True:
                 number, size = self._lost.popleft()

@@ -91,13 +91,13 @@ class MemoryKeeper:
             waiting[memory] = size
         return None
 
-    def holds(self, memory: _Memory) -> None:
+    def begin_holding(self, memory: _Memory) -> None:
         """Note that a channel holds memory of the pool, and begin to watch how fast it moves."""
         if memory not in self._holders:
             self._holders[memory] = None
             memory.mark(self._now_ns)
 
-    def holds_nothing(self, memory: _Memory) -> None:
+    def stop_holding(self, memory: _Memory) -> None:
         """Note that a channel holds no memory of the pool any more."""
         self._holders.pop(memory, None)
 
@@ -139,8 +139,10 @@ class MemoryKeeper:
             if memory.channel is not None:
                 channels.append(memory.channel)
 
-    def too_slow(self, now_ns: int) -> list[KafkaChannel]:
-        """Return the channels to give up while memory is short, slowest first. The caller checks `would_help` for each.
+    def slow_channels(self, now_ns: int) -> list[KafkaChannel]:
+        """Return the channels to give up while memory is short, slowest first.
+
+        The caller checks `would_free_memory` for each.
 
         Call this after reading: until the bytes that have arrived are received, this thread may be the slow side.
         """
@@ -158,7 +160,11 @@ class MemoryKeeper:
         for memory in self._holders:
             channel = memory.channel
             watched_ns = now_ns - memory.mark_ns
-            if channel is None or watched_ns < SILENCE_NS or not (memory.waits_for_peer and self._would_help(memory)):
+            if (
+                channel is None
+                or watched_ns < SILENCE_NS
+                or not (memory.waits_for_peer and self._would_free_memory(memory))
+            ):
                 continue
             seconds_left = memory.seconds_left(now_ns)
             if seconds_left == inf:
@@ -170,11 +176,11 @@ class MemoryKeeper:
         slow.sort(key=lambda each: each[0], reverse=True)
         return [channel for _, channel in slow]
 
-    def would_help(self, channel: KafkaChannel) -> bool:
+    def would_free_memory(self, channel: KafkaChannel) -> bool:
         """Whether another channel would get memory now if this one were given up."""
-        return channel.memory is not None and self._would_help(channel.memory)
+        return channel.memory is not None and self._would_free_memory(channel.memory)
 
-    def _would_help(self, memory: _Memory) -> bool:
+    def _would_free_memory(self, memory: _Memory) -> bool:
         pool = self.pool
         # Large frames may lack memory of their half of the pool while there is enough for all others.
         return bool(pool.shortage or (pool.large_shortage and pool.is_large(memory.leased)))
@@ -204,11 +210,11 @@ class UnlimitedMemory:
         """Return nothing: no channel waits."""
         return ()
 
-    def too_slow(self, now_ns: int) -> Sequence[KafkaChannel]:
+    def slow_channels(self, now_ns: int) -> Sequence[KafkaChannel]:
         """Return nothing: no channel is given up."""
         return ()
 
-    def would_help(self, channel: KafkaChannel) -> bool:
+    def would_free_memory(self, channel: KafkaChannel) -> bool:
         """Return False: no channel keeps memory from others."""
         return False
 

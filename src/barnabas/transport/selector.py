@@ -219,7 +219,7 @@ class Selector:
         if self.completed_sends or self.connected or self.disconnected:
             self._clear_results()
         if self._memory.is_limited or self._setup.delayed_closes:
-            timeout_ms = min(timeout_ms, self._attend_to_limits())
+            timeout_ms = min(timeout_ms, self._enforce_limits())
         if io.to_write and io.write_waiting():
             timeout_ms = 0.0  # there is something to report, or more to write
         if io.ready or self._channels.to_report:
@@ -246,7 +246,7 @@ class Selector:
         self.connected.clear()
         self.disconnected.clear()
 
-    def _attend_to_limits(self) -> float:
+    def _enforce_limits(self) -> float:
         """Grant memory and close rejected peers. Returns the milliseconds that this poll may wait at most."""
         now_ns = self._now()
         for channel in self._memory.granted(now_ns):
@@ -276,7 +276,7 @@ class Selector:
             channel.hangup = True
         if not channel.ready:
             was_connecting = channel.state is ChannelState.NOT_CONNECTED
-            self._setup.go_on(channel, can_connect=bool(event & (WRITABLE | BROKEN)))
+            self._setup.advance(channel, can_connect=bool(event & (WRITABLE | BROKEN)))
             if was_connecting and not channel.ready:
                 return
         if event & WRITABLE and not channel.closed:
@@ -286,8 +286,8 @@ class Selector:
 
     def _give_up_slow(self, now_ns: int) -> None:
         """Close connections that hold memory which others need, and make no progress."""
-        for channel in self._memory.too_slow(now_ns):
-            if self._memory.would_help(channel):
+        for channel in self._memory.slow_channels(now_ns):
+            if self._memory.would_free_memory(channel):
                 logger.info("Closing connection %s: other connections need the memory it holds", channel.connection_id)
                 self._channels.fail(channel, ChannelState.OUT_OF_MEMORY)
 

@@ -183,10 +183,10 @@ class EmbeddedStore:
             session.session_id_now = self._new_session_id()
             with self._lock:
                 self._sessions[session.session_id] = session
-            self._tell(session, SessionState.EXPIRED)
+            self._notify(session, SessionState.EXPIRED)
         self._deliver(fired)
         if work.reopen:
-            self._tell(session, SessionState.RECONNECTED)
+            self._notify(session, SessionState.RECONNECTED)
         work.future.set_result(None)
 
     def _deliver(self, fired: list[FiredWatch]) -> None:
@@ -197,7 +197,7 @@ class EmbeddedStore:
             if alive:
                 self._events.put(lambda watch=watch, event=event: watch(event))  # type: ignore[misc]
 
-    def _tell(self, session: EmbeddedSession, state: SessionState) -> None:
+    def _notify(self, session: EmbeddedSession, state: SessionState) -> None:
         for listener in session.listeners:
             self._events.put(lambda listener=listener: listener(state))  # type: ignore[misc]
 

@@ -98,9 +98,9 @@ def test_who_waits_for_the_gate_is_not_charged_for_the_time() -> None:
 def test_who_waits_can_be_turned_away_and_the_gate_opens_for_the_others() -> None:
     broker = Broker()
     broker.receive(ApiVersionsRequest(), 0, "first")
-    assert broker.gate.turn_away() == 1
+    assert broker.gate.disconnect_waiting() == 1
     assert (broker.channel.events, broker.released) == (["close"], ["first"])
     broker.receive(ApiVersionsRequest(), 0, "second")
     broker.gate.open()
-    assert broker.gate.turn_away() == 0
+    assert broker.gate.disconnect_waiting() == 0
     assert (broker.channel.events, broker.released) == (["close", "send"], ["first", "second"])

@@ -12,10 +12,10 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import Scope
 from barnabas.config.dynamic_settings import (
     DYNAMIC_ONLY_KEYS,
+    apply_changes,
     base_name,
     check_dynamic_settings,
     is_password,
-    lay_over,
     synonyms_of,
     usable_settings,
 )
@@ -80,7 +80,7 @@ def test_settings_that_exclude_each_other_are_refused_wherever_they_come_from() 
 )
 def test_of_several_names_only_the_one_laid_over_is_left(below: dict[str, str], above: dict[str, str]) -> None:
     merged = dict(below)
-    lay_over(merged, above)
+    apply_changes(merged, above)
     assert merged == above
 
 

@@ -40,7 +40,7 @@ def refusal(cluster: Cluster, target: Sequence[int] | None, **terms: Any) -> Err
     return error.code
 
 
-def under_way(cluster: Cluster, asked: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Any]:
+def in_progress(cluster: Cluster, asked: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Any]:
     answers: list[Any] = []
     cluster.active.controller.list_partition_reassignments(asked, answers.append)
     cluster.settle()
@@ -90,8 +90,8 @@ def test_a_partition_moves_to_other_brokers_when_they_are_in_sync() -> None:
     assert cluster.leadership("orders") == (0, 1, (0, 1))
     assert last_leader_and_isr(cluster.brokers[0]) == ([2, 1, 0], [2], [0], False)
     assert last_leader_and_isr(cluster.brokers[2]) == ([2, 1, 0], [2], [0], True)
-    assert under_way(cluster) == {ORDERS: ReplicaAssignment((2, 1, 0), (2,), (0,))}
-    assert under_way(cluster, [TopicPartition("orders", 1)]) == {}
+    assert in_progress(cluster) == {ORDERS: ReplicaAssignment((2, 1, 0), (2,), (0,))}
+    assert in_progress(cluster, [TopicPartition("orders", 1)]) == {}
 
     leader_writes_isr(cluster, 0, 1, 2)
     # phase B: the leader is not in the target, so another is elected, and the old one leaves
@@ -102,7 +102,7 @@ def test_a_partition_moves_to_other_brokers_when_they_are_in_sync() -> None:
     assert deletions(cluster.brokers[1]) == []
     (partition,) = cluster.brokers[0].cache.image.topics["orders"].partitions
     assert (partition.leader, partition.replicas) == (2, (2, 1))
-    assert under_way(cluster) == {}
+    assert in_progress(cluster) == {}
 
 
 def test_not_before_all_of_the_target_is_in_sync() -> None:
@@ -137,7 +137,7 @@ def test_a_cancelled_reassignment_takes_the_new_replicas_back() -> None:
     assert not assignment(cluster).is_being_reassigned
     assert cluster.leadership("orders")[0] == 0
     assert deletions(cluster.brokers[2]) == [False, True]
-    assert under_way(cluster) == {}
+    assert in_progress(cluster) == {}
     assert refusal(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
@@ -160,7 +160,7 @@ def test_what_one_controller_began_the_next_one_ends() -> None:
     cluster.brokers[0].stop()
     cluster.settle()
     assert cluster.active.id != 0
-    assert under_way(cluster) == {ORDERS: ReplicaAssignment((2, 1), (2,), (1,))}
+    assert in_progress(cluster) == {ORDERS: ReplicaAssignment((2, 1), (2,), (1,))}
     leader_writes_isr(cluster, 1, 2)
     assert assignment(cluster) == ReplicaAssignment((2,))
     assert cluster.leadership("orders")[0] == 2
@@ -198,7 +198,7 @@ def test_leaders_are_not_rebalanced_while_a_partition_moves() -> None:
     cluster.settle()
     assert cluster.leadership("payments")[0] == 0
     leader_writes_isr(cluster, 0, 2)
-    assert under_way(cluster) == {}
+    assert in_progress(cluster) == {}
     cluster.scheduler.tick(300_000)
     cluster.settle()
     assert cluster.leadership("payments")[0] == 1
@@ -213,7 +213,7 @@ def test_a_topic_that_is_being_reassigned_is_deleted_with_all_its_replicas() -> 
     cluster.settle()
     assert cluster.active.zk.topics.all_topics() == set()
     assert [True in deletions(broker) for broker in cluster.brokers.values()] == [True, True]
-    assert under_way(cluster) == {}
+    assert in_progress(cluster) == {}
     assert cluster.create_topic("orders", {0: [0]}) != topic_id
     moved(cluster, [1])
     leader_writes_isr(cluster, 0, 1)
@@ -285,7 +285,7 @@ def test_whatever_happens_it_ends_where_it_was_told_to(actions: list[tuple[str, 
     for broker_id in assignment(cluster).replicas:
         _catch_up(cluster, broker_id)
     assert assignment(cluster) == ReplicaAssignment(target)
-    assert under_way(cluster) == {}
+    assert in_progress(cluster) == {}
     leader, _, isr = cluster.leadership("orders")
     assert leader in target
     assert set(isr) == set(target)

@@ -76,7 +76,7 @@ class AlterConfigsApi:
                     resource.resource_name, settings, validate_only=body.validate_only
                 )
 
-        errors = _each(body.resources, replace)
+        errors = _alter_all(body.resources, replace)
         request.respond(_response(body, errors))
 
     def incremental_alter_configs(self, request: Request[IncrementalAlterConfigsRequest]) -> None:
@@ -100,7 +100,7 @@ class AlterConfigsApi:
                     resource.resource_name, changes, validate_only=body.validate_only
                 )
 
-        errors = _each(body.resources, change)
+        errors = _alter_all(body.resources, change)
         request.respond(_incremental_response(body, errors))
 
     def _checked(
@@ -146,7 +146,7 @@ class AlterConfigsApi:
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError | None]:
+def _alter_all(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError | None]:
     """Alter every resource and return the error of each, None for success. A resource named twice is refused both
     times."""
     named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -158,18 +158,18 @@ def _each(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiError |
             alter(resource)
         except ApiError as error:
             # The names and never the values, one of which may be a secret.
-            logger.info("Error altering the settings of %s: %s", _shown(resource), error)
+            logger.info("Error altering the settings of %s: %s", _log_text(resource), error)
             errors.append(error)
         except Exception:
             # A defect ends the change of one resource; the others can still be altered.
-            logger.exception("Error altering the settings of %s", _shown(resource))
+            logger.exception("Error altering the settings of %s", _log_text(resource))
             errors.append(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
             errors.append(None)
     return errors
 
 
-def _shown(resource: Replacement | Change) -> str:
+def _log_text(resource: Replacement | Change) -> str:
     names = sorted(config.name for config in resource.configs)
     return f"type {resource.resource_type}, name {resource.resource_name!r}: {names}"
 

@@ -58,8 +58,8 @@ class ConsumerGroupsApi:
         if request.brief and (not self._groups.is_made or self._groups().may_take_long(terms)):
             hand_over()
 
-        def answer(told: HeartbeatAnswer) -> None:
-            request.respond(_response(told))
+        def answer(result: HeartbeatAnswer) -> None:
+            request.respond(_response(result))
 
         self._groups().heartbeat(terms, request.deferred(answer))
 
@@ -111,14 +111,14 @@ def _owned(body: ConsumerGroupHeartbeatRequest) -> dict[bytes, frozenset[int]] |
     return owned
 
 
-def _response(told: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+def _response(result: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
-        error_code=told.error,
-        error_message=told.error_message,
-        member_id=told.member_id,
-        member_epoch=told.member_epoch,
-        heartbeat_interval_ms=told.heartbeat_interval_ms,
-        assignment=None if told.assignment is None else _assignment(told.assignment),
+        error_code=result.error,
+        error_message=result.error_message,
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=None if result.assignment is None else _assignment(result.assignment),
     )
 
 

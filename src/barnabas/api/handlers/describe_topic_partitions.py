@@ -53,7 +53,7 @@ class DescribeTopicPartitionsApi:
         """
         body = request.body
         image = self._metadata.image
-        wanted = _from_the_cursor_on(body, [topic.name for topic in body.topics] or image.topics)
+        wanted = _names_from_cursor(body, [topic.name for topic in body.topics] or image.topics)
         allowed = permitted(
             self._authorizer,
             request,
@@ -83,7 +83,7 @@ class DescribeTopicPartitionsApi:
         request.respond(answer)
 
 
-def _from_the_cursor_on(body: DescribeTopicPartitionsRequest, names: Iterable[str]) -> list[str]:
+def _names_from_cursor(body: DescribeTopicPartitionsRequest, names: Iterable[str]) -> list[str]:
     """Return the names from the cursor on, sorted, each once.
 
     Raises ApiError INVALID_REQUEST for a cursor that fits no topic.

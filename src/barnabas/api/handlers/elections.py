@@ -55,7 +55,7 @@ class ElectionsApi:
             shown = {
                 tp: results[tp]
                 for tp in partitions
-                if tp in results and (named is not None or not _is_needless(results[tp]))
+                if tp in results and (named is not None or not _is_not_needed(results[tp]))
             }
             request.respond(_response(shown))
 
@@ -95,7 +95,7 @@ def _election_type(value: int) -> ElectionType:
         ) from None
 
 
-def _is_needless(error: ApiError | None) -> bool:
+def _is_not_needed(error: ApiError | None) -> bool:
     return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
 
 

@@ -48,7 +48,7 @@ class FeaturesApi:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
         # A feature that is named twice has one result, for its last update.
         reasons = {
-            update.feature: _reason_against(update, request.api_version) for update in request.body.feature_updates
+            update.feature: _rejection_reason(update, request.api_version) for update in request.body.feature_updates
         }
         versions = {update.feature: update.max_version_level for update in request.body.feature_updates}
         if reasons and request.api_version > LAST_VERSION_WITH_RESULTS:
@@ -68,7 +68,7 @@ class FeaturesApi:
         request.respond(UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results))
 
 
-def _reason_against(update: UpdateFeaturesRequest.FeatureUpdateKey, version: int) -> str:
+def _rejection_reason(update: UpdateFeaturesRequest.FeatureUpdateKey, version: int) -> str:
     upgrade_type = update.upgrade_type
     if version == 0:
         upgrade_type = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE

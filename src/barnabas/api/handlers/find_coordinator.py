@@ -45,7 +45,7 @@ NEVER_REFUSED: Final = 1 << 15
 """No version has the creation of the topic refused for a quota: it is only counted."""
 
 
-class _Found(NamedTuple):
+class _CoordinatorOrError(NamedTuple):
     """A coordinator, or the error. message: a text that says more than the error's own."""
 
     error: ErrorCode
@@ -55,8 +55,8 @@ class _Found(NamedTuple):
     message: str | None = None
 
 
-_NOT_AVAILABLE: Final = _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-_NO_TRANSACTIONS: Final = _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=NO_TRANSACTIONS)
+_NOT_AVAILABLE: Final = _CoordinatorOrError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_NO_TRANSACTIONS: Final = _CoordinatorOrError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=NO_TRANSACTIONS)
 
 
 class FindCoordinatorApi:
@@ -99,7 +99,7 @@ class FindCoordinatorApi:
         request.respond(_answer(request, keys, found))
 
     def _create_and_answer(
-        self, request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]
+        self, request: Request[FindCoordinatorRequest], keys: list[str], found: list[_CoordinatorOrError]
     ) -> None:
         # Two first requests may both come here: the second one finds that the topic exists, and waits like the first.
         errors = self._creation.create([GROUP_METADATA_TOPIC], mutation_quota(request, NEVER_REFUSED))
@@ -111,29 +111,29 @@ class FindCoordinatorApi:
             request.respond(_answer(request, keys, [self._find(request, key) for key in keys]))
 
         topics = frozenset([GROUP_METADATA_TOPIC])
-        self._topic_changes.when_led(topics, CREATION_TIMEOUT_MS, request.deferred(answer))
+        self._topic_changes.when_leaders_elected(topics, CREATION_TIMEOUT_MS, request.deferred(answer))
 
-    def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _Found:
+    def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _CoordinatorOrError:
         kind = request.body.key_type
         describe = AclOperation.DESCRIBE
         # The permission comes first: a client without it must not learn which broker coordinates the group.
         if kind == GROUP:
             if not is_allowed(self._authorizer, request, describe, ResourceType.GROUP, key):
-                return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                return _CoordinatorOrError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             return self._leader_of(request, GROUP_METADATA_TOPIC, self._group_partition_for(key))
         if kind == TRANSACTION:
             if not is_allowed(self._authorizer, request, describe, ResourceType.TRANSACTIONAL_ID, key):
-                return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                return _CoordinatorOrError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             log_refused_transaction(request, key)
             return _NO_TRANSACTIONS
         if kind == SHARE and request.api_version >= SHARE_SINCE:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             if not is_allowed(self._authorizer, request, *cluster):
-                return _Found(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+                return _CoordinatorOrError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return _NOT_AVAILABLE
-        return _Found(ErrorCode.INVALID_REQUEST)
+        return _CoordinatorOrError(ErrorCode.INVALID_REQUEST)
 
-    def _leader_of(self, request: Request[FindCoordinatorRequest], topic: str, partition: int) -> _Found:
+    def _leader_of(self, request: Request[FindCoordinatorRequest], topic: str, partition: int) -> _CoordinatorOrError:
         image = self._metadata.image
         known = image.topics.get(topic)
         leader = None if known is None else known.partition(partition)
@@ -141,10 +141,12 @@ class FindCoordinatorApi:
             return _NOT_AVAILABLE
         # A leader that is down, or lacks the client's listener, cannot coordinate for this client: it retries.
         endpoint = image.endpoint(leader.leader, request.connection.listener_name)
-        return _NOT_AVAILABLE if endpoint is None else _Found(ErrorCode.NONE, leader.leader, *endpoint)
+        return _NOT_AVAILABLE if endpoint is None else _CoordinatorOrError(ErrorCode.NONE, leader.leader, *endpoint)
 
 
-def _answer(request: Request[FindCoordinatorRequest], keys: list[str], found: list[_Found]) -> FindCoordinatorResponse:
+def _answer(
+    request: Request[FindCoordinatorRequest], keys: list[str], found: list[_CoordinatorOrError]
+) -> FindCoordinatorResponse:
     if request.api_version < 4:
         one = found[0]
         # v1 to v3 carry a text in every answer, as in Kafka; see SUCCESS.

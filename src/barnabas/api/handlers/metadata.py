@@ -93,7 +93,7 @@ class MetadataApi:
         self._check_names_and_ids(request)
         image = self._metadata.image
         if _asks_for_all(request):
-            self._tell_all(request, image)
+            self._answer_for_all_topics(request, image)
             return
         # One image for the whole answer: the cache may have a newer one a moment later, with other leaders.
         names = _names_asked_for(request, image)
@@ -111,7 +111,7 @@ class MetadataApi:
         errors = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | errors
         request.respond(self._response(request, image, errors))
 
-    def _tell_all(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
+    def _answer_for_all_topics(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
         """Answer for all topics: one answer for all clients of the listener that may see every topic, else what this
         one may see."""
         body, version = request.body, request.api_version

@@ -67,7 +67,7 @@ class PartitionsApi:
         elif body.timeout_ms <= 0:
             answer(frozenset(counts))
         else:
-            self._changes.when_grown(counts, body.timeout_ms, request.deferred(answer))
+            self._changes.when_partitions_added(counts, body.timeout_ms, request.deferred(answer))
 
     def _refused(self, request: Request[CreatePartitionsRequest]) -> Results:
         times_named = Counter(topic.name for topic in request.body.topics)

@@ -112,7 +112,7 @@ class TopicsApi:
         else:
             # The partitions asked for, not those that the metadata shows: one without a live broker never gets there.
             counts = {name: results[name].num_partitions for name in created}
-            self._changes.when_grown(counts, body.timeout_ms, request.deferred(answer))
+            self._changes.when_partitions_added(counts, body.timeout_ms, request.deferred(answer))
 
     def delete_topics(self, request: Request[DeleteTopicsRequest]) -> None:
         """Delete the topics that exist; answer when the metadata no longer shows them.
@@ -138,7 +138,7 @@ class TopicsApi:
         deleting = frozenset(result.name for result in answers if result.error_code == ErrorCode.NONE and result.name)
         # By name, as in Kafka: a topic of the same name that is created at once keeps this request waiting.
         if deleting:
-            self._changes.when_gone(deleting, request.body.timeout_ms, request.deferred(answer))
+            self._changes.when_deleted(deleting, request.body.timeout_ms, request.deferred(answer))
         else:
             answer(frozenset())
 

@@ -20,7 +20,7 @@ from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import offset_key, offset_key_prefix
-from barnabas.coordinator.group.log.writer import StoredAppend, StoredFor
+from barnabas.coordinator.group.log.writer import RecordPurpose, StoredAppend
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.group_admin import DescribeGroupsResponse, ListGroupsResponse
@@ -180,7 +180,7 @@ class GroupAdminService:
         """
         stored: StoredAppend | None = None
         for batch in _batches(_tombstones(group)):
-            stored = self._environment.log.append(group.partition, batch, StoredFor.CONSUMER_GROUP)
+            stored = self._environment.log.append(group.partition, batch, RecordPurpose.CONSUMER_GROUP)
             if stored.position < 0:
                 # The group stays as it is in memory, though the next coordinator may load less of it. The client may
                 # delete it again.

@@ -113,7 +113,7 @@ class BatchCleaner:
         if discards or batch.count == 0:
             return _emptied(batch) if keeps_header else None
         if is_control:
-            return self._whole(batch, needs_horizon=can_discard and horizon_ms is None)
+            return self._keep_all(batch, needs_horizon=can_discard and horizon_ms is None)
         return self._clean_records(batch, keeps_header=keeps_header)
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
@@ -132,7 +132,7 @@ class BatchCleaner:
         drops_tombstones = horizon_ms is not None and horizon_ms <= self._terms.now_ms
         kept = self._kept(found, drops_tombstones=drops_tombstones)
         if kept is None:
-            return self._whole(batch, needs_horizon=bool(found.tombstones) and horizon_ms is None)
+            return self._keep_all(batch, needs_horizon=bool(found.tombstones) and horizon_ms is None)
         if not kept:
             return _emptied(batch) if keeps_header else None
         self._stats.messages_written += len(kept)
@@ -150,7 +150,7 @@ class BatchCleaner:
         if not found.keyless:
             newest = self._map.newest(cast("Sequence[bytes]", keys))
         else:
-            newest = self._newest_of_some(keys, offsets, latest)
+            newest = self._newest_with_keys(keys, offsets, latest)
         if not drops_tombstones and offsets[-1] <= latest and all(map(ge, offsets, newest)):
             return None
         kept = list(map(ge, offsets, newest))
@@ -161,7 +161,7 @@ class BatchCleaner:
             kept = [keep or offset > latest for keep, offset in zip(kept, offsets, strict=True)]
         return None if all(kept) else [place for place, keep in enumerate(kept) if keep]
 
-    def _newest_of_some(self, keys: Sequence[bytes | None], offsets: Sequence[int], latest: int) -> list[int]:
+    def _newest_with_keys(self, keys: Sequence[bytes | None], offsets: Sequence[int], latest: int) -> list[int]:
         """Return newest offsets as `OffsetMap.newest` does; records without a key are invalid here and are dropped."""
         newest = self._map.newest([key for key in keys if key is not None])
         following = iter(newest)
@@ -170,7 +170,7 @@ class BatchCleaner:
         self._stats.invalid_messages_read += invalid
         return [beyond if key is None else next(following) for key in keys]
 
-    def _whole(self, batch: RecordBatch, *, needs_horizon: bool) -> CleanedBatch:
+    def _keep_all(self, batch: RecordBatch, *, needs_horizon: bool) -> CleanedBatch:
         """Return the batch with all its records: untouched, unless a delete horizon must be set."""
         self._stats.messages_written += batch.count
         if not needs_horizon:

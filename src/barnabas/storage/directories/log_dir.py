@@ -101,7 +101,7 @@ class LogDirectory:
                 self._log_start_offset_file.write(now)
                 self._log_start_offsets = now
 
-    def remembers(self, topic_partition: TopicPartition) -> bool:
+    def has_checkpoint_of(self, topic_partition: TopicPartition) -> bool:
         """Return whether a checkpoint file has an offset of the partition."""
         return topic_partition in self._recovery_points or topic_partition in self._log_start_offsets
 

@@ -57,7 +57,7 @@ def dump_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> 
                 yield f"offset: {offset} position: {position}"
     finally:
         log.close()
-    yield from _complaints(f"Mismatches in :{path}", problems)
+    yield from _problem_lines(f"Mismatches in :{path}", problems)
 
 
 def dump_time_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> Iterator[str]:
@@ -92,7 +92,7 @@ def dump_time_index(path: str, files: Files, base_offset: int, check: IndexCheck
         before = timestamp
         if check is IndexCheck.PRINT:
             yield f"timestamp: {timestamp} offset: {offset}"
-    yield from _complaints(f"Found timestamp mismatch in :{path}", problems)
+    yield from _problem_lines(f"Found timestamp mismatch in :{path}", problems)
 
 
 def dump_transaction_index(path: str, files: Files) -> Iterator[str]:
@@ -140,12 +140,12 @@ def _last_offset_at(log: File, position: int, size: int) -> int:
 
 def _verdict(path: str, problems: list[str]) -> Iterator[str]:
     if problems:
-        yield from _complaints(f"{path} is corrupt:", problems)
+        yield from _problem_lines(f"{path} is corrupt:", problems)
     else:
         yield f"{path} passed sanity check."
 
 
-def _complaints(heading: str, problems: list[str]) -> Iterator[str]:
+def _problem_lines(heading: str, problems: list[str]) -> Iterator[str]:
     if problems:
         yield Complaint(heading)
         yield from (Complaint(f"  {problem}") for problem in problems)

@@ -44,7 +44,7 @@ class LogBounds(NamedTuple):
             high_watermark = end
         return bounds_of(min(self.start, end.message_offset), high_watermark, self.first_unstable)
 
-    def rises_to(self, place: LogOffsetMetadata) -> bool:
+    def is_raised_by(self, place: LogOffsetMetadata) -> bool:
         """Return whether `place` raises the high watermark, or moves it from an older segment into a newer one."""
         old = self.high_watermark
         if old.message_offset == place.message_offset:

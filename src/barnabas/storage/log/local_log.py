@@ -157,7 +157,7 @@ class LocalLog:
             segment = self.segments.higher(segment.base_offset)
         return FetchDataInfo(limit, b"")
 
-    def place_of(self, offset: int) -> LogOffsetMetadata:
+    def position_of(self, offset: int) -> LogOffsetMetadata:
         """Return `offset` with the place where its batch begins; without a place when there is no such offset.
 
         Raises CorruptRecord, CorruptIndex.

@@ -72,7 +72,7 @@ class LogState:
         """
         offset = max(log_start_offset, 0)
         try:
-            place = self.local.place_of(offset)
+            place = self.local.position_of(offset)
         # Readers of that batch get the error; all others are served.
         except CorruptRecord:
             place = LogOffsetMetadata(offset)
@@ -205,7 +205,7 @@ class LogState:
             if known is not None and known.message_offset == offset and not known.is_offset_only:
                 return
             try:
-                unstable = self.local.place_of(offset)
+                unstable = self.local.position_of(offset)
             except OSError as error:
                 self.failures.report("looking for the first unstable offset", error)
         self.bounds = bounds.with_first_unstable(unstable)

@@ -294,7 +294,7 @@ class UnifiedLog:
             limit = bounds.last_stable
         try:
             if start_offset >= limit.message_offset:
-                place = limit if start_offset == limit.message_offset else local.place_of(start_offset)
+                place = limit if start_offset == limit.message_offset else local.position_of(start_offset)
                 data = FetchDataInfo(place, b"")
             elif isolation is FetchIsolation.TXN_COMMITTED:
                 return read_committed(local, start_offset, max_bytes, limit, min_one_message=min_one_message)
@@ -340,7 +340,7 @@ class UnifiedLog:
             bounds = self._state.bounds
             bounded = min(max(offset, bounds.start), self.local.end.message_offset)
             if bounded != bounds.high_watermark.message_offset or bounds.high_watermark.is_offset_only:
-                self._state.move_high_watermark(self.local.place_of(bounded))
+                self._state.move_high_watermark(self.local.position_of(bounded))
             return bounded
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:
@@ -355,9 +355,9 @@ class UnifiedLog:
                     f"high watermark {new.message_offset} beyond the end of {self.topic_partition},"
                     f" {end.message_offset}"
                 )
-            if not bounds.rises_to(new):
+            if not bounds.is_raised_by(new):
                 return None
-            self._state.move_high_watermark(self.local.place_of(new.message_offset) if new.is_offset_only else new)
+            self._state.move_high_watermark(self.local.position_of(new.message_offset) if new.is_offset_only else new)
             return bounds.high_watermark
 
     def raise_high_watermark_to_end(self) -> bool:

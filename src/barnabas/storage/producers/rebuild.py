@@ -50,11 +50,11 @@ def rebuild_producer_state(
             take_optional_snapshot(manager, offset)
         manager.end_offset = end_offset
         return
-    knew_nothing = manager.is_empty and manager.end_offset >= end_offset
+    had_no_state = manager.is_empty and manager.end_offset >= end_offset
     manager.truncate_and_reload(
         log_start_offset, end_offset, environment.clock.milliseconds(), environment.producer_id_expiration_ms()
     )
-    if end_offset > manager.end_offset and not knew_nothing:
+    if end_offset > manager.end_offset and not had_no_state:
         for segment in segments.values(manager.end_offset, end_offset):
             start = max(segment.base_offset, manager.end_offset, log_start_offset)
             manager.end_offset = start

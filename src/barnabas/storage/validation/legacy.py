@@ -23,7 +23,7 @@ from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import InvalidRecords, RecordError
-from barnabas.storage.validation.rebuild import TargetCompression, stored_anew
+from barnabas.storage.validation.rebuild import TargetCompression, stored_as_rebuilt
 from barnabas.storage.validation.record_rules import RecordRules
 from barnabas.storage.validation.rules import RecordCase, TopicTerms, corrupt, invalid, too_large
 from barnabas.storage.validation.storable_batch import StorableBatch
@@ -70,7 +70,7 @@ class LegacyValidator:
         except CorruptRecord as error:
             raise corrupt(str(error), self._terms) from None
         stamp = NO_TIMESTAMP if append_time is None else append_time
-        return stored_anew(data, stamp, self._terms, self._clock.nanoseconds() - started_ns)
+        return stored_as_rebuilt(data, stamp, self._terms, self._clock.nanoseconds() - started_ns)
 
     def _check_messages(self, records: Buffer, now_ms: int) -> int:
         """Check the outer messages and their records; return where the last whole message ends.
@@ -84,7 +84,7 @@ class LegacyValidator:
             message.check()
             messages.append(message)
         end = messages[-1].end
-        _check_rest(records, end)
+        _check_trailing_bytes(records, end)
         first = messages[0]
         for message in messages:
             if message.magic != first.magic:
@@ -111,7 +111,7 @@ class LegacyValidator:
             yield record
 
 
-def _check_rest(records: Buffer, position: int) -> None:
+def _check_trailing_bytes(records: Buffer, position: int) -> None:
     """Check the bytes behind the last whole message. Raises CorruptRecord when they begin no message.
 
     A message that is cut off is dropped, as in Kafka.

@@ -94,10 +94,10 @@ def re_encoded(read: ReadBatch, target: TargetCompression, terms: TopicTerms, cl
         data = _recompress(read, target, append_time)
     else:
         data = _rebuild(read, target, append_time)
-    return stored_anew(data, append_time, terms, clock.nanoseconds() - started_ns)
+    return stored_as_rebuilt(data, append_time, terms, clock.nanoseconds() - started_ns)
 
 
-def stored_anew(data: bytes, log_append_time_ms: int, terms: TopicTerms, took_ns: int) -> StorableBatch:
+def stored_as_rebuilt(data: bytes, log_append_time_ms: int, terms: TopicTerms, took_ns: int) -> StorableBatch:
     """Return a batch of the broker's own making as one to be stored.
 
     Raises ApiError: MESSAGE_TOO_LARGE, since it may have grown.

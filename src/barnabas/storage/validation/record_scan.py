@@ -14,9 +14,9 @@ Three ways through a body, each for what the one before leaves over:
        ^length  ^time ^offset delta  ^key -1  ^value 1   ^no headers
 
    The columns are 0e 0e 0e, 00 00 06, 00 02 04, 01 01 01, 02 02 02 and 00 00 00.
-2. Records that differ in the lengths of their keys and values (`_quickly`): the numbers before the key in one
-   unpacking, lengths by table. A batch of one record has the same without a loop (`_alone`).
-3. All others, one number at a time (`_carefully`): long times, long keys, headers. It alone raises.
+2. Records that differ in the lengths of their keys and values (`_check_short_records`): the numbers before the key in
+   one unpacking, lengths by table. A batch of one record has the same without a loop (`_single_record`).
+3. All others, one number at a time (`_check_each_record`): long times, long keys, headers. It alone raises.
 
 In the compiled build the third way is the quickest (about 45 ns a record) and the only one; `i64` makes machine
 integers of numbers and means nothing otherwise (decisions/0009-compiled-build.md). Numbers of one byte, and of
@@ -51,7 +51,7 @@ Looking for a run must not cost more the more records are left: a batch whose re
 square of their number.
 """
 _MOST_AT_ONCE: Final = 128
-"""The largest number of records that `_quickly` is asked for, for the same reason."""
+"""The largest number of records that `_check_short_records` is asked for, for the same reason."""
 _UNLIKE: Final = 32
 """The number of records that are read carefully after one that was not read quickly: they are mostly like it."""
 
@@ -99,10 +99,10 @@ class _Part(NamedTuple):
 def scan_records(body: bytes, count: i64) -> RecordSummary:
     """Check `count` records, not none, that must fill `body` exactly. Raises CorruptRecord."""
     if count == 1 and _INTERPRETED:
-        summary = _alone(body)
+        summary = _single_record(body)
         if summary is not None:
             return summary
-    part = _some(body, 0, 0, count)
+    part = _check_run(body, 0, 0, count)
     # Most batches are one part, for which the minima and maxima below are not worth a generator each.
     if part.next_index == count:
         if part.position != len(body):
@@ -110,7 +110,7 @@ def scan_records(body: bytes, count: i64) -> RecordSummary:
         return _new(RecordSummary, part[2:])
     parts = [part]
     while part.next_index < count:
-        part = _some(body, part.position, part.next_index, count)
+        part = _check_run(body, part.position, part.next_index, count)
         parts.append(part)
     if part.position != len(body):
         raise CorruptRecord(f"{len(body) - part.position} bytes after the last of {count} records")
@@ -122,10 +122,10 @@ def scan_records(body: bytes, count: i64) -> RecordSummary:
     )
 
 
-def _some(body: bytes, position: i64, index: i64, count: i64) -> _Part:
+def _check_run(body: bytes, position: i64, index: i64, count: i64) -> _Part:
     """Check at least one record from `index` on, at `position`: as many as go the same way. Raises CorruptRecord."""
     if index >= _TWO_BYTE_OFFSETS:
-        return _carefully(body, position, index, count)
+        return _check_each_record(body, position, index, count)
     stop = min(count, index + _LONGEST_RUN, _ONE_BYTE_OFFSETS if index < _ONE_BYTE_OFFSETS else _TWO_BYTE_OFFSETS)
     found = None
     # Compiled, the plain loop is quicker than slices of columns.
@@ -133,9 +133,9 @@ def _some(body: bytes, position: i64, index: i64, count: i64) -> _Part:
         if stop - index >= _SHORTEST_RUN:
             found = _same_shape(body, position, index, stop)
         if found is None:
-            found = _quickly(body, position, index, min(stop, index + _MOST_AT_ONCE))
+            found = _check_short_records(body, position, index, min(stop, index + _MOST_AT_ONCE))
             stop = min(stop, index + _UNLIKE)
-    return found or _carefully(body, position, index, stop)
+    return found or _check_each_record(body, position, index, stop)
 
 
 class _Run(NamedTuple):
@@ -209,7 +209,7 @@ def _same_shape(body: bytes, position: i64, index: i64, stop: i64) -> _Part | No
     return _Part(end, index + records, min(times) >> 1, max(times) >> 1, True, key == 1)
 
 
-def _alone(body: bytes) -> RecordSummary | None:
+def _single_record(body: bytes) -> RecordSummary | None:
     """Check the only record of a body, or return None when it is none that can be read quickly."""
     try:
         low = body[0]
@@ -232,7 +232,7 @@ def _alone(body: bytes) -> RecordSummary | None:
     return _new(RecordSummary, (time, time, True, key == 1))
 
 
-def _quickly(body: bytes, position: int, index: int, stop: int) -> _Part | None:
+def _check_short_records(body: bytes, position: int, index: int, stop: int) -> _Part | None:
     """Check records of up to 8,191 bytes that have early times, no headers and keys of less than 64 bytes.
 
     Returns those before the first record that is otherwise, or None when these are none.
@@ -274,7 +274,7 @@ def _quickly(body: bytes, position: int, index: int, stop: int) -> _Part | None:
     return _Part(position, index + len(times), min(times) >> 1, max(times) >> 1, True, null_key)
 
 
-def _carefully(body: bytes, position: i64, first: i64, stop: i64) -> _Part:  # noqa: C901, PLR0912 - unrolled
+def _check_each_record(body: bytes, position: i64, first: i64, stop: i64) -> _Part:  # noqa: C901, PLR0912 - unrolled
     """Check the records from `first` to `stop`, the first of them at `position`. Raises CorruptRecord."""
     total: i64 = len(body)
     lowest: i64 = 2**63 - 1
@@ -384,5 +384,5 @@ def _skip_headers(body: bytes, position: i64, end: i64) -> i64:
     return position
 
 
-_INTERPRETED: Final = isinstance(_carefully, FunctionType)
+_INTERPRETED: Final = isinstance(_check_each_record, FunctionType)
 """Whether this module is not compiled."""

@@ -225,9 +225,9 @@ class LogValidator:
             self._record_rules.check(read, now_ms, origin)
         except CorruptRecord as error:
             raise invalid(str(error), self._terms) from None
-        return self._in_form(read, view, now_ms)
+        return self._to_stored_form(read, view, now_ms)
 
-    def _in_form(self, read: ReadBatch, view: memoryview, now_ms: int) -> StorableBatch:
+    def _to_stored_form(self, read: ReadBatch, view: memoryview, now_ms: int) -> StorableBatch:
         """Bring a batch whose records are right into the form in which it is stored.
 
         Raises RefusedBatch: INVALID_RECORD when a compressed batch that is to keep its bytes has gaps in its offsets;

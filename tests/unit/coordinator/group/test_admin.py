@@ -49,7 +49,7 @@ class Log:
         self.appends: list[Append] = []
         self.room = 1000
 
-    def append(self, partition: int, records: Sequence[GroupRecord], stored_for: Any) -> Append:
+    def append(self, partition: int, records: Sequence[GroupRecord], purpose: Any) -> Append:
         fits = len(self.batches) < self.room
         if fits:
             self.batches.append(list(records))

@@ -61,7 +61,7 @@ def test_a_cut_leaves_no_bound_above_the_end() -> None:
 
 def test_a_newer_segment_is_a_rise_too() -> None:
     bounds = bounds_of(0, LogOffsetMetadata(5, 0, 50), None)
-    assert bounds.rises_to(LogOffsetMetadata(5, 5, 0))
-    assert bounds.rises_to(LogOffsetMetadata(6))
-    assert not bounds.rises_to(LogOffsetMetadata(5))
-    assert not bounds.rises_to(LogOffsetMetadata(4, 0, 40))
+    assert bounds.is_raised_by(LogOffsetMetadata(5, 5, 0))
+    assert bounds.is_raised_by(LogOffsetMetadata(6))
+    assert not bounds.is_raised_by(LogOffsetMetadata(5))
+    assert not bounds.is_raised_by(LogOffsetMetadata(4, 0, 40))

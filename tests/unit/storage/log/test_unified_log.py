@@ -108,7 +108,7 @@ def test_high_watermark_bounds_consumers() -> None:
         log.append_as_leader(batch(2), 0)
     assert log.high_watermark == 0
     assert read_all(log, FetchIsolation.HIGH_WATERMARK) == []
-    place = log.local.place_of(60)
+    place = log.local.position_of(60)
     assert place.segment_base_offset > 0
     assert log.maybe_increment_high_watermark(place) == LogOffsetMetadata(0, 0, 0)
     assert log.maybe_increment_high_watermark(place) is None

@@ -21,11 +21,11 @@ class AssignmentDraft:
 
     def add(self, member_id: str, topic_id: bytes, partition: int) -> None:
         """Give a partition to a member."""
-        self._of(member_id).setdefault(topic_id, set()).add(partition)
+        self._partitions_of(member_id).setdefault(topic_id, set()).add(partition)
 
     def remove(self, member_id: str, topic_id: bytes, partition: int) -> None:
         """Take a partition from a member that has it."""
-        topics = self._of(member_id)
+        topics = self._partitions_of(member_id)
         partitions = topics[topic_id]
         partitions.remove(partition)
         if not partitions:
@@ -33,7 +33,7 @@ class AssignmentDraft:
 
     def remove_topic(self, member_id: str, topic_id: bytes) -> None:
         """Take all partitions of a topic from a member that has some."""
-        del self._of(member_id)[topic_id]
+        del self._partitions_of(member_id)[topic_id]
 
     def finished(self) -> dict[str, Assignment]:
         """Return the assignment of every member that was kept or changed."""
@@ -44,7 +44,7 @@ class AssignmentDraft:
                 result[member_id] = made
         return result
 
-    def _of(self, member_id: str) -> dict[bytes, set[int]]:
+    def _partitions_of(self, member_id: str) -> dict[bytes, set[int]]:
         topics = self._changed.get(member_id)
         if topics is None:
             kept = self._kept[member_id]

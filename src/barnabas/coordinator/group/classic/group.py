@@ -373,7 +373,7 @@ class ClassicGroup:
                 case ClassicEffect.WAIT_FOR_JOINS:
                     self._wait_for_joins_of_all()
                 case ClassicEffect.WAIT_ONCE_MORE:
-                    self._wait_once_more()
+                    self._wait_for_more_joins()
                 case ClassicEffect.COMPLETE_JOINS:
                     self._complete_joins()
                 case ClassicEffect.START_GENERATION:
@@ -416,7 +416,7 @@ class ClassicGroup:
         else:
             self._finish_joins()
 
-    def _wait_once_more(self) -> None:
+    def _wait_for_more_joins(self) -> None:
         self._begin_round()
         self._wait_for_joins(max(self.members.rebalance_timeout_ms, SHORTEST_FURTHER_WAIT_MS))
 

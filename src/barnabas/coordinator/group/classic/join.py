@@ -169,7 +169,7 @@ class _Join:
             self._add(new_member_id)
             return
         member = members.by_id[old_member_id]
-        before = _Before(old_member_id, member.terms, members.leader_id or "")
+        before = _ReplacedMember(old_member_id, member.terms, members.leader_id or "")
         members.replace(member, new_member_id)
         self._update(member)
         members.replace_session(member)
@@ -184,7 +184,7 @@ class _Join:
         # A leader that assigns at this moment knows the old id only; or the group would now choose another protocol.
         self._rebalance(f"static member {group_instance_id} was restarted as {new_member_id}")
 
-    def _on_replacement_stored(self, member: ClassicMember, before: _Before, error: ErrorCode) -> None:
+    def _on_replacement_stored(self, member: ClassicMember, before: _ReplacedMember, error: ErrorCode) -> None:
         """Answer the static member that took its place, or undo that. A rebalance meanwhile answers it instead."""
         group, members = self._group, self._members
         if member.join_reply is not self._reply or group.state is not ClassicState.STABLE:
@@ -203,7 +203,7 @@ class _Join:
             members.answer_join(member, group.joined(member.member_id, leader=before.leader_id))
 
 
-class _Before(NamedTuple):
+class _ReplacedMember(NamedTuple):
     """A static member before a restarted one took its place."""
 
     member_id: str

@@ -28,7 +28,7 @@ from barnabas.coordinator.group.classic.terms import (
 )
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.writer import StoredFor
+from barnabas.coordinator.group.log.writer import RecordPurpose
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 LeaveReply = Callable[[LeaveAnswer], None]
@@ -212,7 +212,7 @@ class ClassicGroupService:
         """Have the members of `old` join again: the group has become a consumer group. The caller holds no lock."""
         self._end(group, old, ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def adopted(self, group: Group, reason: str | None) -> None:
+    def begin_sessions(self, group: Group, reason: str | None) -> None:
         """Begin the sessions of a consumer group that has become a classic one. The caller holds no lock.
 
         reason: why the group must rebalance; None: it need not.
@@ -258,7 +258,7 @@ class ClassicGroupService:
             return membership
         if membership.has_members or not is_new:
             return None
-        removal = self._environment.log.append(group.partition, membership.tombstones(), StoredFor.CLASSIC_GROUP)
+        removal = self._environment.log.append(group.partition, membership.tombstones(), RecordPurpose.CLASSIC_GROUP)
         if removal.position < 0:
             raise ApiError(removal.error)
         # With too few replicas the tombstones are in the log all the same, so the group goes by the log.

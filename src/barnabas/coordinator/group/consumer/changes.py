@@ -25,7 +25,7 @@ from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import GROUP_KIND, version_of
-from barnabas.coordinator.group.log.writer import StoredAppend, StoredFor
+from barnabas.coordinator.group.log.writer import RecordPurpose, StoredAppend
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 
@@ -35,7 +35,7 @@ class ClassicSuccession(Protocol):
     def replaced(self, group: Group, old: ClassicGroup) -> None:
         """Have the members of `old` join again: the group is a consumer group now."""
 
-    def adopted(self, group: Group, reason: str | None) -> None:
+    def begin_sessions(self, group: Group, reason: str | None) -> None:
         """Serve a consumer group that is a classic one now. reason: why it must rebalance; None: it need not."""
 
 
@@ -81,7 +81,7 @@ class ConsumerGroupChanges:
             self._count_rebalance()
         if outcome.downgraded is not None:
             # The classic group is complete already: its records are not replayed. Its members have sessions of another
-            # kind, which `adopted` begins.
+            # kind, which `begin_sessions` begins.
             self._timers.end_all(outcome.group)
             group.membership = outcome.downgraded
             return ConsumerFollowUp(group, stored, is_downgraded=True, rebalance_reason=outcome.rebalance_reason)
@@ -108,7 +108,7 @@ class ConsumerGroupChanges:
         if follow_up.replaced is not None:
             self._classic_groups.replaced(follow_up.group, follow_up.replaced)
         if follow_up.is_downgraded:
-            self._classic_groups.adopted(follow_up.group, follow_up.rebalance_reason)
+            self._classic_groups.begin_sessions(follow_up.group, follow_up.rebalance_reason)
         if follow_up.stored is None:
             on_done(ErrorCode.NONE)
         else:
@@ -118,7 +118,7 @@ class ConsumerGroupChanges:
         """Append the records, if there are any. Raises ApiError when the local log refuses them."""
         if not records:
             return None
-        stored = self._environment.log.append(group.partition, records, StoredFor.CONSUMER_GROUP)
+        stored = self._environment.log.append(group.partition, records, RecordPurpose.CONSUMER_GROUP)
         if stored.position < 0:
             raise ApiError(stored.error)
         return stored

@@ -77,7 +77,7 @@ class ConsumerGroupService:
         self._make_member_id = make_member_id
         self._hashes = TopicHashes()
         self._newest_topics_version = 0
-        self._timers = ConsumerGroupTimers(environment.clock, environment.timer, self._deadline_over)
+        self._timers = ConsumerGroupTimers(environment.clock, environment.timer, self._deadline_expired)
         self.changes = ConsumerGroupChanges(environment, self._timers, classic_groups, count_rebalance)
         environment.metadata.subscribe(self._metadata_changed)
         # Read after the subscription, so that no newer topic is missed.
@@ -119,7 +119,7 @@ class ConsumerGroupService:
         image = self._environment.metadata.image
         group = self._environment.table.get(terms.group_id)
         membership = None if group is None else group.membership
-        if _are_many(terms.subscribed_topic_names or (), image):
+        if _take_long_to_assign(terms.subscribed_topic_names or (), image):
             return True
         if isinstance(membership, ClassicGroup):
             return len(membership.members) > MANY_MEMBERS  # the group is to be upgraded
@@ -250,13 +250,13 @@ class ConsumerGroupService:
 
     # -- deadlines, expressions, metadata
 
-    def _deadline_over(
+    def _deadline_expired(
         self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
     ) -> None:
         """Remove a member whose deadline has passed."""
         environment = self._environment
         with group.lock:
-            if not self._timers.is_over(group, membership, kind, member_id, deadline):
+            if not self._timers.take_expired(group, membership, kind, member_id, deadline):
                 return
             member = membership.members.get(member_id)
             if member is None or deadline.member_epoch not in {None, member.member_epoch}:
@@ -298,7 +298,7 @@ class ConsumerGroupService:
             self._newest_topics_version = new.version
 
 
-def _are_many(topics: Collection[str], image: MetadataImage) -> bool:
+def _take_long_to_assign(topics: Collection[str], image: MetadataImage) -> bool:
     """Return whether these topics take long to assign."""
     if len(topics) > MANY_TOPICS:
         return True

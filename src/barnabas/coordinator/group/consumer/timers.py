@@ -55,16 +55,16 @@ class ConsumerGroupTimers:
             found = deadlines[key] = MemberDeadline(deadline_ns, change.member_epoch)
             self._arm(group, membership, key, found)
             return
-        # A later deadline leaves the timer alone: its entry fires at the old time, and `is_over` arms it for the rest.
-        # A heartbeat then costs an assignment to an attribute, and a member one firing in a session timeout. Only an
-        # earlier deadline needs another entry.
+        # A later deadline leaves the timer alone: its entry fires at the old time, and `take_expired` arms it for the
+        # rest. A heartbeat then costs an assignment to an attribute, and a member one firing in a session timeout. Only
+        # an earlier deadline needs another entry.
         is_earlier = deadline_ns < found.deadline_ns
         found.deadline_ns, found.member_epoch = deadline_ns, change.member_epoch
         if is_earlier:
             self._cancel(found)
             self._arm(group, membership, key, found)
 
-    def is_over(
+    def take_expired(
         self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
     ) -> bool:
         """Return whether a deadline has passed, and remove it then. The caller holds the group's lock.

@@ -56,7 +56,7 @@ class LoadingPace:
 
     def pause_ns(self, readings: CpuReadings) -> int:
         """Return how long to pause after a slice."""
-        self._look_around(readings)
+        self._measure_load(readings)
         now_ns, own_ns, _ = readings
         used_ns = own_ns - self._own_ns
         self._own_ns = own_ns
@@ -67,7 +67,7 @@ class LoadingPace:
         self._paid_until_ns = max(self._paid_until_ns, now_ns - used_ns - CREDIT_NS) + int(PAUSE_FACTOR * used_ns)
         return max(self._paid_until_ns - now_ns, 0)
 
-    def _look_around(self, readings: CpuReadings) -> None:
+    def _measure_load(self, readings: CpuReadings) -> None:
         """Compare the process's CPU time with the loading thread's, once in a window."""
         now_ns, own_ns, process_ns = readings
         began_ns, own_before_ns, process_before_ns = self._window

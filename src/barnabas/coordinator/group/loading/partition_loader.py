@@ -91,7 +91,7 @@ class PartitionLoader:
             some = groups[first : first + GROUPS_PER_STEP]
             environment.table.add_loaded(some)
             for group in some:
-                self._take_over(group)
+                self._restore_members(group)
             yield
         # The partition was given up while its groups became visible: `drop_groups` may have missed the last ones.
         if not environment.partitions.end_loading(partition, leader_epoch):
@@ -120,7 +120,7 @@ class PartitionLoader:
             self._service_of(group.membership.group_type).unloaded(group)
         return len(groups)
 
-    def _take_over(self, group: Group) -> None:
+    def _restore_members(self, group: Group) -> None:
         """Have the group's members watched. If that fails, the members never expire; other groups are not affected."""
         try:
             self._service_of(group.membership.group_type).restored(group)

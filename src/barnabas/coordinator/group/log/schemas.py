@@ -228,7 +228,7 @@ def _with_string(kind: int, text: bytes) -> bytes:
     return _HEAD.pack(kind, len(text)) + text
 
 
-def decoded_for_people(key: bytes, value: bytes | None) -> tuple[Any, Any]:
+def decode_for_display(key: bytes, value: bytes | None) -> tuple[Any, Any]:
     """Decode key and value of kinds 0 to 2 as messages, for tools and tests. Raises DecodeError for other records."""
     if version_of(key) in OFFSET_KINDS:
         return decode_record(OffsetCommitKey, key), None if value is None else decode_record(OffsetCommitValue, value)

@@ -42,7 +42,7 @@ _ALWAYS: Final = {
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
 
 
-class StoredFor(Enum):
+class RecordPurpose(Enum):
     """The kind of the records: each translates the log's errors differently for the client."""
 
     OFFSETS = "offsets"
@@ -52,12 +52,12 @@ class StoredFor(Enum):
 
 # After a timeout a commit is repeated as it is. A classic member joins again, since its assignment may not be stored. A
 # member of a consumer group looks for the coordinator, and repeats its heartbeat.
-_TRANSLATIONS: Final[Mapping[StoredFor, Mapping[ErrorCode, ErrorCode]]] = {
-    StoredFor.OFFSETS: _ALWAYS | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
-    StoredFor.CLASSIC_GROUP: _ALWAYS
+_TRANSLATIONS: Final[Mapping[RecordPurpose, Mapping[ErrorCode, ErrorCode]]] = {
+    RecordPurpose.OFFSETS: _ALWAYS | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+    RecordPurpose.CLASSIC_GROUP: _ALWAYS
     | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS},
-    StoredFor.CONSUMER_GROUP: _ALWAYS
+    RecordPurpose.CONSUMER_GROUP: _ALWAYS
     | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE},
 }
@@ -85,15 +85,15 @@ class StoredAppend:
     is_settled: there is nothing to wait for; `when_replicated` calls back at once, with `error`.
     """
 
-    __slots__ = ("_entry", "_log", "_stored_for", "error", "is_settled", "position")
+    __slots__ = ("_entry", "_log", "_purpose", "error", "is_settled", "position")
 
-    def __init__(self, log: GroupLog, entry: PartitionAppend, stored_for: StoredFor) -> None:
+    def __init__(self, log: GroupLog, entry: PartitionAppend, purpose: RecordPurpose) -> None:
         self._log = log
         self._entry = entry
-        self._stored_for = stored_for
+        self._purpose = purpose
         info, partition = entry.info, entry.hosted_by
         if info is None or partition is None:
-            self.error = _TRANSLATIONS[stored_for].get(entry.error, entry.error)
+            self.error = _TRANSLATIONS[purpose].get(entry.error, entry.error)
             self.is_settled = True
             self.position = -1
             return
@@ -107,7 +107,7 @@ class StoredAppend:
         outcome = partition.is_replicated_up_to(info.last_offset + 1)
         self.is_settled = outcome is _REPLICATED
         if outcome is not None and outcome is not _REPLICATED:
-            self.error = _TRANSLATIONS[stored_for].get(outcome, outcome)
+            self.error = _TRANSLATIONS[purpose].get(outcome, outcome)
             self.is_settled = True
 
     def when_replicated(self, on_stored: Callable[[ErrorCode], None]) -> None:
@@ -115,7 +115,7 @@ class StoredAppend:
         if self.is_settled:
             on_stored(self.error)
             return
-        translation = _TRANSLATIONS[self._stored_for]
+        translation = _TRANSLATIONS[self._purpose]
 
         def completed(entries: Sequence[PartitionAppend]) -> None:
             on_stored(translation.get(entries[0].error, entries[0].error))
@@ -140,7 +140,7 @@ class GroupLog:
         self,
         partition: int,
         records: Sequence[KeyAndValue],
-        stored_for: StoredFor = StoredFor.CLASSIC_GROUP,
+        purpose: RecordPurpose = RecordPurpose.CLASSIC_GROUP,
         *,
         now_ms: int | None = None,
     ) -> StoredAppend:
@@ -151,7 +151,7 @@ class GroupLog:
         batch = self._batch(self._now_ms() if now_ms is None else now_ms, records)
         entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, batch)
         self._append_locally(entry, self._required_acks, _COORDINATOR)
-        return StoredAppend(self, entry, stored_for)
+        return StoredAppend(self, entry, purpose)
 
     def append_unwatched(self, partition: int, records: Sequence[GroupRecord]) -> ErrorCode:
         """Append records that may be lost with the leader, because the next one would write them again.

@@ -30,7 +30,7 @@ from barnabas.coordinator.group.log.schemas import (
     offset_key_prefix,
     offset_value,
 )
-from barnabas.coordinator.group.log.writer import StoredAppend, StoredFor
+from barnabas.coordinator.group.log.writer import RecordPurpose, StoredAppend
 from barnabas.coordinator.group.membership import GroupType, Membership
 from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
@@ -123,7 +123,7 @@ class OffsetService:
     def _append(self, group: Group, encoded: _Encoded, now_ms: int) -> StoredAppend:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
         new, records, _ = encoded
-        stored = self._log.append(group.partition, records, StoredFor.OFFSETS, now_ms=now_ms)
+        stored = self._log.append(group.partition, records, RecordPurpose.OFFSETS, now_ms=now_ms)
         if not stored.is_settled:
             group.offsets.begin_waiting(new)
         elif stored.error is ErrorCode.NONE:
@@ -281,7 +281,7 @@ def remove_offsets(
     records = [GroupRecord(offset_key(prefix, topic.encode(), partition), None) for topic, partition in found]
     if not records:
         return None
-    stored = environment.log.append(group.partition, records, StoredFor.OFFSETS)
+    stored = environment.log.append(group.partition, records, RecordPurpose.OFFSETS)
     # With a failed append nothing has happened, in the log or here. A tombstone that waits for replicas counts at once:
     # the next fetch does not see the offset.
     if stored.position >= 0:

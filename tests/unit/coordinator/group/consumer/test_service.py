@@ -19,7 +19,7 @@ class NoClassicGroups:
     def replaced(self, group: Group, old: ClassicGroup) -> None:
         assert not old.has_members
 
-    def adopted(self, group: Group, reason: str | None) -> None:
+    def begin_sessions(self, group: Group, reason: str | None) -> None:
         raise AssertionError
 
 

@@ -1,5 +1,5 @@
-"""The brokers that are measured: ours in its modes, Apache Kafka 3.9 and 4, and optionally another version of ours,
-or a program given by its path."""
+"""The brokers that are measured: Barnabas in its modes, Apache Kafka 3.9 and 4, and optionally another version of
+Barnabas, or a program given by its path."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ REFERENCE = "apache-kafka"
 KAFKA_4 = "apache-kafka-4"
 PROTOTYPE = "prototype"
 BEFORE = "barnabas-before"
-"""Ours as it was: whatever version lies in the place given by `--before`."""
+"""The version of Barnabas in the directory given by `--before`."""
 
 BARNABAS_MODES: Mapping[str, Mapping[str, str]] = {
     "barnabas": {},
     "barnabas-queue": {"inline.requests.enable": "false"},
-    "barnabas-header": {"record.validation": "header"},
     "barnabas-framing": {"record.validation": "framing"},
-    "barnabas-full": {"record.validation": "full"},
+    "barnabas-header": {"record.validation": "header"},
 }
-"""Name -> what it sets besides the defaults. `barnabas` is what users get: brief requests at once, framing checked."""
+"""The settings of each mode besides the defaults. `barnabas` is what users get: brief requests run at once, and every
+record is checked (`record.validation=full`)."""
 
 COMPILED_SUFFIX = "-compiled"
 COMPILED_PLACE = Path(__file__).parents[1] / "build" / "compiled"
@@ -54,22 +54,22 @@ class Prototype(ServerProcess):
 
 
 class PlacedBarnabas(BarnabasProcess):
-    """Our broker from another place than this working tree: the compiled wheel, or another version's `src`."""
+    """A Barnabas broker from outside this working tree: the compiled wheel, or the `src` of another version."""
 
     def __init__(self, directory: Path, properties: Mapping[str, str], place: Path) -> None:
         super().__init__(directory, properties)
         self._place = place
 
     def launch(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start it with that place before everything else on its path."""
+        """Start the broker with this place first on its import path. Raises FileNotFoundError without the package."""
         if not (self._place / "barnabas").is_dir():
             raise FileNotFoundError(f"{self._place} holds no package barnabas (for the compiled build: make compiled)")
         super().launch(command, {**os.environ, **(environment or {}), "PYTHONPATH": str(self._place)})
 
 
 def default_systems() -> list[str]:
-    """Apache Kafka and ours, compiled too where that has been built."""
-    ours = ["barnabas", "barnabas-full"]
+    """Return Apache Kafka, and Barnabas at two levels of validation, also compiled if the compiled build exists."""
+    ours = ["barnabas", "barnabas-framing"]
     if COMPILED_PLACE.is_dir():
         ours += [f"{name}{COMPILED_SUFFIX}" for name in ours]
     return [REFERENCE, *ours]
@@ -78,7 +78,7 @@ def default_systems() -> list[str]:
 def make_system(
     name: str, directory: Path, prototype: Path | None, extra: Mapping[str, str], before: Path | None = None
 ) -> ServerProcess:
-    """The system `name`, not started, in a directory of its own under `directory`; `extra` goes to every broker.
+    """Return the system `name`, not started, with its own directory under `directory` and the settings `extra`.
 
     prototype: the program of the system of that name. before: the directory that holds the other version's package.
     """

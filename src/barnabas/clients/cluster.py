@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.node import Node
@@ -26,6 +27,19 @@ class PartitionInfo(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+
+    @classmethod
+    def of(cls, topic: str, partition: MetadataResponse.MetadataResponsePartition) -> Self:
+        """Return a partition as a metadata answer describes it."""
+        return cls(
+            topic,
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
+        )
 
 
 class Cluster:

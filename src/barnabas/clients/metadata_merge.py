@@ -87,15 +87,5 @@ def _partitions(
             partitions.append(before)
             continue
         is_stale |= error_of(partition.error_code) in INVALID_METADATA_ERRORS
-        partitions.append(
-            PartitionInfo(
-                name,
-                partition.partition_index,
-                partition.leader_id,
-                partition.leader_epoch,
-                tuple(partition.replica_nodes),
-                tuple(partition.isr_nodes),
-                tuple(partition.offline_replicas),
-            )
-        )
+        partitions.append(PartitionInfo.of(name, partition))
     return partitions, is_stale

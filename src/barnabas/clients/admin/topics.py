@@ -70,15 +70,7 @@ def describe_topics(calls: AdminCalls, names: Iterable[str] | None = None) -> di
         raise_error(topic.error_code, None, f"Topic: {topic.name}")
         name = topic.name or ""
         partitions = tuple(
-            PartitionInfo(
-                name,
-                partition.partition_index,
-                partition.leader_id,
-                partition.leader_epoch,
-                tuple(partition.replica_nodes),
-                tuple(partition.isr_nodes),
-                tuple(partition.offline_replicas),
-            )
+            PartitionInfo.of(name, partition)
             for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
         )
         described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)

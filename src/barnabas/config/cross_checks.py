@@ -114,6 +114,7 @@ def _check_listeners(config: ConfigValues) -> None:
             "control.plane.listener.name",
             f"control.plane.listener.name is set to {control_plane}, but listeners has {','.join(names)}",
         )
+        # On one listener the controller's requests would wait behind those of other brokers (KIP-291).
         _require(
             control_plane.upper() != inter_broker_listener_name_of(config),
             "control.plane.listener.name",
@@ -155,6 +156,7 @@ def _check_replication(config: ConfigValues) -> None:
         "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent frequent "
         "changes in ISR",
     )
+    # A commit that needs more acknowledgements than there are replicas would always time out.
     _require(
         -1 <= config.integer("offsets.commit.required.acks") <= config.integer("offsets.topic.replication.factor"),
         "offsets.commit.required.acks",
@@ -191,6 +193,7 @@ def _check_consumer_groups(config: ConfigValues) -> None:
         _require(
             config.integer(default) <= config.integer(most), default, f"{default} must be less than or equal to {most}"
         )
+    # With a longer interval every member would be removed between two of its heartbeats.
     interval, timeout = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
     _require(config.integer(interval) < config.integer(timeout), interval, f"{interval} must be less than {timeout}")
     _require(

@@ -17,6 +17,8 @@ COORDINATION_KEYS = (
         "The ZooKeeper servers: host:port[,host:port...][/chroot]. Refused unless metadata.store is set, since this "
         "version runs single brokers only.",
     ),
+    # 6 s until KIP-537: short network failures and collector pauses ended sessions, and each ended session moves
+    # leaderships.
     ConfigKey(
         "zookeeper.session.timeout.ms",
         ConfigType.INT,
@@ -37,6 +39,7 @@ COORDINATION_KEYS = (
         "The number of requests sent to ZooKeeper before the first is answered.",
         AT_LEAST_1,
     ),
+    # KIP-515: TLS to ZooKeeper is set up apart from that of the listeners (this setting and those below).
     ConfigKey(
         "zookeeper.ssl.client.enable", ConfigType.BOOLEAN, False, "Whether the connection to ZooKeeper uses TLS."
     ),
@@ -85,6 +88,7 @@ COORDINATION_KEYS = (
         True,
         "Whether a broker without broker.id generates one above reserved.broker.max.id.",
     ),
+    # Ids that operators choose end here and generated ids begin above, so that the two never collide.
     ConfigKey(
         "reserved.broker.max.id", ConfigType.INT, 1000, "The largest id that may be set by broker.id.", AT_LEAST_0
     ),
@@ -97,6 +101,7 @@ COORDINATION_KEYS = (
         None,
         "The rack of this broker, for the placement of replicas and for fetches from the nearest replica.",
     ),
+    # False before Kafka 1.0.
     ConfigKey("delete.topic.enable", ConfigType.BOOLEAN, True, "Whether topics may be deleted."),
     ConfigKey(
         "unstable.api.versions.enable",
@@ -132,6 +137,7 @@ COORDINATION_KEYS = (
         "brokers only.",
         OneOf(("broker", "controller")),
     ),
+    # KRaft's name of broker.id (KIP-631). A file may have both, if they agree (`cross_checks`).
     ConfigKey("node.id", ConfigType.INT, -1, "Another name of broker.id, with the same value."),
     ConfigKey(
         "initial.broker.registration.timeout.ms",
@@ -149,6 +155,8 @@ COORDINATION_KEYS = (
         None,
         "KRaft: the listeners of the controller, which a broker does not open. Refused unless metadata.store is set.",
     ),
+    # KRaft's directory for its metadata log. A disk of its own keeps the metadata apart from failures of the log
+    # directories.
     ConfigKey(
         "metadata.log.dir",
         ConfigType.STRING,
@@ -231,6 +239,7 @@ COORDINATION_KEYS = (
         (),
         "KRaft: the voters of the metadata quorum. Refused unless metadata.store is set.",
     ),
+    # KIP-853: a quorum whose members change is found by any of its addresses, instead of a fixed list of voters.
     ConfigKey(
         "controller.quorum.bootstrap.servers",
         ConfigType.LIST,

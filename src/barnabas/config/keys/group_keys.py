@@ -31,6 +31,7 @@ GROUP_KEYS = (
         3000,
         "How long an empty group waits for more members before its first rebalance.",
     ),
+    # KIP-389: each member costs memory here, and time in every rebalance of its group.
     ConfigKey("group.max.size", ConfigType.INT, INT_MAX, "The number of members that a group may have.", AT_LEAST_1),
     ConfigKey(
         "group.coordinator.rebalance.protocols",
@@ -59,6 +60,7 @@ GROUP_KEYS = (
     ConfigKey(
         "offset.metadata.max.bytes", ConfigType.INT, 4096, "The largest size of the metadata beside a committed offset."
     ),
+    # A batch that is larger is read whole all the same.
     ConfigKey(
         "offsets.load.buffer.size",
         ConfigType.INT,
@@ -66,6 +68,7 @@ GROUP_KEYS = (
         "The number of bytes read at a time while a coordinator loads offsets.",
         AT_LEAST_1,
     ),
+    # KIP-115: the topic is not created with fewer replicas, so groups do not work until that many brokers are up.
     ConfigKey(
         "offsets.topic.replication.factor",
         ConfigType.SHORT,
@@ -81,6 +84,7 @@ GROUP_KEYS = (
         "The number of partitions of __consumer_offsets.",
         AT_LEAST_1,
     ),
+    # A tenth of other topics' segments: the active segment is not compacted, and a new coordinator reads all of it.
     ConfigKey(
         "offsets.topic.segment.bytes",
         ConfigType.INT,
@@ -94,6 +98,8 @@ GROUP_KEYS = (
         0,
         "The codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
     ),
+    # Seven days, as log.retention.hours; one day until KIP-186, which lost the offsets of consumers that paused for a
+    # weekend.
     ConfigKey(
         "offsets.retention.minutes",
         ConfigType.INT,
@@ -197,6 +203,7 @@ GROUP_KEYS = (
         "KIP-848: whether groups may move between the classic and the consumer protocol.",
         OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True),
     ),
+    # Share groups (KIP-932) are not served: these settings are kept, so that a file written for Kafka starts.
     ConfigKey("group.share.session.timeout.ms", ConfigType.INT, 45_000, "Share groups: session timeout.", AT_LEAST_1),
     ConfigKey(
         "group.share.min.session.timeout.ms",

@@ -36,6 +36,7 @@ LOG_KEYS = (
         OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
         scope=Scope.CLUSTER_WIDE,
     ),
+    # -1 is zlib's own default, which is 6.
     ConfigKey(
         "compression.gzip.level",
         ConfigType.INT,
@@ -61,6 +62,7 @@ LOG_KEYS = (
         Range(-131072, 22),
         scope=Scope.CLUSTER_WIDE,
     ),
+    # With 0 in the file no log is ever compacted, as in Kafka; a change to 0 at run time is refused (`LogCleaner`).
     ConfigKey(
         "log.cleaner.threads",
         ConfigType.INT,
@@ -91,6 +93,7 @@ LOG_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # A fuller map covers more keys in a pass, and costs more collisions for each key.
     ConfigKey(
         "log.cleaner.io.buffer.load.factor",
         ConfigType.DOUBLE,
@@ -106,6 +109,7 @@ LOG_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # Also the bound on the space that outdated records take: at 0.5 up to half of a log.
     ConfigKey(
         "log.cleaner.min.cleanable.ratio",
         ConfigType.DOUBLE,
@@ -115,6 +119,8 @@ LOG_KEYS = (
         scope=Scope.CLUSTER_WIDE,
     ),
     ConfigKey("log.cleaner.enable", ConfigType.BOOLEAN, True, "Whether the log cleaner runs."),
+    # A reader that begins at the log start must reach the end within this time: later it may miss a tombstone, and keep
+    # a key that was deleted.
     ConfigKey(
         "log.cleaner.delete.retention.ms",
         ConfigType.LONG,
@@ -123,6 +129,7 @@ LOG_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # With 0, records are still safe while their segment is active: the active segment is never compacted.
     ConfigKey(
         "log.cleaner.min.compaction.lag.ms",
         ConfigType.LONG,
@@ -235,6 +242,7 @@ LOG_KEYS = (
         OneOf(("compact", "delete")),
         scope=Scope.CLUSTER_WIDE,
     ),
+    # A full index closes its segment, so a low value makes segments smaller than log.segment.bytes.
     ConfigKey(
         "log.index.size.max.bytes",
         ConfigType.INT,
@@ -259,6 +267,7 @@ LOG_KEYS = (
         AT_LEAST_1,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # A fetch that found the segment before its deletion may still be sending from the file.
     ConfigKey(
         "log.segment.delete.delay.ms",
         ConfigType.LONG,
@@ -282,6 +291,7 @@ LOG_KEYS = (
         "How long a record may stay unflushed; log.flush.scheduler.interval.ms if unset.",
         scope=Scope.CLUSTER_WIDE,
     ),
+    # After a crash everything behind the recovery point is read again, so a longer interval means a longer start.
     ConfigKey(
         "log.flush.offset.checkpoint.interval.ms",
         ConfigType.INT,
@@ -303,6 +313,7 @@ LOG_KEYS = (
         "Whether a new segment's file has its full size from the start.",
         scope=Scope.CLUSTER_WIDE,
     ),
+    # Kafka 4 starts with 2 (KIP-1030).
     ConfigKey(
         "num.recovery.threads.per.data.dir",
         ConfigType.INT,
@@ -351,6 +362,8 @@ LOG_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # Retention by time goes by timestamps, so one record from the year 3000 keeps its segment until then. Kafka 4 lowers
+    # the default to an hour (KIP-1030).
     ConfigKey(
         "log.message.timestamp.after.max.ms",
         ConfigType.LONG,
@@ -367,6 +380,7 @@ LOG_KEYS = (
         "Whether consumers of old versions get records converted to the old formats.",
         scope=Scope.CLUSTER_WIDE,
     ),
+    # Until the controller knows of the failure (KIP-858), the partitions of the directory have no leader.
     ConfigKey(
         "log.dir.failure.timeout.ms",
         ConfigType.LONG,

@@ -34,6 +34,7 @@ MEASUREMENT_KEYS = (
         "The size of the largest telemetry push of a client.",
         AT_LEAST_1,
     ),
+    # Ten whole windows and the one that is being filled, here and below.
     ConfigKey("quota.window.num", ConfigType.INT, 11, "The number of samples kept for client quotas.", AT_LEAST_1),
     ConfigKey(
         "replication.quota.window.num",
@@ -49,6 +50,7 @@ MEASUREMENT_KEYS = (
         "The number of samples kept for moves between log directories.",
         AT_LEAST_1,
     ),
+    # KIP-599. Here the windows measure no average: rate times windows is the burst that a client may send.
     ConfigKey(
         "controller.quota.window.num",
         ConfigType.INT,

@@ -50,6 +50,8 @@ NETWORK_KEYS = (
         "The number of incremental fetch sessions that are kept at once.",
         AT_LEAST_0,
     ),
+    # KIP-541. 55 MiB, a little above the 50 MiB that Kafka's consumers ask for. The first batch is sent whole even if
+    # it is larger (KIP-74).
     ConfigKey(
         "fetch.max.bytes",
         ConfigType.INT,
@@ -57,6 +59,7 @@ NETWORK_KEYS = (
         "The largest number of bytes in one Fetch answer, whatever the client asks for.",
         Range(1024),
     ),
+    # Added for DescribeTopicPartitions, whose answers come in pages (KIP-966).
     ConfigKey(
         "max.request.partition.size.limit",
         ConfigType.INT,
@@ -108,6 +111,7 @@ NETWORK_KEYS = (
         102_400,
         "The size of the receive buffer (SO_RCVBUF) of accepted sockets; -1 leaves the size to the system.",
     ),
+    # Checked against the length in front of a frame, before any memory is taken for it.
     ConfigKey(
         "socket.request.max.bytes",
         ConfigType.INT,
@@ -138,6 +142,7 @@ NETWORK_KEYS = (
         "Addresses with another limit than max.connections.per.ip, comma-separated: host:count.",
         scope=Scope.CLUSTER_WIDE,
     ),
+    # KIP-402. The brokers' own listener never refuses a connection: an idle one of another listener is closed instead.
     ConfigKey(
         "max.connections",
         ConfigType.INT,
@@ -155,6 +160,7 @@ NETWORK_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # A minute more than the default of Kafka's clients, so that clients close first and see no lost connection.
     ConfigKey(
         "connections.max.idle.ms", ConfigType.LONG, 600_000, "How long a connection may be idle before it is closed."
     ),
@@ -185,6 +191,7 @@ NETWORK_KEYS = (
         AT_LEAST_1,
         scope=Scope.CLUSTER_WIDE,
     ),
+    # A completed request stays in the watch lists of its other keys until the next purge (here and below).
     ConfigKey(
         "fetch.purgatory.purge.interval.requests",
         ConfigType.INT,

@@ -10,6 +10,8 @@ from barnabas.config.config_key import ConfigKey, ConfigType, NotEmpty, Range, S
 from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, LONG_MAX
 
 REMOTE_STORAGE_KEYS = (
+    # KIP-405. This version has no remote tier: it keeps these settings, and refuses topics that ask for remote storage
+    # (`log_config`).
     ConfigKey("remote.log.storage.system.enable", ConfigType.BOOLEAN, False, "Whether tiered storage is enabled."),
     ConfigKey(
         "remote.log.storage.manager.impl.prefix",

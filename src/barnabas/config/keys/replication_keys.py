@@ -28,6 +28,8 @@ REPLICATION_KEYS = (
         5000,
         "The pause before a stopping broker asks the controller again.",
     ),
+    # Without it the partitions of a stopping broker have no leader until the controller notices that the broker is
+    # gone.
     ConfigKey(
         "controlled.shutdown.enable",
         ConfigType.BOOLEAN,
@@ -59,6 +61,7 @@ REPLICATION_KEYS = (
         65_536,
         "The size of the receive buffer (SO_RCVBUF) of a follower's connection.",
     ),
+    # Not a hard limit: the first batch is sent whole, since replication would stop at a batch that is larger (KIP-74).
     ConfigKey(
         "replica.fetch.max.bytes",
         ConfigType.INT,
@@ -66,6 +69,8 @@ REPLICATION_KEYS = (
         "The number of bytes that a follower asks for per partition.",
         AT_LEAST_0,
     ),
+    # Must not exceed replica.lag.time.max.ms: followers of idle partitions would leave the in-sync replicas
+    # (`cross_checks`).
     ConfigKey(
         "replica.fetch.wait.max.ms", ConfigType.INT, 500, "The longest time that a leader may hold a follower's fetch."
     ),
@@ -151,6 +156,7 @@ REPLICATION_KEYS = (
     ConfigKey(
         "replica.selector.class", ConfigType.STRING, None, "The class that chooses the replica nearest to a consumer."
     ),
+    # Concerns writes with acks=all only; others are accepted however few replicas are in sync.
     ConfigKey(
         "min.insync.replicas",
         ConfigType.INT,

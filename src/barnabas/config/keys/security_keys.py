@@ -66,6 +66,7 @@ SECURITY_KEYS = (
         "DEFAULT",
         "The rules that turn the name in a certificate into a principal.",
     ),
+    # KIP-978: normally another name in a certificate that is loaded at run time means a wrong file.
     ConfigKey(
         "ssl.allow.dn.changes", ConfigType.BOOLEAN, False, "Whether a reloaded certificate may have another name."
     ),
@@ -77,6 +78,7 @@ SECURITY_KEYS = (
     ),
     ConfigKey("ssl.protocol", ConfigType.STRING, "TLSv1.3", "The TLS version that is used.", scope=Scope.PER_BROKER),
     ConfigKey("ssl.provider", ConfigType.STRING, None, "The Java provider of TLS.", scope=Scope.PER_BROKER),
+    # KIP-553 took out everything before TLS 1.2; KIP-573 added TLS 1.3.
     ConfigKey(
         "ssl.enabled.protocols",
         ConfigType.LIST,
@@ -104,6 +106,7 @@ SECURITY_KEYS = (
     ConfigKey(
         "ssl.key.password", ConfigType.PASSWORD, None, "The password of the private key.", scope=Scope.PER_BROKER
     ),
+    # KIP-651: keys and certificates in PEM may stand in the settings themselves.
     ConfigKey(
         "ssl.keystore.key",
         ConfigType.PASSWORD,
@@ -156,6 +159,7 @@ SECURITY_KEYS = (
         "The Java algorithm of the trust manager.",
         scope=Scope.PER_BROKER,
     ),
+    # Empty until KIP-294, so that any valid certificate was accepted for any host.
     ConfigKey(
         "ssl.endpoint.identification.algorithm",
         ConfigType.STRING,
@@ -288,6 +292,7 @@ SECURITY_KEYS = (
         "The time before a token's expiry by which the token is renewed.",
         scope=Scope.PER_BROKER,
     ),
+    # KIP-768: this group is for tokens that a client fetches from an OpenID provider.
     ConfigKey(
         "sasl.login.connect.timeout.ms", ConfigType.INT, None, "How long connecting to the token endpoint may take."
     ),
@@ -333,6 +338,7 @@ SECURITY_KEYS = (
         "sasl.oauthbearer.expected.audience", ConfigType.LIST, None, "The audiences of which a token must name one."
     ),
     ConfigKey("sasl.oauthbearer.expected.issuer", ConfigType.STRING, None, "The issuer that a token must name."),
+    # KIP-681 renamed it; Kafka reads both names.
     ConfigKey(
         "delegation.token.master.key", ConfigType.PASSWORD, None, "The deprecated name of delegation.token.secret.key."
     ),
@@ -363,6 +369,7 @@ SECURITY_KEYS = (
         "How often the broker looks for expired delegation tokens.",
         AT_LEAST_1,
     ),
+    # KIP-226: dynamic settings are kept in ZooKeeper, where passwords among them must not be readable.
     ConfigKey(
         "password.encoder.secret",
         ConfigType.PASSWORD,

@@ -27,6 +27,8 @@ TRANSACTION_KEYS = (
         "The number of replicas of __transaction_state.",
         AT_LEAST_1,
     ),
+    # Must not change once the topic exists: the hash of a transactional id modulo this number is its coordinator's
+    # partition.
     ConfigKey(
         "transaction.state.log.num.partitions",
         ConfigType.INT,
@@ -74,6 +76,7 @@ TRANSACTION_KEYS = (
         "How long an idle transactional id is kept.",
         AT_LEAST_1,
     ),
+    # An open transaction holds back every reader of committed records, so a client cannot ask for any time it likes.
     ConfigKey(
         "transaction.max.timeout.ms",
         ConfigType.INT,

@@ -150,7 +150,7 @@ def _describe_topic(change: TopicChange, segments: int) -> str:
     from barnabas.protocol.uuid import uuid_to_string
 
     topic = change.topic
-    epochs = sorted({epoch + 1 for number, epoch in topic.latest_epochs.items() if number in change.led_anew})
+    epochs = sorted({epoch + 1 for number, epoch in topic.latest_epochs.items() if number in change.newly_led})
     identity = uuid_to_string(topic.topic_id) if topic.topic_id is not None else "new"
     parts = [f"topic {topic.name}: {len(topic.latest_epochs)} partitions, {segments} segments, id {identity}"]
     if not change.is_needed:

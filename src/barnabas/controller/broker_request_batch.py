@@ -37,9 +37,9 @@ from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 # Kafka's name: an operator's settings for this logger keep working.
-_state_logger = logging.getLogger("state.change.logger")
+state_logger = logging.getLogger("state.change.logger")
 
 # The ids of org.apache.kafka.common.security.auth.SecurityProtocol.
 _SECURITY_PROTOCOL_IDS: Mapping[str, int] = {name: index for index, name in enumerate(SECURITY_PROTOCOLS)}
@@ -137,7 +137,7 @@ class BrokerRequestBatch:
         for partition in partitions:
             state = self._context.leadership.get(partition)
             if state is None:
-                _logger.info("Leader not yet assigned for partition %s. Skip sending UpdateMetadataRequest.", partition)
+                logger.info("Leader not yet assigned for partition %s. Skip sending UpdateMetadataRequest.", partition)
                 continue
             leadership = state.leader_and_isr
             if self._context.is_topic_queued_for_deletion(partition.topic):
@@ -172,7 +172,7 @@ class BrokerRequestBatch:
                 continue
             leaders = {entry.state.leader_and_isr.leader for entry in entries.values()}
             becoming_leader = sum(e.state.leader_and_isr.leader == broker_id for e in entries.values())
-            _state_logger.info(
+            state_logger.info(
                 "[Controller id=%d epoch=%d] Sending LeaderAndIsr request to broker %d with %d become-leader and %d "
                 "become-follower partitions",
                 self._config.broker_id,
@@ -212,7 +212,7 @@ class BrokerRequestBatch:
         brokers = [b for b in sorted(self._update_metadata_brokers) if b in self._context.live_brokers]
         if not brokers:
             return
-        _state_logger.info(
+        state_logger.info(
             "[Controller id=%d epoch=%d] Sending UpdateMetadata request to brokers %s for %d partitions",
             self._config.broker_id,
             self._context.epoch,
@@ -247,7 +247,7 @@ class BrokerRequestBatch:
             channel = self._channels.channel(broker_id)
             if broker_id not in self._context.live_brokers or channel is None:
                 continue
-            _state_logger.info(
+            state_logger.info(
                 "[Controller id=%d epoch=%d] Sending StopReplica request for %d replicas to broker %d",
                 self._config.broker_id,
                 self._context.epoch,

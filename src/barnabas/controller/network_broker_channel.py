@@ -31,7 +31,7 @@ from barnabas.rpc.node import Node
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 logger = logging.getLogger(__name__)
-_state_logger = logging.getLogger("state.change.logger")
+state_logger = logging.getLogger("state.change.logger")
 
 BACKOFF_SECONDS = 0.1
 
@@ -161,7 +161,7 @@ class NetworkBrokerChannel:
                 logger.exception("Controller %d fails to send a request to broker %s", self._controller_id, self._node)
                 self._back_off("Controller %d reconnects to broker %s%s", "")
                 continue
-            _state_logger.debug("Received response %s from broker %s", response, self._node)
+            state_logger.debug("Received response %s from broker %s", response, self._node)
             return response
         return None
 

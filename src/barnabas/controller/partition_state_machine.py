@@ -309,16 +309,18 @@ class PartitionStateMachine:
         self, current: Mapping[TopicPartition, LeaderAndIsr], strategy: ElectionStrategy
     ) -> Collection[str]:
         """Return the topics that allow unclean elections. Settings are read only where no in-sync replica is live."""
-        stuck = {
+        leaderless = {
             tp.topic
             for tp, leadership in current.items()
             if not any(self._context.is_replica_online(replica, tp) for replica in leadership.isr)
         }
-        if strategy is ElectionStrategy.OFFLINE_ALLOW_UNCLEAN or not stuck:
-            return stuck
+        if strategy is ElectionStrategy.OFFLINE_ALLOW_UNCLEAN or not leaderless:
+            return leaderless
         default = "true" if self._config.unclean_leader_election_enable() else "false"
-        settings = self._zk.configs.topics(sorted(stuck))
-        return {topic for topic in stuck if settings[topic].get(_UNCLEAN_ELECTION, default).strip().lower() == "true"}
+        settings = self._zk.configs.topics(sorted(leaderless))
+        return {
+            topic for topic in leaderless if settings[topic].get(_UNCLEAN_ELECTION, default).strip().lower() == "true"
+        }
 
     # -- logging ---------------------------------------------------------------------------------------------------
 

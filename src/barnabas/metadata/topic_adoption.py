@@ -44,13 +44,13 @@ class TopicChange(NamedTuple):
     topic: AdoptedTopic
     is_new: bool
     new_partitions: Sequence[int]
-    led_anew: Sequence[int]
+    newly_led: Sequence[int]
     configs: Mapping[str, str] | None
 
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.is_new or self.new_partitions or self.led_anew or self.configs is not None)
+        return bool(self.is_new or self.new_partitions or self.newly_led or self.configs is not None)
 
 
 class TopicConflict(Exception):
@@ -79,13 +79,13 @@ class TopicAdoption:
         self._check(topic, found)
         known = {key.partition for key in found.assignment}
         states = self._states(topic.name, topic.latest_epochs)
-        led_anew = [
+        newly_led = [
             number
             for number, latest in sorted(topic.latest_epochs.items())
             if number not in states or states[number].leader_and_isr.leader_epoch < latest
         ]
         new_partitions = sorted(topic.latest_epochs.keys() - known)
-        return TopicChange(topic, False, new_partitions, led_anew, self._changed_configs(topic))
+        return TopicChange(topic, False, new_partitions, newly_led, self._changed_configs(topic))
 
     def write(self, changes: Sequence[TopicChange]) -> None:
         """Write changes: each topic in one batch, then all leaders in few batches. Raises StoreError."""
@@ -101,7 +101,7 @@ class TopicAdoption:
         latest = {
             TopicPartition(change.topic.name, number): change.topic.latest_epochs[number]
             for change in changes
-            for number in change.led_anew
+            for number in change.newly_led
         }
         waiting = iter(latest.items())
         while batch := dict(islice(waiting, PARTITIONS_PER_BATCH)):

@@ -96,7 +96,7 @@ class AnswerQueue(Generic[C]):
     # -- any thread --------------------------------------------------------------------------------------------------
 
     def is_direct(self) -> bool:
-        """Whether the caller may hand an answer to its connection without a queue (see the module)."""
+        """Return whether the caller may hand an answer to its connection without a queue (see the module)."""
         return get_ident() == self.thread_id and not self.responses
 
     def put(self, response: Response[C]) -> None:

@@ -151,7 +151,7 @@ class ConnectionQuotas:
             return list(self._rates.samples(self._now_ms()))
 
     def exceeded(self, listener: str) -> bool:
-        """Whether a connection of `listener` must be closed: there are too many, and the listener is not protected."""
+        """Return whether there are too many connections, and `listener` is not protected: one of its must be closed."""
         # Without the lock, because every Processor asks in every turn: a count that is a moment old delays the close by
         # one turn.
         return self._total > self._max_connections and not self._is_protected(listener)
@@ -189,7 +189,7 @@ class ConnectionQuotas:
     # -- under the lock ----------------------------------------------------------------------------------------------
 
     def _check_address(self, listener: str, address: str) -> None:
-        """Raises TooManyConnections or ConnectionThrottled, as `increment` says."""
+        """Check the limits of one address. Raises TooManyConnections or ConnectionThrottled, as `increment` says."""
         self._rates.check_address(listener, address, not self._is_protected(listener), self._now_ms())
         limit = self._config.max_connections_per_ip_overrides.get(address, self._config.max_connections_per_ip)
         if self._by_address.get(address, 0) >= limit:

@@ -41,11 +41,11 @@ class ConnectionTable:
         self._next_index = 0
 
     def __len__(self) -> int:
-        """The number of open connections."""
+        """Return the number of open connections."""
         return len(self._by_id)
 
     def all(self) -> list[Connection]:
-        """The open connections, in a list that does not change when one of them closes."""
+        """Return the open connections, in a list that does not change when one of them closes."""
         return list(self._by_id.values())
 
     def open(self, new: NewConnection) -> Connection:

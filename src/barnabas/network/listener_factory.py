@@ -88,7 +88,7 @@ class ListenerFactory:
         self._processor_ids = itertools.count()  # unique across listeners: the RequestChannel's map is keyed by it
 
     def check_protocols(self, end_points: Sequence[EndPoint]) -> None:
-        """Raises ConfigError for a listener whose security protocol cannot be served."""
+        """Check the security protocols. Raises ConfigError for a listener whose security protocol cannot be served."""
         for end_point in end_points:
             if end_point.security_protocol not in self._channel_builders:
                 raise ConfigError(

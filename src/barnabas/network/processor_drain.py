@@ -37,7 +37,7 @@ class ProcessorDrain:
         return self._retires_at_ns != 0
 
     def is_late(self, now_ns: int) -> bool:
-        """Whether a retirement has used up its time."""
+        """Return whether a retirement has used up its time."""
         return now_ns >= self._retires_at_ns
 
     def finish(self) -> None:

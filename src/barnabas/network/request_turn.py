@@ -44,7 +44,7 @@ class RequestTurn:
         self.at_once = self._may_run_at_once
 
     def is_used_up(self, now_ns: int, last_began_ns: int) -> bool:
-        """Whether a frame that is taken now, after `ends_ns`, has to wait for the next turn.
+        """Return whether a frame that is taken now, after `ends_ns`, has to wait for the next turn.
 
         last_began_ns: the time at which the previous request began. If that request alone was slow, the turn goes on,
         and the rest of its requests are queued.

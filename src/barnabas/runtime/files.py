@@ -35,7 +35,7 @@ class File(Protocol):
         """Read up to `size` bytes from `position`; fewer only at the end of the file."""
 
     def is_cached(self, position: int) -> bool:
-        """Whether the byte at `position` can be read without waiting for the disk; True where that is unknown."""
+        """Return whether the byte at `position` can be read without waiting for the disk; True if that is unknown."""
 
     def prefetch(self, position: int, size: int) -> None:
         """Announce that this range will be read soon. The call does not wait for the disk."""
@@ -63,10 +63,10 @@ class Files(Protocol):
         """Open for reading and writing. Raises FileNotFoundError unless the file exists or `create` is set."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory of this name exists."""
+        """Return whether a file or directory of this name exists."""
 
     def is_dir(self, path: str) -> bool:
-        """Whether it is a directory."""
+        """Return whether it is a directory."""
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in the directory, sorted."""
@@ -144,7 +144,7 @@ class OperatingSystemFile:
         return b"".join(pieces)
 
     def is_cached(self, position: int) -> bool:
-        """Whether the byte at `position` is in the page cache; True where the file system does not report it."""
+        """Return whether the byte at `position` is in the page cache; True where the file system does not report it."""
         if _READ_WITHOUT_WAITING is not None:
             try:
                 os.preadv(self._fd, (bytearray(1),), position, _READ_WITHOUT_WAITING)
@@ -218,11 +218,11 @@ class OperatingSystemFiles:
         return OperatingSystemFile(path, os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory of this name exists."""
+        """Return whether a file or directory of this name exists."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Whether `path` is a directory."""
+        """Return whether `path` is a directory."""
         return os.path.isdir(path)
 
     def list_dir(self, path: str) -> list[str]:

@@ -39,7 +39,7 @@ _held = _Held()
 
 
 def is_checking() -> bool:
-    """Whether the switch is on."""
+    """Return whether the switch is on."""
     return os.environ.get(ENVIRONMENT_VARIABLE) == "1"
 
 

@@ -37,7 +37,7 @@ def logger_levels() -> dict[str, str]:
 
 
 def logger_exists(name: str) -> bool:
-    """Whether a module logs, or has logged, under this name."""
+    """Return whether a module logs, or has logged, under this name."""
     return name == ROOT_LOGGER or isinstance(logging.root.manager.loggerDict.get(name), logging.Logger)
 
 

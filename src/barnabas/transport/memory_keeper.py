@@ -177,7 +177,7 @@ class MemoryKeeper:
         return [channel for _, channel in slow]
 
     def would_free_memory(self, channel: KafkaChannel) -> bool:
-        """Whether another channel would get memory now if this one were given up."""
+        """Return whether another channel would get memory now if this one were given up."""
         return channel.memory is not None and self._would_free_memory(channel.memory)
 
     def _would_free_memory(self, memory: _Memory) -> bool:

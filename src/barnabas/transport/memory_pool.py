@@ -75,7 +75,7 @@ class MemoryPool(Protocol):
         """Count bytes that are in memory already, whatever is left; a negative count gives them back."""
 
     def is_large(self, size: int) -> bool:
-        """Whether a frame of `size` bytes is so large, for this pool, that it waits apart from the others."""
+        """Return whether a frame of `size` bytes is so large, for this pool, that it waits apart from the others."""
 
     def begin_waiting(self, size: int, wake: Callable[[], None]) -> None:
         """Note that a frame waits for `size` bytes. `wake` is called, on any thread, whenever memory comes back.

@@ -57,7 +57,7 @@ class OpenChannels:
         self._idle_expiry.add(channel)
 
     def refuse_duplicate(self, connection_id: str) -> None:
-        """Raises ValueError when the connection id is in use."""
+        """Check that an id is free. Raises ValueError when the connection id is in use."""
         if connection_id in self.by_id:
             raise ValueError(f"There is already a connection for id {connection_id}")
 
@@ -66,7 +66,7 @@ class OpenChannels:
         self._closing[channel] = None
 
     def is_closing(self, channel: KafkaChannel) -> bool:
-        """Whether a channel closes as soon as its last answer has left."""
+        """Return whether a channel closes as soon as its last answer has left."""
         return channel in self._closing
 
     def fail(self, channel: KafkaChannel, state: ChannelState, error: Exception | None = None) -> None:
@@ -95,7 +95,7 @@ class OpenChannels:
         return reports
 
     def was_lost(self, connection_id: str) -> bool:
-        """Whether a lost channel of this id waits for its report."""
+        """Return whether a lost channel of this id waits for its report."""
         return any(channel.closed and channel.connection_id == connection_id for channel in self.to_report)
 
     def lowest_priority(self) -> KafkaChannel | None:

@@ -182,7 +182,7 @@ class Selector:
         return self._channels.all
 
     def is_channel_ready(self, connection_id: str) -> bool:
-        """Whether a connection is connected and authenticated."""
+        """Return whether a connection is connected and authenticated."""
         channel = self._channels.by_id.get(connection_id)
         return channel is not None and channel.ready
 

@@ -179,11 +179,11 @@ class SimpleMemoryPool:
             self._waiting.remove(size, self.is_large(size), wake)
 
     def is_large(self, size: int) -> bool:
-        """Whether a lease of `size` bytes counts against the half of large frames."""
+        """Return whether a lease of `size` bytes counts against the half of large frames."""
         return size > self._large_bytes
 
     def _check(self, size: int) -> None:
-        """Raises ValueError for a size that is never handed out."""
+        """Check a size. Raises ValueError for a size that is never handed out."""
         if size < 1:
             raise ValueError(f"requested size {size}<=0")
         if size > self._max_allocation_bytes:

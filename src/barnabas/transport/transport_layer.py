@@ -83,7 +83,7 @@ class TransportLayer(Protocol):
         """Send up to `count` bytes of a file; 0 means that the file ends before `position`."""
 
     def has_unread(self) -> bool:
-        """Whether the peer has left bytes that are not received yet. Called for broken connections only."""
+        """Return whether the peer has left bytes that are not received yet. Called for broken connections only."""
 
     def close(self) -> None:
         """Close the socket."""
@@ -120,7 +120,7 @@ class PlaintextTransportLayer:
             raise OSError(error, os.strerror(error))
 
     def has_unread(self) -> bool:
-        """Whether a byte can be peeked: a reset connection may still hold requests that were sent before the reset."""
+        """Return whether a byte can be peeked: a reset connection may hold requests from before the reset."""
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK))
         except OSError:

@@ -362,8 +362,8 @@ LOG_KEYS = (
         AT_LEAST_0,
         scope=Scope.CLUSTER_WIDE,
     ),
-    # Retention by time goes by timestamps, so one record from the year 3000 keeps its segment until then. Kafka 4 lowers
-    # the default to an hour (KIP-1030).
+    # Retention by time goes by timestamps, so one record from the year 3000 keeps its segment until then. Kafka 4
+    # lowers the default to an hour (KIP-1030).
     ConfigKey(
         "log.message.timestamp.after.max.ms",
         ConfigType.LONG,

@@ -116,8 +116,8 @@ class ClassicGroup:
     @property
     def keeps_all_offsets(self) -> bool:
         """Whether there are members, and the topics that they read are not known."""
-        knows = self.state is ClassicState.STABLE and self.kind == CONSUMER and self.subscribed_topics is not None
-        return self.has_members and not knows
+        is_known = self.state is ClassicState.STABLE and self.kind == CONSUMER and self.subscribed_topics is not None
+        return self.has_members and not is_known
 
     def check_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool

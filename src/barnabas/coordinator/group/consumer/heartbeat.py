@@ -113,15 +113,15 @@ def leave(
         logger.info("[GroupId %s] Member %s left the consumer group.", group.group_id, terms.member_id)
         return member, None
     member = known_static_member(group, terms.member_id, terms.instance_id)
-    for_a_while = terms.member_epoch == LEAVE_GROUP_STATIC_EPOCH
+    is_temporary = terms.member_epoch == LEAVE_GROUP_STATIC_EPOCH
     logger.info(
         "[GroupId %s] Static member %s with instance id %s %sleft the consumer group.",
         group.group_id,
         terms.member_id,
         terms.instance_id,
-        "temporarily " if for_a_while else "",
+        "temporarily " if is_temporary else "",
     )
-    if not for_a_while:
+    if not is_temporary:
         return member, None
     # The partitions that the member had to give up are free. Its other partitions wait for it, and count as assigned in
     # epoch 0, as in Kafka.

@@ -35,7 +35,7 @@ _WITHOUT_EFFECT = (
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
 )
-_LATER = {
+_NOT_SUPPORTED_YET = {
     "endingOffsetsByTimestamp": "endingOffsets",
     "endingTimestamp": "endingOffsets",
     "maxTriggerDelay": "maxOffsetsPerTrigger",
@@ -80,7 +80,7 @@ class SourceOptions:
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         """Check the options of a batch or a streaming query. Raises OptionError."""
         options = OptionValues(given)
-        for name, other in _LATER.items():
+        for name, other in _NOT_SUPPORTED_YET.items():
             options.refuse(name, f"is not supported yet; use {other}")
         refuse_fixed(options)
         # A misspelt option is rejected rather than ignored: the query would read other records than its user wants.

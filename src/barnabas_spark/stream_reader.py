@@ -114,5 +114,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         added = sorted(end.keys() - start.keys())
         if not added:
             return start
+        # From the earliest record on, whatever startingOffsets says: the query runs already, so a new partition's first
+        # records belong to it.
         logger.info("new partitions: %s", ", ".join(map(str, added)))
         return start | connections.offsets(self._options).earliest(added)

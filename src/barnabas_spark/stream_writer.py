@@ -59,6 +59,7 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Note the micro-batch as committed, after all tasks have written."""
+        # A micro-batch that is planned again was committed already; its tasks wrote no rows this time.
         if self._commits is not None and batchId > self._last_committed:
             self._commits.commit(batchId, sum(cast("WrittenRows", message).rows for message in messages if message))
 

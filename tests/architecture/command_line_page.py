@@ -14,9 +14,10 @@ INTRODUCTION = """\
 
 Made from the help of the commands by `make docs`. `barnabas` is the same as `python -m barnabas`; every command has
 `--help`. Commands that talk to a broker take `-b/--bootstrap-server HOST:PORT` or the variable
-`BARNABAS_BOOTSTRAP_SERVER`; without either, `localhost:9092`. Errors are one line on stderr; the exit status is 1 when
-the broker or the network said no, 2 when the arguments or settings were wrong. What is listed goes as a table to a
-terminal and as lines with tabs into a pipe.
+`BARNABAS_BOOTSTRAP_SERVER`; without either, `localhost:9092`. An error is one line on stderr. The exit status is 1 when
+the broker rejected a request or could not be reached, and 2 when the arguments or settings were wrong.
+Lists are tables on a terminal, and tab-separated lines in a pipe. Bash completes commands and options after
+`eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"` (also `zsh_source`, `fish_source`).
 
 A broker prints one line when it is ready:
 

@@ -145,7 +145,7 @@ def consume(
             count = _write_records(reading.polls(), line_of, max_messages, reading.written)
             reading.finish()
     if not quiet:
-        click.echo(f"{count:,} records", err=True)
+        click.echo(f"{count:,} record{'' if count == 1 else 's'}", err=True)
 
 
 def _assign(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[TopicPartition]:

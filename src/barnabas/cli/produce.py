@@ -130,7 +130,8 @@ def produce(
         fail(f"{len(failures.errors)} of {count} records were not written; the first because: {failures.errors[0]}")
     if not quiet:
         seconds = time.perf_counter() - started_seconds
-        click.echo(f"{count:,} records sent to {topic} in {seconds:.2f} s ({count / seconds:,.0f}/s)", err=True)
+        records = "record" if count == 1 else "records"
+        click.echo(f"{count:,} {records} sent to {topic} in {seconds:.2f} s ({count / seconds:,.0f}/s)", err=True)
 
 
 class _Failures:

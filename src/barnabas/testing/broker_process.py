@@ -124,13 +124,13 @@ class BrokerProcess:
                 env=None if self._environment is None else {**os.environ, **self._environment},
             )
         # Reading blocks until the ready line or the end of the process; the timer makes sure that one of them comes.
-        out_of_patience = threading.Timer(timeout_seconds, self._process.kill)
-        out_of_patience.daemon = True
-        out_of_patience.start()
+        kill_timer = threading.Timer(timeout_seconds, self._process.kill)
+        kill_timer.daemon = True
+        kill_timer.start()
         try:
             self._read_ready_line(self._process, timeout_seconds)
         finally:
-            out_of_patience.cancel()
+            kill_timer.cancel()
         return self
 
     def terminate(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:

@@ -17,7 +17,7 @@ from barnabas.clients.admin import configs, records
 from barnabas.clients.admin import topics as topics_api
 from barnabas.clients.admin.admin_calls import AdminCalls
 from barnabas.clients.admin.client_quotas import (
-    EVERYBODY,
+    ANY_ENTITY,
     QuotaEntity,
     alter_client_quotas,
     describe_client_quotas,
@@ -55,9 +55,6 @@ from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
-
-_RETRY_MS = 100
-_VERSION_WITHOUT_TOPIC_IDS = 5
 
 
 class Admin:
@@ -145,7 +142,7 @@ class Admin:
         return describe_features(self._calls, broker_id)
 
     def describe_client_quotas(
-        self, entity: QuotaEntity = EVERYBODY, *, strict: bool = False
+        self, entity: QuotaEntity = ANY_ENTITY, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Return quotas by entity: this entity's and, unless `strict`, those of narrower ones. Raises ApiError."""
         return describe_client_quotas(self._calls, entity, strict=strict)

@@ -102,6 +102,8 @@ class AdminCalls:
                 assert isinstance(answer, answer_class)
                 if not any(code in passing for code in errors(answer)) or self._client.now_ms() >= deadline_ms:
                     return answer
+                # Newer metadata name the new controller. The pause keeps a cluster that is still electing one, or a
+                # coordinator that is still loading, from being asked in a busy loop.
                 self._client.metadata.request_update()
                 self._client.poll(_RETRY_MS)
 
@@ -143,6 +145,7 @@ class AdminCalls:
 
         def results_in(answer: _A) -> Iterable[tuple[str, int, _A]]:
             assert isinstance(answer, answer_class)
+            # An answer has an error code for each partition. One that may pass is enough for a retry of the request.
             yield group_id, next((code for code in errors(answer) if code in PASSING_ERRORS), 0), answer
 
         _, answer = self.ask_coordinators([group_id], lambda _groups: request, results_in, versions)[group_id]

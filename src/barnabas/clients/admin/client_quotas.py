@@ -56,7 +56,7 @@ class QuotaEntity(NamedTuple):
         return [(kind, name) for kind, name in zip(_TYPES, self, strict=True) if name is not None]
 
 
-EVERYBODY: Final = QuotaEntity()
+ANY_ENTITY: Final = QuotaEntity()
 """The entity without any part: as a filter, it matches every quota."""
 
 
@@ -77,8 +77,7 @@ def describe_client_quotas(
     for entry in answer.entries or ():
         # In answers, as in requests, a null name stands for the default entity.
         names = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
-        whose = QuotaEntity(*(names.get(kind) for kind in _TYPES))
-        found[whose] = {value.key: value.value for value in entry.values}
+        found[QuotaEntity(*(names.get(kind) for kind in _TYPES))] = {value.key: value.value for value in entry.values}
     return found
 
 
@@ -92,6 +91,7 @@ def alter_client_quotas(
                 AlterClientQuotasRequest.EntityData(kind, name if isinstance(name, str) else None)
                 for kind, name in entity.parts()
             ],
+            # The value of a removed quota is ignored, but its field cannot be null.
             [
                 AlterClientQuotasRequest.OpData(key, 0.0 if value is None else value, value is None)
                 for key, value in quotas.items()
@@ -104,5 +104,5 @@ def alter_client_quotas(
         request, AlterClientQuotasResponse, lambda answer: (entry.error_code for entry in answer.entries)
     )
     for entry in answer.entries:
-        whose = ", ".join(f"{part.entity_type} {part.entity_name or 'default'}" for part in entry.entity)
-        raise_error(entry.error_code, entry.error_message, f"Quota of {whose}")
+        named = ", ".join(f"{part.entity_type} {part.entity_name or 'default'}" for part in entry.entity)
+        raise_error(entry.error_code, entry.error_message, f"Quota of {named}")

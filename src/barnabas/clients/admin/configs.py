@@ -31,7 +31,7 @@ def describe_configs(
         configuration_keys=None if names is None else list(names),
     )
     request = DescribeConfigsRequest(resources=[asked])
-    response = calls.ask(request, DescribeConfigsResponse, _who_knows(resource))
+    response = calls.ask(request, DescribeConfigsResponse, _chosen_broker(resource))
     entries = {}
     for result in response.results:
         raise_error(result.error_code, result.error_message, resource.name)
@@ -52,16 +52,16 @@ def incremental_alter_configs(
     ]
     altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
     request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
-    response = calls.ask(request, IncrementalAlterConfigsResponse, _who_knows(resource))
+    # Brokers change all settings of a resource or none, so one error stands for the whole request.
+    response = calls.ask(request, IncrementalAlterConfigsResponse, _chosen_broker(resource))
     for result in response.responses:
         raise_error(result.error_code, result.error_message, resource.name)
 
 
-def _who_knows(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
-    """Return a function that chooses the broker to ask, or None for any broker.
-
-    Only the broker itself knows its own settings.
-    """
+def _chosen_broker(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
+    """Return a function that chooses the broker to ask, or None for any broker."""
+    # Every broker knows the settings of topics and the defaults of all brokers. Only the broker itself knows its file's
+    # settings and its log levels.
     if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
         return None
     return lambda cluster: cluster.nodes.get(int(resource.name))

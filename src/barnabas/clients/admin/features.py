@@ -27,6 +27,7 @@ class BrokerFeatures(NamedTuple):
 
 def describe_features(calls: AdminCalls, broker_id: int | None) -> BrokerFeatures:
     """Return the APIs and features of a broker, or of any broker. Raises ApiError."""
+    # Brokers reject the request if a name or version has other characters than letters, digits, "-" and "." (KIP-511).
     request = ApiVersionsRequest("barnabas-admin", __version__)
     if broker_id is None:
         answer = calls.ask(request, ApiVersionsResponse)

@@ -44,7 +44,9 @@ def list_groups(
     """Return the groups of all brokers, or those of these states and types, sorted by id. Raises ApiError."""
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     oldest = _TYPES_SINCE if types else _STATES_SINCE if states else ListGroupsRequest.min_version
+    # By id, because a group whose coordinator changes between two requests is in both answers.
     found = {}
+    # Each broker lists only the groups that it coordinates.
     for broker in brokers:
         answer = calls.ask_group_coordinator(
             broker.id,
@@ -87,6 +89,7 @@ def _consumer_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str,
         return {}
     described = {}
     for group_id, (coordinator, group) in answers.items():
+        # Both errors mean that this is not a group of the consumer protocol: it may be a classic one.
         if group.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
             raise_error(group.error_code, group.error_message, f"Group: {group_id}")
             described[group_id] = consumer_description(group, coordinator)
@@ -148,6 +151,6 @@ def remove_members(
     raise_error(answer.error_code, None, f"Group: {group_id}")
     results = {}
     for member in answer.members:
-        who = member.group_instance_id or member.member_id
-        results[who] = error_in(member.error_code, None, f"Member: {who}")
+        name = member.group_instance_id or member.member_id
+        results[name] = error_in(member.error_code, None, f"Member: {name}")
     return results

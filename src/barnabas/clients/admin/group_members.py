@@ -105,6 +105,7 @@ def _consumer_member(member: ConsumerGroupDescribeResponse.Member) -> GroupMembe
         _partitions(member.assignment),
         _partitions(member.target_assignment),
         member.member_epoch,
+        # -1: the first version of the answer does not say which protocol a member speaks.
         None if member.member_type < 0 else member.member_type != _CONSUMER_PROTOCOL_MEMBER,
         tuple(member.subscribed_topic_names),
         member.subscribed_topic_regex,

@@ -52,9 +52,9 @@ Reset = ResetTo | ToOffset | ToTimestamp | ShiftBy | Mapping[TopicPartition, int
 def plan_reset(
     admin: Admin, group_id: str, partitions: Collection[TopicPartition], to: Reset
 ) -> dict[TopicPartition, int]:
-    """Return every partition's new offset, which is never outside of the partition's log. Raises ApiError, and
+    """Return every partition's new offset, which is never outside of the partition's log.
 
-    ValueError for partitions that cannot be shifted because nothing is committed.
+    Raises ApiError, and ValueError for partitions that cannot be shifted because no offset is committed.
     """
     if to is ResetTo.EARLIEST:
         return _lookup(admin, partitions, EARLIEST)
@@ -65,6 +65,7 @@ def plan_reset(
         return _lookup(admin, set(partitions) - committed.keys(), LATEST) | committed
     if isinstance(to, ToTimestamp):
         found = _lookup(admin, partitions, to.timestamp_ms)
+        # Brokers answer -1 for a partition whose records are all older. Its reset goes to the end.
         return found | _lookup(admin, [partition for partition, offset in found.items() if offset < 0], LATEST)
     wanted: Mapping[TopicPartition, int]
     if isinstance(to, ToOffset):

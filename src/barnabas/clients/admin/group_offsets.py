@@ -75,6 +75,7 @@ def alter_offsets_of_group(
         for topic, indexes in by_topic(offsets).items()
     ]
 
+    # Without a member and a generation: coordinators accept such a commit only while the group has no members.
     answer = calls.ask_coordinator(
         group_id,
         OffsetCommitRequest(group_id=group_id, topics=topics),

@@ -51,6 +51,7 @@ def create_partitions(calls: AdminCalls, wanted: Mapping[str, NewPartitions], *,
     """Give topics more partitions. Raises ApiError for the first topic that cannot have more."""
     request = CreatePartitionsRequest(
         topics=[
+            # Null lets the controller choose brokers. An empty list would be an assignment without the new partitions.
             CreatePartitionsRequest.CreatePartitionsTopic(
                 name,
                 new.total_count,
@@ -82,6 +83,7 @@ def elect_leaders(
     )
     answer = calls.ask_controller(request, ElectLeadersResponse, _election_errors)
     raise_error(answer.error_code, None, "No election took place")
+    # Brokers leave out partitions that need no election only when they are asked about all partitions.
     return {
         TopicPartition(topic.topic, result.partition_id): error_in(
             result.error_code, result.error_message, f"Partition: {topic.topic}-{result.partition_id}"
@@ -124,6 +126,7 @@ def alter_partition_reassignments(
 def _reassignable(
     index: int, replicas: Sequence[int] | None
 ) -> AlterPartitionReassignmentsRequest.ReassignablePartition:
+    # Null cancels the reassignment in progress.
     return AlterPartitionReassignmentsRequest.ReassignablePartition(index, None if replicas is None else list(replicas))
 
 

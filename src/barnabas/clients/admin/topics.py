@@ -71,6 +71,7 @@ def describe_topics(calls: AdminCalls, names: Iterable[str] | None = None) -> di
         name = topic.name or ""
         partitions = tuple(
             PartitionInfo.of(name, partition)
+            # Brokers list partitions in any order.
             for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
         )
         described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
@@ -80,6 +81,7 @@ def describe_topics(calls: AdminCalls, names: Iterable[str] | None = None) -> di
 def metadata_of(calls: AdminCalls, names: list[str] | None) -> MetadataResponse:
     """Return any broker's answer about these topics, or about all. Raises ClientTimeout, Disconnected."""
     topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    # A look at a topic must not create it, whatever the broker's auto.create.topics.enable is.
     return calls.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse, None)
 
 

@@ -25,7 +25,7 @@ LENGTH = struct.Struct(">i")
 START = struct.Struct(">hhi")
 
 
-# -- servers ---------------------------------------------------------------------------------------------------------
+# -- servers
 
 
 class LoopRequest:
@@ -160,7 +160,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     signal.pause()
 
 
-# -- client ----------------------------------------------------------------------------------------------------------
+# -- client
 
 
 class Client:

@@ -112,7 +112,7 @@ def described(
     )
 
 
-# -- set and shown -----------------------------------------------------------------------------------------------------
+# -- set and shown
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -212,7 +212,7 @@ def test_what_cannot_be_asked_for(
     assert (answer.error_code, answer.error_message, answer.entries) == (code, message, None)
 
 
-# -- they bite ---------------------------------------------------------------------------------------------------------
+# -- they bite
 
 
 def assert_muted_for(client: RawClient, throttle_time_ms: int, answered: float) -> None:
@@ -332,7 +332,7 @@ def test_connections_of_an_address_are_limited(limited: RawClient, limited_serve
     assert described(limited, ("ip", SPECIFIED, None)) == []
 
 
-# -- controller mutations ----------------------------------------------------------------------------------------------
+# -- controller mutations
 
 
 def create(client: RawClient, name: str, partitions: int, version: int) -> tuple[int, int]:

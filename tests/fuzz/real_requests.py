@@ -107,7 +107,7 @@ class RealRequests:
         """A request of that version. Raises KeyError for an API that has no line in the table."""
         return MAKERS[api_key](self, version)
 
-    # -- records -----------------------------------------------------------------------------------------------------
+    # -- records
 
     def produce(self, version: int) -> ProduceRequest:
         chance = self._random
@@ -159,7 +159,7 @@ class RealRequests:
         records = [Record(offset, 0, None, value, ()) for offset, value in enumerate(values)]
         return encode_message_set(0 if version < 2 else 1, records, codec)
 
-    # -- topics and partitions ---------------------------------------------------------------------------------------
+    # -- topics and partitions
 
     def metadata(self, version: int) -> MetadataRequest:
         return MetadataRequest(
@@ -213,7 +213,7 @@ class RealRequests:
         topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(TARGET, [0])
         return AlterReplicaLogDirsRequest([AlterReplicaLogDirsRequest.AlterReplicaLogDir("/no/such/dir", [topic])])
 
-    # -- settings and quotas -----------------------------------------------------------------------------------------
+    # -- settings and quotas
 
     def describe_configs(self, _version: int) -> DescribeConfigsRequest:
         wanted = [
@@ -249,7 +249,7 @@ class RealRequests:
         change = AlterClientQuotasRequest.OpData("producer_byte_rate", 1e12, remove=False)
         return AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData([entity], [change])], validate_only=True)
 
-    # -- the cluster -------------------------------------------------------------------------------------------------
+    # -- the cluster
 
     def api_versions(self, _version: int) -> ApiVersionsRequest:
         return ApiVersionsRequest("client", "1.0")
@@ -273,7 +273,7 @@ class RealRequests:
     def push_telemetry(self, _version: int) -> PushTelemetryRequest:
         return PushTelemetryRequest(self._random.randbytes(16), 1, terminating=False, compression_type=0, metrics=b"m")
 
-    # -- groups ------------------------------------------------------------------------------------------------------
+    # -- groups
 
     def join_group(self, version: int) -> JoinGroupRequest:
         # A group of its own: nobody else's join is waited for.
@@ -370,7 +370,7 @@ class RealRequests:
     def _group(self) -> str:
         return f"group-{self._random.randrange(10)}"
 
-    # -- brokers among themselves ------------------------------------------------------------------------------------
+    # -- brokers among themselves
 
     def leader_and_isr(self, version: int) -> LeaderAndIsrRequest:
         state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(leader=7, isr=[7], replicas=[7, 8])

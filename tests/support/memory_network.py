@@ -36,7 +36,7 @@ class MemorySocket:
         self.sends = 0
         self._wanted_room = False
 
-    # -- what a socket has -------------------------------------------------------------------------------------------
+    # -- what a socket has
 
     def fileno(self) -> int:
         return -1 if self.closed else self._descriptor
@@ -110,7 +110,7 @@ class MemorySocket:
             else:
                 self.peer.notify(READABLE | READ_HANGUP)
 
-    # -- what a test does --------------------------------------------------------------------------------------------
+    # -- what a test does
 
     def finish(self) -> None:
         """Send nothing more, but go on reading (a half-closed connection)."""

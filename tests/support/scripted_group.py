@@ -118,7 +118,7 @@ class ScriptedGroup:
     def sent(self, api_key: ApiKey) -> list[SentRequest]:
         return self.cluster.sent(api_key)
 
-    # -- answers -----------------------------------------------------------------------------------------------------
+    # -- answers
 
     def _error(self, api_key: ApiKey) -> int:
         errors = self.group_errors[api_key]

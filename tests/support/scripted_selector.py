@@ -126,7 +126,7 @@ class ScriptedSelector:
     def wakeup(self) -> None:
         """Nobody sleeps."""
 
-    # -- the other end -----------------------------------------------------------------------------------------------
+    # -- the other end
 
     def take(self) -> SentRequest:
         """The oldest request that was sent."""

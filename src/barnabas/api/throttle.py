@@ -67,7 +67,7 @@ class QuotaThrottle:
             managers = self._charged[handler.throttled_by]
             handler.throttle = self if any(manager.is_enabled for manager in managers) else None
 
-    # -- request.Throttle -------------------------------------------------------------------------------------------
+    # -- request.Throttle
 
     def charge(self, request: Request[Any], response: Message | None) -> None:
         """Charge `request`, unless its handler did, before it is answered; None: it gets no answer.
@@ -149,7 +149,7 @@ class QuotaThrottle:
         self._throttle(request, self._quotas.controller_mutation, controller_ms, request_ms)
         _set_throttle_time(request, response)
 
-    # ----------------------------------------------------------------------------------------------------------------
+    # -- steps
 
     def _charge_produce(self, request: Request[Any]) -> int:
         produce = self._quotas.produce

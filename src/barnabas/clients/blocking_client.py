@@ -100,7 +100,7 @@ class BlockingClient:
             if os.getpid() == self._process_id:
                 self.network.close()
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests
 
     def call(
         self,
@@ -161,7 +161,7 @@ class BlockingClient:
             self.poll(left_ms)
         return answers[0]
 
-    # -- metadata ----------------------------------------------------------------------------------------------------
+    # -- metadata
 
     def await_topics(self, topics: Iterable[str], deadline_ms: int) -> Cluster:
         """Return a snapshot with all these topics. Raises ClientTimeout, ApiError for a topic with an error."""

@@ -70,7 +70,7 @@ class ClusterMetadata:
         self._fatal_error: Exception | None = None
         self._closed = False
 
-    # -- asking for updates: any thread ------------------------------------------------------------------------------
+    # -- asking for updates: any thread
 
     def add_topic(self, topic: str, now_ms: int) -> int:
         """Keep a topic that is used, and request it if it is new. Returns the version that an update must exceed."""
@@ -151,7 +151,7 @@ class ClusterMetadata:
             self._closed = True
             self._condition.notify_all()
 
-    # -- updating: the sending thread --------------------------------------------------------------------------------
+    # -- updating: the sending thread
 
     @property
     def update_version(self) -> int:

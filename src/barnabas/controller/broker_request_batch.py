@@ -96,7 +96,7 @@ class BrokerRequestBatch:
         self._update_metadata_brokers.clear()
         self._update_metadata.clear()
 
-    # -- collecting ------------------------------------------------------------------------------------------------
+    # -- collecting
 
     def add_leader_and_isr(
         self,
@@ -154,7 +154,7 @@ class BrokerRequestBatch:
                 offline_replicas=[r for r in replicas if not self._context.is_replica_online(r, partition)],
             )
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- sending
 
     def send(self) -> None:
         """Send the requests to those brokers that are up."""
@@ -274,7 +274,7 @@ class BrokerRequestBatch:
             deleting = frozenset(tp for tp, entry in entries.items() if entry.delete)
             channel.stop_replica(request, partial(self._stop_replica_answered, broker_id, deleting))
 
-    # -- answers, on the channels' threads -------------------------------------------------------------------------
+    # -- answers, on the channels' threads
 
     def _leader_and_isr_answered(self, broker_id: int, response: LeaderAndIsrResponse) -> None:
         self._put_event(LeaderAndIsrResponseReceived(broker_id, response))

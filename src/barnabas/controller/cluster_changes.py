@@ -68,7 +68,7 @@ class ClusterChanges:
     def _send_to_all_brokers(self, partitions: Iterable[TopicPartition]) -> None:
         self.send_update_metadata(self._context.live_brokers, partitions)
 
-    # -- brokers ---------------------------------------------------------------------------------------------------
+    # -- brokers
 
     def on_broker_change(self, _event: events.Signal) -> None:
         """Handle brokers that appeared, disappeared, or were restarted between two looks (another broker epoch)."""
@@ -161,7 +161,7 @@ class ClusterChanges:
         if not staying and not any(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values()):
             self._send_to_all_brokers(())
 
-    # -- topics ----------------------------------------------------------------------------------------------------
+    # -- topics
 
     def on_topic_change(self, _event: events.Signal) -> None:
         """Handle topics that were created, or removed from the store by another program."""
@@ -246,10 +246,12 @@ class ClusterChanges:
         elif known:
             logger.info("Starting topic deletion for topics %s", ",".join(sorted(known)))
             reassigned = known & {partition.topic for partition in self._context.partitions_being_reassigned}
+            # Before the topics are queued, as in Kafka: it halts only topics of which an earlier request is queued. The
+            # other way round, a topic whose reassignment never ends could not be deleted.
             self.deletions.mark_topics_ineligible(reassigned, "topic reassignment in progress")
             self.deletions.enqueue_topics_for_deletion(known)
 
-    # -- answers of brokers ----------------------------------------------------------------------------------------
+    # -- answers of brokers
 
     def on_leader_and_isr_response(self, event: events.LeaderAndIsrResponseReceived) -> None:
         """Note which replicas are in a failed log directory."""

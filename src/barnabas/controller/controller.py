@@ -105,7 +105,7 @@ class Controller:
             events.Signal.REGISTER_BROKER_AND_REELECT: self._on_register_broker_and_reelect,
         }
 
-    # -- called from any thread ------------------------------------------------------------------------------------
+    # -- called from any thread
 
     @property
     def _broker_id(self) -> int:
@@ -210,7 +210,7 @@ class Controller:
         else:
             self._events.put(events.Signal.REGISTER_BROKER_AND_REELECT)
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events
 
     def _process(self, event: events.ControllerEvent) -> None:
         try:
@@ -251,7 +251,7 @@ class Controller:
         ):
             event.callback(why)
 
-    # -- being elected, and resigning ------------------------------------------------------------------------------
+    # -- being elected, and resigning
 
     def _on_startup(self) -> None:
         self._environment.watches.watch_controller()

@@ -56,7 +56,7 @@ class ControllerContext:
         # The same object, since every part of the controller holds a reference to it.
         self.__init__()  # type: ignore[misc]
 
-    # -- brokers ---------------------------------------------------------------------------------------------------
+    # -- brokers
 
     def set_live_brokers(self, brokers: Mapping[int, tuple[BrokerInfo, int]]) -> None:
         """Replace the live brokers (registration and epoch by id)."""
@@ -92,7 +92,7 @@ class ControllerContext:
         up = broker_id in self.live_brokers if include_shutting_down_brokers else self.is_live_broker(broker_id)
         return up and partition not in self.replicas_on_offline_dirs.get(broker_id, ())
 
-    # -- topics and assignments ------------------------------------------------------------------------------------
+    # -- topics and assignments
 
     def add_topic_id(self, topic: str, topic_id: bytes) -> None:
         """Note the id of a topic. Raises StateChangeFailed: the topic has another id, or another topic has this one."""
@@ -176,7 +176,7 @@ class ControllerContext:
             for replica in assignment.replicas:
                 self.replica_states.pop(PartitionAndReplica(tp, replica), None)
 
-    # -- leadership ------------------------------------------------------------------------------------------------
+    # -- leadership
 
     def leader_epoch_to_stop(self, partition: TopicPartition) -> int:
         """Return the epoch for a StopReplica.
@@ -210,7 +210,7 @@ class ControllerContext:
             if self.leadership[tp].leader_and_isr.leader == broker_id and len(self.replicas(tp)) > 1
         ]
 
-    # -- states ----------------------------------------------------------------------------------------------------
+    # -- states
 
     def partitions_in_states(
         self, states: Collection[PartitionState], topic: str | None = None

@@ -33,7 +33,7 @@ class ElectionResult(NamedTuple):
     recipients: tuple[int, ...]
 
 
-# -- who: a broker id, or None -----------------------------------------------------------------------------------------
+# -- who: a broker id, or None
 
 
 def offline_leader(
@@ -65,7 +65,7 @@ def controlled_shutdown_leader(
     return next((replica for replica in candidates if replica in live and replica in isr), None)
 
 
-# -- what: the new leadership ------------------------------------------------------------------------------------------
+# -- what: the new leadership
 
 
 def elect_offline(

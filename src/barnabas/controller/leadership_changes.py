@@ -38,7 +38,7 @@ class LeadershipChanges:
         self._batch = machines.batch
         self._election_done = election_done
 
-    # -- elections -------------------------------------------------------------------------------------------------
+    # -- elections
 
     def elect(
         self, wanted: Collection[TopicPartition], election_type: ElectionType, trigger: ElectionTrigger
@@ -129,7 +129,7 @@ class LeadershipChanges:
         isr = self._context.leadership[partition].leader_and_isr.isr
         return preferred_replica_leader(replicas, isr, live) is not None
 
-    # -- controlled shutdown ---------------------------------------------------------------------------------------
+    # -- controlled shutdown
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> set[TopicPartition]:
         """Move the leaderships of a broker to other brokers, and return the partitions that it still leads.

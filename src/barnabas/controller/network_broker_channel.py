@@ -116,7 +116,7 @@ class NetworkBrokerChannel:
     def _put(self, request: Message, on_response: Callable[[Any], None]) -> None:
         self._queue.put(_QueueItem(request, on_response, self._client.now_ms()))
 
-    # -- on the channel's thread -----------------------------------------------------------------------------------
+    # -- on the channel's thread
 
     def _is_running(self) -> bool:
         return not self._closed.is_set()

@@ -69,7 +69,7 @@ class PartitionReassignments:
         self._deletions = deletions
         self._send_metadata_update = send_metadata_update
 
-    # -- what is asked for -----------------------------------------------------------------------------------------
+    # -- what is asked for
 
     def alter(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True
@@ -147,7 +147,7 @@ class PartitionReassignments:
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
 
-    # -- what goes on ----------------------------------------------------------------------------------------------
+    # -- what goes on
 
     def resume(self, brokers: Collection[int] | None = None) -> None:
         """Continue the reassignments that an earlier controller left, or that wait for these brokers, which came up."""
@@ -271,7 +271,7 @@ class PartitionReassignments:
                 )
         logger.info("Successfully updated assignment of partition %s to %s", partition, assignment)
 
-    # -- the next leader epoch ---------------------------------------------------------------------------------------
+    # -- the next leader epoch
 
     def _send_next_epoch(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Send the same leader in the next epoch, so that it takes the new list of replicas.

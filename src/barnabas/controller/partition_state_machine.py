@@ -141,7 +141,7 @@ class PartitionStateMachine:
         self._log_change(partition, self._context.partition_states[partition], PartitionState.ONLINE)
         self._context.partition_states[partition] = PartitionState.ONLINE
 
-    # -- new partitions --------------------------------------------------------------------------------------------
+    # -- new partitions
 
     def _initialize_leadership(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Write the first live replica as leader and all live ones as in sync.
@@ -180,7 +180,7 @@ class PartitionStateMachine:
             written.append(partition)
         return written
 
-    # -- elections -------------------------------------------------------------------------------------------------
+    # -- elections
 
     def _elect_leaders(self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy) -> ElectionOutcomes:
         """Elect until every write has succeeded or failed for good.
@@ -322,7 +322,7 @@ class PartitionStateMachine:
             topic for topic in leaderless if settings[topic].get(_UNCLEAN_ELECTION, default).strip().lower() == "true"
         }
 
-    # -- logging ---------------------------------------------------------------------------------------------------
+    # -- logging
 
     def _log_change(self, partition: TopicPartition, state: PartitionState, target: PartitionState) -> None:
         if state_logger.isEnabledFor(logging.DEBUG):

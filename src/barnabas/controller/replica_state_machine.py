@@ -107,7 +107,7 @@ class ReplicaStateMachine:
         else:
             self._context.replica_states[replica] = transition.state
 
-    # -- effects on one replica ------------------------------------------------------------------------------------
+    # -- effects on one replica
 
     def _start_as_follower(self, replica: PartitionAndReplica) -> None:
         """Add the order to follow for a new replica. Raises StateChangeFailed: the replica is the leader."""
@@ -143,7 +143,7 @@ class ReplicaStateMachine:
         assignment = self._context.assignment(replica.partition)
         self._context.update_assignment(replica.partition, assignment.remove_replica(replica.replica))
 
-    # -- going offline ---------------------------------------------------------------------------------------------
+    # -- going offline
 
     def _stop_and_leave_isr(self, broker_id: int, replicas: Sequence[PartitionAndReplica]) -> None:
         for replica in replicas:
@@ -211,7 +211,7 @@ class ReplicaStateMachine:
         )
         return outcomes | finished, to_retry
 
-    # -- logging ---------------------------------------------------------------------------------------------------
+    # -- logging
 
     def _log_invalid_transition(self, replica: PartitionAndReplica, state: ReplicaState, target: ReplicaState) -> None:
         previous = ",".join(valid.value for valid in valid_previous_replica_states(target))

@@ -131,7 +131,7 @@ class StoreWatches:
             self.unwatch_partition_state(partition)
         self.unwatch_brokers(list(self._brokers))
 
-    # -- on the watch thread ---------------------------------------------------------------------------------------
+    # -- on the watch thread
 
     def _on_controller(self, event: WatchEventType) -> None:
         self._put(Signal.REELECT if event is WatchEventType.DELETED else Signal.CONTROLLER_CHANGE)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
+from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, by_reason
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -99,7 +100,7 @@ class TopicAdmin:
         self._config = config
         self._chance = chance or random.Random()
 
-    # -- creation --------------------------------------------------------------------------------------------------
+    # -- creation
 
     def create_topics(
         self,
@@ -176,6 +177,9 @@ class TopicAdmin:
             configs,
             assignments,
         )
+        # As when they are altered later: the client gets success, as from Kafka, and the log says what that is worth.
+        if kept := {name: why for name, why in KEPT_TOPIC_KEYS.items() if name in configs}:
+            logger.warning("Settings of topic %s are kept, and nothing acts on them: %s", topic.name, by_reason(kept))
         return CreateTopicResult(topic.name, None, topic_id, *counts, configs)
 
     def _assignments_for(self, topic: TopicToCreate) -> Mapping[int, Sequence[int]]:
@@ -218,7 +222,7 @@ class TopicAdmin:
                     f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
                 )
 
-    # -- deletion --------------------------------------------------------------------------------------------------
+    # -- deletion
 
     def delete_topics(
         self, names: Iterable[str], quota: ControllerMutationQuota = UNBOUNDED
@@ -247,7 +251,7 @@ class TopicAdmin:
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
 
-    # -- growth ----------------------------------------------------------------------------------------------------
+    # -- growth
 
     def create_partitions(
         self,

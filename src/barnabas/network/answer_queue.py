@@ -93,7 +93,7 @@ class AnswerQueue(Generic[C]):
         """Connections to settle at the end of the turn: they have been given answers that are not sent yet."""
         self.tracing = logger.isEnabledFor(TRACE)
 
-    # -- any thread --------------------------------------------------------------------------------------------------
+    # -- any thread
 
     def is_direct(self) -> bool:
         """Return whether the caller may hand an answer to its connection without a queue (see the module)."""
@@ -112,7 +112,7 @@ class AnswerQueue(Generic[C]):
         header = request.header
         logger.log(TRACE, "%s response: API key %d, client %s", kind.value, header.api_key, header.client_id)
 
-    # -- the Processor's thread --------------------------------------------------------------------------------------
+    # -- the Processor's thread
 
     def touch(self, connection: C) -> None:
         """Remember that a direct answer was handed to `connection`, unless it is the current one."""

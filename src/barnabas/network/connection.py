@@ -79,7 +79,7 @@ class Connection:
         self.close_requested = False
         """Whether the Processor is to close the connection once the answers in `channel.outgoing` have left."""
 
-    # -- ResponseChannel: any thread ---------------------------------------------------------------------------------
+    # -- ResponseChannel: any thread
 
     def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
         """Send `frame`, the answer to `request`. Raises IllegalMuteTransition when `request` is not in progress."""
@@ -151,7 +151,7 @@ class Connection:
         self.apply(response)
         answers.touch(self)
 
-    # -- the Processor's thread: answers out -------------------------------------------------------------------------
+    # -- the Processor's thread: answers out
 
     def apply(self, response: Response[Connection]) -> None:
         """Apply a response. Its bytes are not sent here, but when the Processor settles the connection.
@@ -239,7 +239,7 @@ class Connection:
         elif not channel.closed:
             channel.measure_network_time(self._now)
 
-    # -- the Processor's thread: the connection ----------------------------------------------------------------------
+    # -- the Processor's thread: the connection
 
     def account_for_memory(self) -> None:
         """Charge the memory pool for the bytes that the connection holds now.

@@ -186,7 +186,7 @@ class ConnectionQuotas:
         with self._changed:
             self._is_starting = is_starting
 
-    # -- under the lock ----------------------------------------------------------------------------------------------
+    # -- under the lock
 
     def _check_address(self, listener: str, address: str) -> None:
         """Check the limits of one address. Raises TooManyConnections or ConnectionThrottled, as `increment` says."""

@@ -96,7 +96,7 @@ class NetworkMetrics:
                 *self._of_connections(),
             ]
 
-    # -- under the lock ----------------------------------------------------------------------------------------------
+    # -- under the lock
 
     def _totals(self, processors: Sequence[Processor]) -> Iterator[tuple[Hashable, int]]:
         for processor in processors:

@@ -87,7 +87,7 @@ class Processor(AbstractServerThread):
         self._drain = ProcessorDrain()
         self._closed = False
 
-    # -- any thread --------------------------------------------------------------------------------------------------
+    # -- any thread
 
     def accept(self, stream_socket: StreamSocket, address: str, may_block: bool) -> bool:
         """Take over an accepted connection. Returns False if the queue is full (with `may_block`: only if stopped)."""
@@ -145,7 +145,7 @@ class Processor(AbstractServerThread):
         self._selector.wakeup()
         return withdrawn
 
-    # -- the loop ----------------------------------------------------------------------------------------------------
+    # -- the loop
 
     def run(self) -> None:
         """Take turns until told to stop. An exception ends the turn, not the thread."""
@@ -302,7 +302,7 @@ class Processor(AbstractServerThread):
         self._selector.close_all()
         self._drain.finish()
 
-    # -- parts of the verbs ------------------------------------------------------------------------------------------
+    # -- parts of the verbs
 
     def _settle(self, connection: Connection) -> None:
         """Send the answers in `channel.outgoing`; then close the connection if that was requested, or else read on."""

@@ -68,7 +68,7 @@ class RequestMetrics:
         self._deprecated: dict[DeprecatedKey, int] = {}
         self._samples = RequestSamples()
 
-    # -- a Processor's thread ----------------------------------------------------------------------------------------
+    # -- a Processor's thread
 
     def record(self, request: Request[Any]) -> None:
         """Count a request that has ended, with its answer sent or dropped."""
@@ -162,7 +162,7 @@ class RequestMetrics:
             if key in self._deprecated or len(self._deprecated) < MOST_DEPRECATED_CLIENTS:
                 self._deprecated[key] = self._deprecated.get(key, 0) + 1
 
-    # -- the threads that publish ------------------------------------------------------------------------------------
+    # -- the threads that publish
 
     def samples(self) -> Iterable[Sample]:
         """Return the metrics of all APIs that were requested since the start."""

@@ -247,7 +247,7 @@ class SocketServer:
                     if isinstance(item, Request):  # no handler runs any more
                         item.release_buffer()
 
-    # -- under the lock ----------------------------------------------------------------------------------------------
+    # -- under the lock
 
     def _open_all(self, end_points: Sequence[EndPoint]) -> list[Acceptor]:
         is_only_listener = len(self._end_points) == 1

@@ -77,7 +77,7 @@ class ClientQuotaManager:
                 logger.info("Changing %s quota for %s to %s", self.quota_type.value, entity, bound)
             self.limits = self.limits.changed(entity, bound)
 
-    # -- usage -------------------------------------------------------------------------------------------------------
+    # -- usage
 
     def record_and_get_throttle_time_ms(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count what a client used, and return how long its connection is to be muted; 0: not at all."""
@@ -105,7 +105,7 @@ class ClientQuotaManager:
         with self._lock:
             self.throttled_channels -= 1
 
-    # -- sensors -----------------------------------------------------------------------------------------------------
+    # -- sensors
 
     def sensor_of(self, user: str, client_id: str, now_ms: int) -> QuotaSensor:
         """Return the sensor that counts for a client, with the limit in force now."""

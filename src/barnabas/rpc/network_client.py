@@ -87,7 +87,7 @@ class NetworkClient:
         self._aborted_sends: list[ClientResponse] = []
         self._correlation_id = 0
 
-    # -- nodes -------------------------------------------------------------------------------------------------------
+    # -- nodes
 
     def now_ms(self) -> int:
         """Return the client's time: the monotonic clock in milliseconds."""
@@ -201,7 +201,7 @@ class NetworkClient:
         self._cancel_in_flight(node_id, now_ms, [])
         self._states.forget(node_id)
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests
 
     def new_request(
         self,
@@ -282,7 +282,7 @@ class NetworkClient:
         self._complete_responses(responses)
         return responses
 
-    # -- sending -----------------------------------------------------------------------------------------------------
+    # -- sending
 
     def _send(self, request: ClientRequest, now_ms: int, *, internal: bool) -> None:
         versions = self._discovery.versions_of(request.node_id)
@@ -301,7 +301,7 @@ class NetworkClient:
         self._in_flight.add(InFlightRequest(request, version, now_ms, internal=internal))
         self._selector.send(str(request.node_id), frame)
 
-    # -- the steps of poll -------------------------------------------------------------------------------------------
+    # -- the steps of poll
 
     def _handle_completed_sends(self, responses: list[ClientResponse], now_ms: int) -> None:
         """Complete the requests that expect no answer (acks=0) and are written."""
@@ -410,7 +410,7 @@ class NetworkClient:
                 # A callback belongs to the caller: its failure must not keep the other callbacks from running.
                 logger.exception("Uncaught error in request completion")
 
-    # -- losing a connection -----------------------------------------------------------------------------------------
+    # -- losing a connection
 
     def _disconnect(self, node_id: int, responses: list[ClientResponse], now_ms: int) -> None:
         self._selector.close(str(node_id))

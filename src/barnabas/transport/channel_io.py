@@ -54,7 +54,7 @@ class ChannelIO:
         self.to_write: list[KafkaChannel] = []
         """Channels with something to send, and room for it as far as is known."""
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading
 
     def read_soon(self, channel: KafkaChannel) -> None:
         """Let the next `read_ready` read the channel."""
@@ -148,7 +148,7 @@ class ChannelIO:
         else:
             self._channels.fail(channel, channel.state)
 
-    # -- writing -----------------------------------------------------------------------------------------------------
+    # -- writing
 
     def write(self, channel: KafkaChannel) -> bool:
         """Send the bytes in `channel.outgoing` now. Returns True once none is left; otherwise the next polls go on.

@@ -109,7 +109,7 @@ class ChannelMemory(Generic[C]):
         self.mark_ns = 0
         self.mark_moved = 0
 
-    # -- called by the FrameReader -----------------------------------------------------------------------------------
+    # -- called by the FrameReader
 
     def reserve(self, size: int, *, is_small: bool = False) -> MemoryLease | None:
         """Return a lease for a whole frame; None if there is no memory: the Selector reads on when there is.
@@ -139,7 +139,7 @@ class ChannelMemory(Generic[C]):
         self.hand_over()
         self.keeper.pool.release(lease)
 
-    # -- called by the Selector and the Processor --------------------------------------------------------------------
+    # -- called by the Selector and the Processor
 
     def request_waits(self, size: int) -> None:
         """Count a request whose frame of `size` bytes has no lease, and which is going to wait for a handler."""
@@ -169,7 +169,7 @@ class ChannelMemory(Generic[C]):
         self.update()
         self.keeper.forget(self)
 
-    # -- how fast it moves -------------------------------------------------------------------------------------------
+    # -- how fast it moves
 
     @property
     def waits_for_peer(self) -> bool:

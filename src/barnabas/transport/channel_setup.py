@@ -189,7 +189,7 @@ class ChannelSetup:
         if channel.reader.received:
             self._io.expect_more(channel)
 
-    # -- rejections --------------------------------------------------------------------------------------------------
+    # -- rejections
 
     def _refuse(self, channel: KafkaChannel, error: AuthenticationFailed) -> None:
         self._counters.failed_authentications += 1

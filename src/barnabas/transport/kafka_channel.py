@@ -120,7 +120,7 @@ class KafkaChannel:
 
         self.read, self.write = timed_read, timed_write
 
-    # -- transitions: the Selector's parts ---------------------------------------------------------------------------
+    # -- transitions: the Selector's parts
 
     def begin_connect(self) -> None:
         """Note that a connect has begun: nothing can be sent yet."""

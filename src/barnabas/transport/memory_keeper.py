@@ -76,7 +76,7 @@ class MemoryKeeper:
         """Return a new account for a channel."""
         return ChannelMemory(self)
 
-    # -- called for a channel ----------------------------------------------------------------------------------------
+    # -- called for a channel
 
     def allocate(self, memory: _Memory, size: int) -> MemoryLease | None:
         """Return a lease, or put the channel into the queue. Raises ValueError for a size that the pool never gives."""
@@ -112,7 +112,7 @@ class MemoryKeeper:
             self.pool.release(lease)
         self._holders.pop(memory, None)
 
-    # -- called once a poll ------------------------------------------------------------------------------------------
+    # -- called once a poll
 
     def granted(self, now_ns: int) -> list[KafkaChannel]:
         """Return the channels that have got their lease and are to be read again. Also trims idle buffers."""

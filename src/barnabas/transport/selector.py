@@ -133,7 +133,7 @@ class Selector:
         self.completed_sends = results.completed_sends
         """Channels that have nothing left to send, since the last poll."""
 
-    # -- connections -------------------------------------------------------------------------------------------------
+    # -- connections
 
     def connect(
         self,
@@ -205,7 +205,7 @@ class Selector:
         """Make the current poll, or else the next one, return at once. Any thread may call it."""
         self._wakeup.wake()
 
-    # -- the loop ----------------------------------------------------------------------------------------------------
+    # -- the loop
 
     def poll(self, timeout_ms: float) -> None:
         """Do all I/O that is possible, waiting for some at most `timeout_ms`.

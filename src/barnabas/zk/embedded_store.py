@@ -112,7 +112,7 @@ class EmbeddedStore:
         if threading.current_thread() is not watch_thread:
             watch_thread.join()
 
-    # -- for EmbeddedSession ---------------------------------------------------------------------------------------
+    # -- for EmbeddedSession
 
     def submit(self, session: EmbeddedSession, operations: Sequence[Operation]) -> Future[list[Outcome]]:
         """Queue a batch of a session's operations."""
@@ -142,7 +142,7 @@ class EmbeddedStore:
             self._next_session_id += 1
             return self._next_session_id
 
-    # -- thread `store` --------------------------------------------------------------------------------------------
+    # -- thread `store`
 
     def _run_store(self) -> None:
         table = self._table
@@ -212,7 +212,7 @@ class EmbeddedStore:
         if self._on_failure is not None:
             self._on_failure(error)
 
-    # -- thread `store-watch` --------------------------------------------------------------------------------------
+    # -- thread `store-watch`
 
     def _run_watches(self) -> None:
         while (event := self._events.get()) is not None:

@@ -78,7 +78,7 @@ class KafkaZkClient:
         """Create the znodes that every broker expects. Kafka: createTopLevelPaths."""
         self.access.make_sure_exist(PERSISTENT_PATHS)
 
-    # -- cluster ---------------------------------------------------------------------------------------------------
+    # -- cluster
 
     def cluster_id(self) -> str | None:
         """Return the cluster's id, or None in a new store."""
@@ -96,7 +96,7 @@ class KafkaZkClient:
             return _present(self.cluster_id(), ClusterIdZNode.path)
         return proposed
 
-    # -- brokers ---------------------------------------------------------------------------------------------------
+    # -- brokers
 
     def register_broker(self, broker: BrokerInfo) -> int:
         """Create the broker's ephemeral znode, and return the broker epoch (its czxid).
@@ -156,7 +156,7 @@ class KafkaZkClient:
         # The version counts the writes, so that every write returns a number of its own.
         return self._store.set(BrokerSequenceIdZNode.path, b"").version
 
-    # -- controller ------------------------------------------------------------------------------------------------
+    # -- controller
 
     def controller_id(self) -> int | None:
         """Return the controller's broker id, or None."""
@@ -207,7 +207,7 @@ class KafkaZkClient:
         """
         self.access.delete_children("", [ControllerZNode.path[1:]], expected_controller_epoch_version)
 
-    # -- features, producer ids, notices ---------------------------------------------------------------------------
+    # -- features, producer ids, notices
 
     def finalized_features(self) -> tuple[FinalizedFeatures, int] | None:
         """Return the finalized features and the version of their znode (their epoch), or None."""
@@ -286,7 +286,7 @@ class KafkaZkClient:
     def _sequence(self, path: str, prefix: str) -> list[str]:
         return [name for name in self.access.children(path) if name.startswith(prefix)]
 
-    # -- sessions --------------------------------------------------------------------------------------------------
+    # -- sessions
 
     def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:

@@ -47,7 +47,7 @@ class TopicZnodes:
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access
 
-    # -- topics ----------------------------------------------------------------------------------------------------
+    # -- topics
 
     def all_topics(self) -> set[str]:
         """Return the names of all topics, those being deleted included. Sets the watch on /brokers/topics."""
@@ -132,7 +132,7 @@ class TopicZnodes:
         # Last: after a crash in between, the next controller finds the request and completes the deletion.
         self.remove_deletions([topic], expected_controller_epoch_version)
 
-    # -- requests --------------------------------------------------------------------------------------------------
+    # -- requests
 
     def request_deletion(self, topic: str) -> None:
         """Ask the controller to delete a topic. Raises NodeExistsError: that was asked before."""
@@ -160,7 +160,7 @@ class TopicZnodes:
         parent, _, name = PreferredReplicaElectionZNode.path.rpartition("/")
         self._access.delete_children(parent, [name], expected_controller_epoch_version)
 
-    # -- partition states ------------------------------------------------------------------------------------------
+    # -- partition states
 
     def partition_states(
         self, partitions: Collection[TopicPartition]

@@ -61,7 +61,7 @@ class ZnodeAccess:
         self._change_handlers: dict[str, ZnodeChangeHandler] = {}
         self._child_change_handlers: dict[str, ZnodeChildChangeHandler] = {}
 
-    # -- handlers --------------------------------------------------------------------------------------------------
+    # -- handlers
 
     def register_change_handler(self, path: str, handler: ZnodeChangeHandler) -> None:
         """Call `handler` at changes of `path`, from the next read of it on."""
@@ -109,7 +109,7 @@ class ZnodeAccess:
         with self._lock:
             return self._on_watch if path in self._child_change_handlers else None
 
-    # -- reads -----------------------------------------------------------------------------------------------------
+    # -- reads
 
     def get(self, path: str) -> NodeData | None:
         """Return the data and Stat of a znode, or None."""
@@ -135,7 +135,7 @@ class ZnodeAccess:
         children = value_or_none(outcome, Children)
         return [] if children is None else children.names
 
-    # -- writes ----------------------------------------------------------------------------------------------------
+    # -- writes
 
     def create_recursive(self, path: str, data: bytes = b"") -> None:
         """Create a znode and its missing parents. Raises NodeExistsError: the znode exists."""

@@ -183,7 +183,7 @@ class ZnodeTable:
         """Close the database."""
         self._connection.close()
 
-    # -- operations ------------------------------------------------------------------------------------------------
+    # -- operations
 
     def _apply_one(self, session_id: int, operation: Operation) -> Outcome:
         self._changes = []
@@ -290,7 +290,7 @@ class ZnodeTable:
             self._watches.watch_data(operation.path, session_id, operation.watch)
         return None if row is None else row.stat()
 
-    # -- rows and transactions -------------------------------------------------------------------------------------
+    # -- rows and transactions
 
     def _row(self, path: str) -> _Row | None:
         found = self._connection.execute(_SELECT, (path,)).fetchone()

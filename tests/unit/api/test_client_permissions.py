@@ -34,7 +34,7 @@ def cluster(operation: AclOperation) -> Permission:
     return operation, ResourceType.CLUSTER, CLUSTER
 
 
-# -- Produce ---------------------------------------------------------------------------------------------------------
+# -- Produce
 
 
 def produce(broker: Broker, *names: str, acks: int = 1, version: int = 12, **batch: Any) -> Any:
@@ -93,7 +93,7 @@ def test_transactional_ids_are_asked_for_first() -> None:
     assert codes == {REFUSED, ErrorCode.NOT_ENOUGH_REPLICAS}, "there is no coordinator to ask for the transaction"
 
 
-# -- Fetch and ListOffsets -------------------------------------------------------------------------------------------
+# -- Fetch and ListOffsets
 
 
 def fetch(broker: Broker, *names: str, version: int = 12, replica_id: int = -1) -> dict[str | bytes, int]:
@@ -163,7 +163,7 @@ def test_offsets_are_told_to_who_may_describe(version: int) -> None:
     assert [each.partitions[0].error_code for each in answer.topics] == [REFUSED, ErrorCode.NONE, REFUSED]
 
 
-# -- Metadata --------------------------------------------------------------------------------------------------------
+# -- Metadata
 
 
 def metadata(broker: Broker, *topics: Any, version: int = 12, **body: Any) -> Any:
@@ -224,7 +224,7 @@ def test_the_operations_that_are_allowed_are_told() -> None:
     assert not any(action.log_if_allowed or action.log_if_denied for action in of_mine), "he only asks"
 
 
-# -- Topics ----------------------------------------------------------------------------------------------------------
+# -- Topics
 
 
 def create(broker: Broker, *names: str, validate_only: bool = False) -> Any:
@@ -271,7 +271,7 @@ def test_topics_are_deleted_by_who_may() -> None:
     assert broker.topics.deleted == [MINE]
 
 
-# -- Coordinators and producer ids -----------------------------------------------------------------------------------
+# -- Coordinators and producer ids
 
 COORDINATORS = [
     (0, (AclOperation.DESCRIBE, ResourceType.GROUP, "k"), ErrorCode.GROUP_AUTHORIZATION_FAILED),

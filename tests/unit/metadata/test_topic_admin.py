@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.config.kept_settings import KEPT_TOPIC_KEYS
 from barnabas.config.listeners import EndPoint
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig, TopicToCreate, TopicToGrow
@@ -59,6 +60,18 @@ def one() -> Fixture:
 @pytest.fixture
 def three() -> Fixture:
     return Fixture({0: None, 1: None, 2: None}, num_partitions=4, default_replication_factor=2)
+
+
+def test_settings_that_nothing_acts_on_are_said_to_be_some(one: Fixture, caplog: pytest.LogCaptureFixture) -> None:
+    settings: dict[str, str | None] = {"remote.storage.enable": "false", "local.retention.ms": "5", "retention.ms": "9"}
+    wanted = TopicToCreate("orders", 1, 1, configs=settings)
+    one.admin.create_topics([wanted], validate_only=True)
+    assert not caplog.records
+    (result,) = one.admin.create_topics([wanted])
+    assert result.error is None
+    said = [record.getMessage() for record in caplog.records if "nothing acts" in record.getMessage()]
+    kept = f"local.retention.ms, remote.storage.enable ({KEPT_TOPIC_KEYS['local.retention.ms']})"
+    assert said == [f"Settings of topic orders are kept, and nothing acts on them: {kept}"]
 
 
 def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) -> None:

@@ -33,7 +33,7 @@ def answers(*frames: bytes) -> bytes:
     return framed(*(b"re:" + frame for frame in frames))
 
 
-# -- in order, once, from whichever thread ---------------------------------------------------------------------------
+# -- in order, once, from whichever thread
 
 
 def test_a_request_is_answered_and_stamped(harness: NetworkHarness) -> None:
@@ -271,7 +271,7 @@ def test_answers_after_the_end_give_their_files_back(harness: NetworkHarness) ->
     assert client.finished
 
 
-# -- bad input -------------------------------------------------------------------------------------------------------
+# -- bad input
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_peer_that_never_reads_is_not_served_without_end(harness: NetworkHarne
     assert len(harness.completed) == 1010
 
 
-# -- losses ----------------------------------------------------------------------------------------------------------
+# -- losses
 
 
 def test_an_answer_to_a_client_that_is_gone_is_dropped(harness: NetworkHarness) -> None:
@@ -406,7 +406,7 @@ def test_idle_connections_are_closed() -> None:
     assert harness.quotas.total == 0
 
 
-# -- connections -----------------------------------------------------------------------------------------------------
+# -- connections
 
 
 def test_at_most_twenty_connections_are_configured_in_a_turn(harness: NetworkHarness) -> None:
@@ -540,7 +540,7 @@ def test_last_words_of_the_authenticator_that_leave_late_are_nobodys_answer(requ
     harness.processor.close()
 
 
-# -- which thread ----------------------------------------------------------------------------------------------------
+# -- which thread
 
 
 def test_a_request_that_is_not_brief_goes_through_the_queue() -> None:

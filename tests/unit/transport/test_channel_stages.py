@@ -256,7 +256,7 @@ def test_a_connection_that_never_authenticates_expires(world: World) -> None:
     assert world.poll() == {"a": ChannelState.EXPIRED}
 
 
-# -- closing -----------------------------------------------------------------------------------------------------------
+# -- closing
 
 
 def ready(world: World, capacity: int | None = None) -> MemorySocket:

@@ -98,6 +98,9 @@ class OffsetsApi:
 
     # -- commit
 
+    # Not cut into functions: consumers commit often, and most commits are of one partition, for which the calls would
+    # cost more than the work.
+
     def offset_commit(self, request: Request[OffsetCommitRequest]) -> None:
         """Commit the offsets that the client may commit. Raises ApiError: GROUP_AUTHORIZATION_FAILED."""
         body = request.body
@@ -107,6 +110,7 @@ class OffsetsApi:
             self._authorizer, request, AclOperation.READ, ResourceType.GROUP, body.group_id
         ):
             raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        # Sort the offsets: those to commit, and those that are answered with an error at once.
         refused: list[CommittedTopic] = []
         asked: list[tuple[OffsetCommitRequest.OffsetCommitRequestTopic, list[int]]] = []
         offsets: list[OffsetToCommit] = []
@@ -140,20 +144,18 @@ class OffsetsApi:
             if indexes:
                 asked.append((topic, indexes))
 
+        # Answer once the errors of the committed ones are known, in the order of `offsets`.
         def committed(errors: Sequence[ErrorCode]) -> None:
             result = iter(errors)
             answers = [
                 CommittedTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        CommittedPartition(partition_index=index, error_code=next(result)) for index in indexes
-                    ],
+                    topic.name, topic.topic_id, [CommittedPartition(index, next(result)) for index in indexes]
                 )
                 for topic, indexes in asked
             ]
             request.respond(OffsetCommitResponse(topics=_merged(refused, answers) if refused else answers))
 
+        # Commit.
         if not offsets:
             request.respond(OffsetCommitResponse(topics=refused))
         elif request.api_version == 0:

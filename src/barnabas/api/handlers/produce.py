@@ -82,6 +82,8 @@ class ProduceApi:
             ),
         )
 
+    # Not cut into functions: every produced batch goes through it, and a call costs as much as one of its sections.
+
     def produce(self, request: Request[ProduceRequest]) -> None:
         """Append every partition's batch; with acks=all the answer may wait for the in-sync replicas.
 
@@ -110,7 +112,7 @@ class ProduceApi:
             entries: list[PartitionAppend] = []
             for partition in topic.partition_data:
                 records = partition.records
-                # The only reading of the header on the way to the disk.
+                # The only reading of the header on the way to the disk. An entry is appended, or fails at once.
                 header = None if records is None else BatchHeader.parse(records)
                 entry = PartitionAppend(name, partition.index, records, header)
                 entries.append(entry)
@@ -141,6 +143,7 @@ class ProduceApi:
             _refuse_several_producers(to_append)
             to_append = _without_transactions(to_append)
 
+        # The append, and the answer when it is done or its time is over.
         def answer(_: Sequence[PartitionAppend]) -> None:
             try:
                 if acks == 0:

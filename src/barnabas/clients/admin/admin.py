@@ -76,7 +76,7 @@ class Admin:
             client = BlockingClient(bootstrap_servers, config.network_config(client_id), config.metadata_config())
         self._calls = AdminCalls(client, timeout_ms)
 
-    # -- topics ------------------------------------------------------------------------------------------------------
+    # -- topics
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, CreatedTopic]:
         """Create topics and wait until they exist. With `validate_only`, only check whether they could be created.
@@ -129,7 +129,7 @@ class Admin:
         """Return the reassignments in progress, of these partitions or of all. Raises ApiError."""
         return list_partition_reassignments(self._calls, partitions)
 
-    # -- the cluster -------------------------------------------------------------------------------------------------
+    # -- the cluster
 
     def describe_cluster(self) -> ClusterDescription:
         """Return the cluster's id, controller and brokers. Raises ClientTimeout, Disconnected."""
@@ -153,7 +153,7 @@ class Admin:
         """Set quotas by name. None removes a quota. Raises ApiError for the first entity that is rejected."""
         alter_client_quotas(self._calls, changes, validate_only=validate_only)
 
-    # -- groups ------------------------------------------------------------------------------------------------------
+    # -- groups
 
     def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """Return all groups, or those of these states and types, sorted by id. Raises ApiError."""
@@ -206,7 +206,7 @@ class Admin:
         """
         return delete_offsets_of_group(self._calls, group_id, partitions)
 
-    # -- settings ----------------------------------------------------------------------------------------------------
+    # -- settings
 
     def describe_topic_configs(self, name: str) -> dict[str, ConfigEntry]:
         """Return all settings of a topic by name. Raises ApiError."""
@@ -229,7 +229,7 @@ class Admin:
         """
         configs.incremental_alter_configs(self._calls, resource, changes, validate_only=validate_only)
 
-    # -- records and replicas ----------------------------------------------------------------------------------------
+    # -- records and replicas
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before these offsets; -1 deletes all. Returns each partition's new first offset.

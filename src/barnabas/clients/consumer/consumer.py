@@ -101,7 +101,7 @@ class Consumer:
         """The version of the last metadata update whose topic errors were raised."""
         self._closed = False
 
-    # -- what to read ------------------------------------------------------------------------------------------------
+    # -- what to read
 
     def subscribe(
         self,
@@ -189,7 +189,7 @@ class Consumer:
         """Return this consumer's identity in its group. Raises ValueError without a `group_id`."""
         return self._group().group_metadata
 
-    # -- positions ---------------------------------------------------------------------------------------------------
+    # -- positions
 
     def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on at `offset`. Raises LookupError for a partition that is not assigned, ValueError below 0."""
@@ -251,7 +251,7 @@ class Consumer:
             return None
         return max(state.high_watermark - state.offset, 0)
 
-    # -- the group's offsets -----------------------------------------------------------------------------------------
+    # -- the group's offsets
 
     def commit_sync(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
         """Commit these offsets, or else all positions, and wait until the coordinator has them.
@@ -283,7 +283,7 @@ class Consumer:
         self._check_usable()
         return self._group().offsets.committed(partitions, self._deadline_ms(timeout_ms))
 
-    # -- the cluster -------------------------------------------------------------------------------------------------
+    # -- the cluster
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first offset that each partition still has. Raises ClientTimeout, ApiError."""
@@ -319,7 +319,7 @@ class Consumer:
         self._check_usable()
         return self._client.await_topics([topic], self._deadline_ms()).topics[topic]
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return records, in order within each partition: as soon as there are any, or none after `timeout_ms`.
@@ -385,7 +385,7 @@ class Consumer:
     ) -> None:
         self.close()
 
-    # -- steps -------------------------------------------------------------------------------------------------------
+    # -- steps
 
     def _deadline_ms(self, timeout_ms: float | None = None) -> int:
         return self._client.now_ms() + int(self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)

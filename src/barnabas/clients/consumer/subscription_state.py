@@ -87,7 +87,7 @@ class SubscriptionState:
         self.listener: RebalanceListener | None = None
         self.partitions: dict[TopicPartition, TopicPartitionState] = {}
 
-    # -- choosing ----------------------------------------------------------------------------------------------------
+    # -- choosing
 
     @property
     def is_auto_assigned(self) -> bool:
@@ -161,7 +161,7 @@ class SubscriptionState:
             raise RuntimeError(_MIXED)
         self.type = wanted
 
-    # -- positions ---------------------------------------------------------------------------------------------------
+    # -- positions
 
     def state(self, topic_partition: TopicPartition) -> TopicPartitionState:
         """Return the state of an assigned partition. Raises LookupError for one that is not assigned."""

@@ -106,7 +106,7 @@ class Producer:
         client_config = config.network_config(self.client_id, config.max_in_flight_requests_per_connection)
         return NetworkClient(make_selector(self._clock), updater, client_config, self._clock, random)
 
-    # -- sending -----------------------------------------------------------------------------------------------------
+    # -- sending
 
     def send(
         self,
@@ -223,7 +223,7 @@ class Producer:
     ) -> None:
         self.close()
 
-    # -- steps -------------------------------------------------------------------------------------------------------
+    # -- steps
 
     def _now_ms(self) -> int:
         return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND

@@ -76,7 +76,7 @@ class ProducerBatch:
         batch.uncompressed_bytes = len(data)
         return batch
 
-    # -- filling -----------------------------------------------------------------------------------------------------
+    # -- filling
 
     def try_append(
         self,
@@ -145,7 +145,7 @@ class ProducerBatch:
         """Whether sequence numbers have been assigned."""
         return self.base_sequence != NO_SEQUENCE
 
-    # -- attempts and time -------------------------------------------------------------------------------------------
+    # -- attempts and time
 
     def waited_ms(self, now_ms: int) -> int:
         """Return the milliseconds since the batch was created, or since its last attempt failed."""
@@ -161,7 +161,7 @@ class ProducerBatch:
         self.last_attempt_ms = max(now_ms, self.last_attempt_ms)
         self.in_flight = False
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- the end
 
     @property
     def is_done(self) -> bool:

@@ -76,7 +76,7 @@ class RecordAccumulator:
         self._drain_starts: dict[int, int] = {}
         self._closed = False
 
-    # -- threads that send -------------------------------------------------------------------------------------------
+    # -- threads that send
 
     def append(
         self,
@@ -184,7 +184,7 @@ class RecordAccumulator:
             with self._lock:
                 self._incomplete.flushes -= 1
 
-    # -- the sending thread ------------------------------------------------------------------------------------------
+    # -- the sending thread
 
     def ready(self, cluster: Cluster, now_ms: int) -> ReadyResult:
         """Return the nodes that lead a partition whose first batch should be sent.

@@ -57,7 +57,7 @@ class Sender:
         self._running = True
         self._forced = False
 
-    # -- other threads -----------------------------------------------------------------------------------------------
+    # -- other threads
 
     def wakeup(self) -> None:
         """Make the loop look at the accumulator again. Any thread may call it."""
@@ -75,7 +75,7 @@ class Sender:
         self._forced = True
         self.initiate_close()
 
-    # -- the loop ----------------------------------------------------------------------------------------------------
+    # -- the loop
 
     def run(self) -> None:
         """Run the loop until the producer is closed."""
@@ -161,7 +161,7 @@ class Sender:
             )
             self._fail(batch, ClientTimeout(text))
 
-    # -- producing ---------------------------------------------------------------------------------------------------
+    # -- producing
 
     def _send_produce_request(self, node_id: int, batches: list[ProducerBatch], now_ms: int) -> None:
         by_partition = {batch.topic_partition: batch for batch in batches}
@@ -321,7 +321,7 @@ class Sender:
             if not batches:
                 del self._in_flight[batch.topic_partition]
 
-    # -- producer ids ------------------------------------------------------------------------------------------------
+    # -- producer ids
 
     def _request_producer_id(self, sequences: SequenceNumbers, now_ms: int) -> int:
         """Request a producer id from any node. Returns the milliseconds until a retry is due."""

@@ -165,6 +165,8 @@ class UnifiedLog:
     #   12 bytes; the checksum covers nothing before the attributes, so it stays right.
     # - A flush comes outside of the lock: an fsync takes milliseconds, in which other appends go on. The high watermark
     #   rises after it, in the caller: a record must not be visible before it is as durable as the topic wants.
+    # The steps are sections of one function, and not functions: every produced batch goes through them, and a call with
+    # its arguments costs about as much as a whole section.
 
     def append_as_leader(  # noqa: C901 - one function, because every produced batch goes through it
         self,
@@ -178,53 +180,68 @@ class UnifiedLog:
     ) -> LogAppendInfo:
         """Give the batch in `records` its offsets and append it: 16 new bytes and the untouched rest, in one write.
 
-        header, body: what the caller has read of the batch already, as `LogValidator.validate` takes it. The batch is
-        validated without the lock; `admit` is called under the lock before anything changes. It raises to refuse the
-        append, and returns whether the batch is committed once it is appended, so that the high watermark rises with
-        the end (unless a flush has to come first). A batch of an idempotent producer that repeats one of its last five
-        is not appended again: the answer is that of the first time.
+        header, body: what the caller has read of the batch already, as `LogValidator.validate` takes it. admit: called
+        under the lock before anything changes. It raises to refuse the append, and returns whether the batch is
+        committed once it is appended: then the high watermark rises with the end, unless a flush has to come first.
+        A batch that repeats one of the last five of its idempotent producer is answered as the first time.
         Raises ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-        UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR, with `record_errors` where single records are to blame; the
-        errors of `producers.append.check_producer`; and what `admit` raises.
+        UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR; the errors of `check_producer`; and what `admit` raises.
         """
         batch = self.validator.validate(records, origin, header, body)
         if batch is None:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        pieces, size, last_delta, count, max_timestamp, append_time, took_ns, producer = batch
+        size = batch.size
+        max_timestamp = batch.max_timestamp
         state = self._state
         with self.lock:
-            is_committed = admit is not None and admit()
+            # The offsets, and whether the partition and the producer's state allow the append.
+            is_committed = False if admit is None else admit()
             local = state.local
             if size > local.config.segment_bytes:
                 raise state.failures.segment_too_small(size)
             first = local.end.message_offset
-            last = first + last_delta
+            last = first + batch.last_offset_delta
             states = end = None
-            if producer is not None:
+            if batch.producer is not None:
+                place = local.end
                 states = state.producers.states or state.producers.make_states()
-                checked = check_producer(states, producer, records or b"", first, origin)
-                if checked is not None and isinstance(checked, BatchMetadata):
-                    return duplicate_append_info(checked, state.bounds.start, size, count)
-                end = checked
+                checked = check_producer(states, batch.producer, records or b"", first, origin)
+                if checked is not None:
+                    if isinstance(checked, BatchMetadata):
+                        return duplicate_append_info(checked, state.bounds.start, size, batch.record_count)
+                    end = checked
+            # The write, and what has to be on the disk before it.
             try:
                 if not state.is_ready:
                     state.prepare_append()
                 if local.must_roll(size, max_timestamp, last):
                     state.roll(first)
+                    place = local.end  # the same offset, in the new segment
                 if leader_epoch != state.leader_epochs.latest_epoch:
                     state.assign_epoch(leader_epoch, first)
-                place = local.end  # after a possible roll: where this batch will begin
                 if end is not None:
                     end.enter(local.segments.active)
-                local.append((_PREFIX.pack(first, size - 12, leader_epoch), *pieces), size, first, last, max_timestamp)
+                local.append(
+                    (_PREFIX.pack(first, size - 12, leader_epoch), *batch.pieces), size, first, last, max_timestamp
+                )
             except OSError as error:
                 if end is not None:
                     end.withdraw(local.segments.active)
                 state.failures.fail("appending records", error)
-            if states is not None and note_append(states, producer, place, last, max_timestamp, end):  # type: ignore[arg-type]
+            # What the log knows of itself: producers, the first unstable offset, the high watermark.
+            if states is not None and note_append(states, batch.producer, place, last, max_timestamp, end):  # type: ignore[arg-type,possibly-undefined] # set together
                 state.update_first_unstable_offset()
             bounds = state.bounds
-            info = LogAppendInfo(first, last, max_timestamp, append_time, bounds.start, size, count, took_ns)
+            info = LogAppendInfo(
+                first,
+                last,
+                max_timestamp,
+                batch.log_append_time_ms,
+                bounds.start,
+                size,
+                batch.record_count,
+                batch.conversion_ns,
+            )
             if last + 1 - local.recovery_point < local.config.flush_messages:
                 if is_committed:
                     if bounds.first_unstable is None:

@@ -5,7 +5,6 @@ Kafka: LogValidator.ValidationResult.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from barnabas.records.batch_header import MAGIC_POSITION, BatchHeader
@@ -25,7 +24,7 @@ class StorableBatch(NamedTuple):
     header, if it has a producer id.
     """
 
-    pieces: Sequence[Buffer]
+    pieces: tuple[Buffer, ...]
     size: int
     last_offset_delta: int
     record_count: int

@@ -333,7 +333,7 @@ def test_forced_closing_fails_what_is_left() -> None:
     assert isinstance(future.exception(0), ClientClosed)
 
 
-# -- idempotence -----------------------------------------------------------------------------------------------------
+# -- idempotence
 
 
 def test_batches_are_numbered_after_a_producer_id_was_fetched() -> None:

@@ -89,7 +89,7 @@ class MixedSubscriptionsBuilder:
                     self._owner[partition] = member_id
             self._assignment[member_id] = kept
 
-    # -- balancing ---------------------------------------------------------------------------------------------------
+    # -- balancing
 
     def _balance(self, everything: list[TopicPartition], unassigned: list[TopicPartition]) -> None:
         was_empty = not any(self._assignment.values())

@@ -71,7 +71,7 @@ class Fetcher:
         if error is not None:
             raise error
 
-    # -- taking ------------------------------------------------------------------------------------------------------
+    # -- taking
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Return up to `limit` records, and move the positions behind them. Raises CorruptRecord, ApiError."""
@@ -105,7 +105,7 @@ class Fetcher:
         self._completed.extendleft(reversed(held_back))
         return records
 
-    # -- fetching ----------------------------------------------------------------------------------------------------
+    # -- fetching
 
     def send_fetches(self) -> None:
         """Send one fetch to each node that leads partitions without fetched records and has no fetch in flight."""

@@ -45,7 +45,7 @@ class AutoCommits:
         """The time at which the member joins without the commit that a rebalance waits for."""
         self._next_rebalance_commit_ms = 0
 
-    # -- every interval ----------------------------------------------------------------------------------------------
+    # -- every interval
 
     def poll(self, now_ms: int) -> None:
         """Commit if the interval is over."""
@@ -82,7 +82,7 @@ class AutoCommits:
         else:
             logger.warning("Asynchronous auto-commit of offsets %s failed: %s", offsets, error)
 
-    # -- rebalances --------------------------------------------------------------------------------------------------
+    # -- rebalances
 
     def has_committed_before_rebalance(self, now_ms: int, *, stop_reading: bool) -> bool:
         """Commit before a rebalance. Returns False while the commit is not answered: the caller then calls again.
@@ -149,7 +149,7 @@ class AutoCommits:
         """Forget the commit before a rebalance, because the consumer has left its group."""
         self._rebalance_commit = self._rebalance_until_ms = None
 
-    # -- closing -----------------------------------------------------------------------------------------------------
+    # -- closing
 
     @property
     def is_due_at_close(self) -> bool:

@@ -88,7 +88,7 @@ class ConsumerCoordinator:
             raise ClientClosed("A forked process is no member of its parent's group: make a consumer of its own")
         self.channel.forked(self._client.make_network(SharedNodes(self._client.metadata)))
 
-    # -- polling -----------------------------------------------------------------------------------------------------
+    # -- polling
 
     def subscription_changed(self) -> None:
         """Follow the topics of a new subscription, or of partitions that the user assigned."""
@@ -145,7 +145,7 @@ class ConsumerCoordinator:
             return self._give_up(rebalance, now_ms)
         return False
 
-    # -- before joining ----------------------------------------------------------------------------------------------
+    # -- before joining
 
     def _prepare(self, now_ms: int) -> bool:
         """Commit, then revoke the partitions that the protocol demands. Returns False until the commit is answered.
@@ -194,7 +194,7 @@ class ConsumerCoordinator:
             self._member.begin_join(offers, now_ms)
         self.channel.wakeup()
 
-    # -- as leader ---------------------------------------------------------------------------------------------------
+    # -- as leader
 
     def _assign(self, rebalance: Rebalance, now_ms: int) -> bool:
         """Divide the partitions. Returns False while metadata of the members' topics is missing."""
@@ -207,7 +207,7 @@ class ConsumerCoordinator:
         self.channel.wakeup()
         return True
 
-    # -- after joining -----------------------------------------------------------------------------------------------
+    # -- after joining
 
     def _give_up(self, rebalance: Rebalance, now_ms: int) -> bool:
         """End a rebalance that failed. Returns True to begin another one at once.
@@ -287,7 +287,7 @@ class ConsumerCoordinator:
         with self.channel.lock:
             self._member.membership.request_rejoin(reason)
 
-    # -- leaving -----------------------------------------------------------------------------------------------------
+    # -- leaving
 
     def leave(self, reason: str) -> None:
         """Revoke all partitions and send LeaveGroup. Raises what the listener raised."""

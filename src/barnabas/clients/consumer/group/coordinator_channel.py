@@ -102,7 +102,7 @@ class CoordinatorChannel:
         self._closing_until_ms: int | None = None
         self._thread: threading.Thread | None = None
 
-    # -- the user's thread -------------------------------------------------------------------------------------------
+    # -- the user's thread
 
     def start(self, user: ChannelUser) -> None:
         """Start the thread, unless it runs."""
@@ -153,7 +153,7 @@ class CoordinatorChannel:
         elif thread is not threading.current_thread():
             thread.join(timeout_ms / 1000 + 1)
 
-    # -- under the lock, any thread ----------------------------------------------------------------------------------
+    # -- under the lock, any thread
 
     def send(self, call: CoordinatorCall) -> None:
         """Queue a call. A caller on the user's thread calls `wakeup` afterwards, without the lock."""
@@ -190,7 +190,7 @@ class CoordinatorChannel:
         """
         self._lookup.forget(reason)
 
-    # -- the channel's thread ----------------------------------------------------------------------------------------
+    # -- the channel's thread
 
     def _run(self) -> None:
         logger.debug("Heartbeat thread started")
@@ -286,7 +286,7 @@ class CoordinatorChannel:
         else:
             self._awaited_in_flight += call.is_awaited_at_close
 
-    # -- answers: the channel's thread, under the lock ---------------------------------------------------------------
+    # -- answers: the channel's thread, under the lock
 
     def _collect_lookup(self, response: ClientResponse) -> None:
         self._answers.append(_Answer(None, response))

@@ -92,7 +92,7 @@ class MemberSession:
         self._heartbeat_sent = False
         self._failure: Exception | None = None
 
-    # -- the user's thread -------------------------------------------------------------------------------------------
+    # -- the user's thread
 
     def polled(self, now_ms: int) -> None:
         """Note that the user polls. Raises ApiError when a heartbeat failed with an error that no rebalance cures."""
@@ -162,7 +162,7 @@ class MemberSession:
         self.rebalance = None
         return call
 
-    # -- the channel's thread ----------------------------------------------------------------------------------------
+    # -- the channel's thread
 
     def coordinator_found(self, now_ms: int) -> None:
         """Restart the session: without a coordinator, no heartbeat could be answered."""
@@ -210,7 +210,7 @@ class MemberSession:
             )
         )
 
-    # -- answers: the channel's thread -------------------------------------------------------------------------------
+    # -- answers: the channel's thread
 
     def _handle_join(self, rebalance: Rebalance, sent: Generation, body: JoinGroupResponse) -> None:
         """Read the answer to JoinGroup. Raises ApiError for an error, after the reaction to it."""

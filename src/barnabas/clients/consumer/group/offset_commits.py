@@ -147,7 +147,7 @@ class OffsetCommits:
             self._channel.send(call)
         return call
 
-    # -- answers: the channel's thread -------------------------------------------------------------------------------
+    # -- answers: the channel's thread
 
     def _handle_commit(self, sent: Generation | None, body: OffsetCommitResponse) -> None:
         """Read the answer to OffsetCommit. Raises ApiError, CommitFailed when the member was removed."""

@@ -37,7 +37,7 @@ class GroupOffsets:
         self._fetch: _Fetch | None = None
         self._next_fetch_ms = 0
 
-    # -- the group's rhythm ------------------------------------------------------------------------------------------
+    # -- the group's rhythm
 
     def run_callbacks(self) -> None:
         """Run the callbacks of the asynchronous commits that were answered. Raises what a callback raises."""
@@ -58,7 +58,7 @@ class GroupOffsets:
         self._fetch = None
         self.automatic.left()
 
-    # -- the user's commits ------------------------------------------------------------------------------------------
+    # -- the user's commits
 
     def commit_sync(self, offsets: Offsets, deadline_ms: int) -> None:
         """Commit, and retry after errors that may pass. Raises CommitFailed, ApiError, ClientTimeout, WokenUp."""
@@ -80,7 +80,7 @@ class GroupOffsets:
         else:
             callback(offsets, None)
 
-    # -- committed offsets -------------------------------------------------------------------------------------------
+    # -- committed offsets
 
     def committed(
         self, partitions: Iterable[TopicPartition], deadline_ms: int

@@ -165,6 +165,12 @@ class RecordBatchBuilder:
         self.size += len(prefix) + size
         return self.size
 
+    def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Set the producer's fields of the header, for a producer that knows them only once the batch is full."""
+        self._fixed = self._fixed._replace(
+            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+        )
+
     def build(self) -> bytes:
         """Return the batch of the records so far. More may be added afterwards, and the batch built again."""
         body = b"".join(self._pieces)

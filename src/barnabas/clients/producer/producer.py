@@ -85,7 +85,7 @@ class Producer:
             topic_idle_ms=config.metadata_max_idle_ms, allow_auto_topic_creation=True
         )
         self._metadata = ClusterMetadata(bootstrap_nodes(bootstrap_servers), metadata_config, random)
-        sequences = SequenceNumbers() if config.enable_idempotence else None
+        sequences = SequenceNumbers() if config.is_idempotent else None
         self._pool = BufferPool(config.buffer_memory)
         self._accumulator = RecordAccumulator(config, self._pool, random, sequences)
         self._sender = Sender(

@@ -135,10 +135,13 @@ class ProducerBatch:
         return (len(self.data) - HEADER_SIZE) / max(self.uncompressed_bytes - HEADER_SIZE, 1)
 
     def set_producer_state(self, producer_id: int, epoch: int, base_sequence: int) -> None:
-        """Write producer id, epoch and first sequence number into the encoded batch."""
-        assert self.data is not None
+        """Write producer id, epoch and first sequence number into a batch that takes no more records."""
         self.base_sequence = base_sequence
-        self.data = with_producer_state(self.data, producer_id, epoch, base_sequence)
+        if self._builder is not None:
+            self._builder.set_producer_state(producer_id, epoch, base_sequence)
+        else:
+            assert self.data is not None
+            self.data = with_producer_state(self.data, producer_id, epoch, base_sequence)
 
     @property
     def has_sequence(self) -> bool:

@@ -42,8 +42,10 @@ class ProducerConfig(ClientConfig):
     max_in_flight_requests_per_connection: int = setting(
         5, "How many requests may be unanswered on one connection.", minimum=1
     )
-    enable_idempotence: bool = setting(
-        False, "Whether brokers drop batches that were sent twice (off here, on in Kafka)."
+    enable_idempotence: bool | None = setting(
+        None,
+        "Whether every record is stored once and in order, whatever is sent again. None: yes, unless the `acks`,"
+        " `retries` or `max_in_flight_requests_per_connection` that are given rule it out.",
     )
     metadata_max_idle_ms: int = setting(300_000, "How long the client remembers a topic that is not used.", minimum=0)
     partitioner_ignore_keys: bool = setting(False, "Whether records with a key go to any partition.")
@@ -56,15 +58,30 @@ class ProducerConfig(ClientConfig):
         Codec.from_name(self.compression_type)
         if self.delivery_timeout_ms < self.request_timeout_ms + self.linger_ms:
             raise ValueError("delivery_timeout_ms should be equal to or larger than linger_ms + request_timeout_ms")
-        if self.enable_idempotence:
-            if self.acks_number != -1:
-                raise ValueError("Must set acks to all in order to use the idempotent producer.")
-            if self.retries == 0:
-                raise ValueError("Must set retries to non-zero when using the idempotent producer.")
-            if self.max_in_flight_requests_per_connection > _MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
-                raise ValueError(
-                    "Must set max_in_flight_requests_per_connection to at most 5 to use the idempotent producer."
-                )
+        obstacle = self._idempotence_obstacle()
+        if self.enable_idempotence and obstacle is not None:
+            raise ValueError(obstacle)
+
+    def _idempotence_obstacle(self) -> str | None:
+        """Return the first setting that rules idempotence out, as an error's text; None when there is none."""
+        if self.acks_number != -1:
+            return f"Must set acks to all in order to use the idempotent producer, not to {self.acks!r}."
+        if self.retries == 0:
+            return "Must set retries to non-zero when using the idempotent producer."
+        in_flight = self.max_in_flight_requests_per_connection
+        if in_flight > _MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
+            return (
+                "Must set max_in_flight_requests_per_connection to at most 5 to use the idempotent producer,"
+                f" not to {in_flight}."
+            )
+        return None
+
+    @cached_property
+    def is_idempotent(self) -> bool:
+        """Whether the producer is idempotent: `enable_idempotence`, or what follows from the other settings."""
+        if self.enable_idempotence is not None:
+            return self.enable_idempotence
+        return self._idempotence_obstacle() is None
 
     @property
     def acks_number(self) -> int:

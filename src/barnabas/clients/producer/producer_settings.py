@@ -27,6 +27,6 @@ class ProducerSettings(TypedDict, total=False):
     retries: int
     delivery_timeout_ms: int
     max_in_flight_requests_per_connection: int
-    enable_idempotence: bool
+    enable_idempotence: bool | None
     metadata_max_idle_ms: int
     partitioner_ignore_keys: bool

@@ -21,6 +21,7 @@ from barnabas.clients.errors import ClientClosed
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.compression_ratio import CompressionRatioEstimator
 from barnabas.clients.producer.incomplete_batches import IncompleteBatches
+from barnabas.clients.producer.partition_sequences import is_before
 from barnabas.clients.producer.partitioner import StickyPartitioners
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
@@ -283,15 +284,18 @@ class RecordAccumulator:
     def _encode(self, batch: ProducerBatch) -> bool:
         """Encode a drained batch and number it. Returns False for a batch that cannot be encoded, which then fails."""
         try:
+            # Numbered first: an encoded batch would have to be copied, and its checksum computed again.
+            if self._sequences is not None and not batch.has_sequence:
+                self._sequences.number(batch)
             if batch.data is None:
                 ratio = batch.close()
                 if batch.codec is not Codec.NONE:
                     with self._lock:
                         self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
-            if self._sequences is not None and not batch.has_sequence:
-                self._sequences.assign(batch)
         except Exception as error:  # the callers of `send` must learn of every failure
             logger.exception("A batch of %s cannot be encoded", batch.topic_partition)
+            if self._sequences is not None:
+                self._sequences.failed(batch)
             batch.fail(error)
             self.finished(batch)
             return False
@@ -309,7 +313,9 @@ class RecordAccumulator:
         # order. The broker accepts them only in sequence, so they go back into the queue in sequence.
         index = 0
         if batch.has_sequence:
-            while index < len(queue) and queue[index].has_sequence and _is_before(queue[index], batch):
+            while index < len(queue) and queue[index].has_sequence:
+                if not is_before(queue[index].base_sequence, batch.base_sequence):
+                    break
                 index += 1
         queue.insert(index, batch)
 
@@ -402,10 +408,7 @@ class RecordAccumulator:
             for queue in self._queues.values():
                 queue.clear()
         for batch in batches:
+            if self._sequences is not None:
+                self._sequences.failed(batch)
             batch.abort(error)
             self.finished(batch)
-
-
-def _is_before(one: ProducerBatch, other: ProducerBatch) -> bool:
-    """Return whether one batch comes before the other, by sequence numbers that wrap at 2^31."""
-    return (other.base_sequence - one.base_sequence) & 0x7FFFFFFF < 0x40000000

@@ -101,9 +101,11 @@ class Sender:
         """Take one turn: send the batches that are ready, then wait for answers or for the next deadline."""
         now_ms = self._client.now_ms()
         timeout_ms = FOREVER_MS
-        # Without a producer id no batch may be drained, so this comes first; it never waits for the answer.
-        if self._sequences is not None and self._sequences.needs_producer_id:
-            timeout_ms = self._request_producer_id(self._sequences, now_ms)
+        # First, because without a producer id no new batch may be drained. Neither step waits for an answer.
+        if self._sequences is not None:
+            self._sequences.settle()
+            if self._sequences.needs_producer_id:
+                timeout_ms = self._request_producer_id(self._sequences, now_ms)
         timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         self._client.poll(timeout_ms, now_ms)
 
@@ -230,6 +232,8 @@ class Sender:
     def _complete(self, batch: ProducerBatch, answer: ProduceResponse.PartitionProduceResponse, now_ms: int) -> None:
         """Finish, split, retry or fail a batch after its answer. In each case its partition may be drained again."""
         error = error_of(answer.error_code)
+        if self._sequences is not None:
+            self._sequences.answered(batch, error)
         completion = completion_of(
             error,
             record_count=batch.record_count,

@@ -1,125 +1,138 @@
-"""The producer id and the sequence numbers of an idempotent producer (KIP-98).
+"""The producer id, the epoch and the sequence numbers of an idempotent producer (KIP-98, KIP-360).
 
 Owned by the sending thread, which calls some methods under the accumulator's lock. No lock of its own.
 Kafka: TransactionManager, without its transactions.
 
-A broker accepts the batches of a partition only in sequence, so a batch that failed for good leaves a gap that no
-later batch can cross. Then the producer fetches a new id once no batch is in flight, and numbers the queued batches
-again, from 0. That may duplicate a batch whose answer was lost, but it loses none. (Kafka raises the epoch instead,
-KIP-360.)
+The broker stores the batches of a producer in a partition only in sequence, and answers a repetition of one of the last
+five with the offset that it has already. So a batch whose answer was lost is sent again *with its numbers* for as long
+as its fate is unknown. A batch that ends without an acknowledgement may leave a gap that no later batch can cross.
+Then the producer raises its epoch, which it may do without asking a broker, and numbers the later batches again from 0:
 
-    sent    base_sequence 0 (3 records), 3 (2 records), 5 (1 record)
-    answers 0: stored; 3: fails for good; 5: OUT_OF_ORDER_SEQUENCE_NUMBER, since the broker waits for 3
-    then    InitProducerId; the batch of 1 record is sent again with the new id and base_sequence 0
+    sent     epoch 0: A = numbers 0-2, B = 3-4, C = 5
+    answers  A stored; B rejected for good (INVALID_RECORD); C OUT_OF_ORDER_SEQUENCE_NUMBER, since B is missing
+    then     epoch 1: C = number 0, D (new) = 1
+
+Three rules make that safe. No record is lost, because only a batch whose future has failed is left out. No record is
+stored twice, because C gets new numbers only after the broker has *refused* the old ones, while C was the first of the
+pending batches and none of them was in flight: the broker cannot have C, nor anything behind C. (Kafka's producer
+renumbers batches in flight as well. One that was stored, and whose answer is then lost, is stored twice.) The order is
+kept, because a batch that waits for a retry holds up all later ones.
+
+What no client can exclude: a copy of C that sits unread in a connection that was closed, and is stored between the
+refusal and the first batch of the new epoch; and a broker that has forgotten the producer (`producer.id.expiration.ms`,
+deleted records), which takes C twice.
+
+Only the partition with the gap is numbered again. The others take the new epoch with their next batch, once they have
+none pending. After epoch 32767 comes a new producer id, from InitProducerId.
 """
 
 from __future__ import annotations
 
+from barnabas.clients.producer.partition_sequences import NO_IDENTITY, PartitionSequences, ProducerIdentity
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_ID, NO_SEQUENCE
 
-_RESETTING = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
+_MAX_EPOCH = 2**15 - 1
+_REFUSALS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+"""The answers by which a broker says that it has not stored a batch, because of the batch's numbers."""
 
 
 class SequenceNumbers:
-    """The next sequence number of each partition, and the numbered batches that have not ended yet."""
+    """The identity of one producer, and the numbering of each partition."""
 
     def __init__(self) -> None:
-        self.producer_id = NO_PRODUCER_ID
-        self.producer_epoch = -1
-        self._next: dict[TopicPartition, int] = {}
-        self._last_acked: dict[TopicPartition, int] = {}
-        self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
-        """The numbered batches that have not ended, in sequence, including those that wait for a retry."""
-        self._reset_wanted = False
+        self.identity = NO_IDENTITY
+        self._partitions: dict[TopicPartition, PartitionSequences] = {}
+        self._unsettled: set[TopicPartition] = set()
+        """The partitions with a gap, or with a batch that was refused."""
 
     @property
     def needs_producer_id(self) -> bool:
-        """Whether to send InitProducerId: there is no id yet, or a new one is wanted and no batch is in flight."""
-        if self.producer_id == NO_PRODUCER_ID:
-            return True
-        return self._reset_wanted and not any(
-            batch.in_flight for batches in self._in_flight.values() for batch in batches
-        )
+        """Whether to send InitProducerId: there is no id yet, or the epochs of the last one are used up."""
+        return self.identity == NO_IDENTITY
 
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
-        """Take a producer id. Batches that wait for a retry are numbered again under it, from 0."""
-        self.producer_id = producer_id
-        self.producer_epoch = epoch
-        self._reset_wanted = False
-        self._next.clear()
-        self._last_acked.clear()
-        waiting = self._in_flight
-        self._in_flight = {}
-        for batches in waiting.values():
-            for batch in batches:
-                self.assign(batch)
+        """Take a producer id from a broker."""
+        self.identity = ProducerIdentity(producer_id, epoch)
+
+    # -- sending -----------------------------------------------------------------------------------------------------
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Return whether the batch may be sent now: no earlier batch of its partition is being retried."""
-        if self.producer_id == NO_PRODUCER_ID or self._reset_wanted:
-            return False
-        in_flight = self._in_flight.get(batch.topic_partition)
-        if not in_flight:
-            return True
-        # A retry must be the first of those that have not ended; a new batch must not overtake a retry.
-        return batch is in_flight[0] if batch.has_sequence else all(other.in_flight for other in in_flight)
-
-    def assign(self, batch: ProducerBatch) -> None:
-        """Number a batch that is about to be sent."""
-        topic_partition = batch.topic_partition
-        sequence = self._next.get(topic_partition, 0)
-        batch.set_producer_state(self.producer_id, self.producer_epoch, sequence)
-        self._next[topic_partition] = sequence + batch.record_count & MAX_SEQUENCE
-        self._in_flight.setdefault(topic_partition, []).append(batch)
-
-    def succeeded(self, batch: ProducerBatch) -> None:
-        """Note that the broker has stored the batch."""
-        last = batch.base_sequence + batch.record_count - 1 & MAX_SEQUENCE
-        self._last_acked[batch.topic_partition] = last
-        self._forget(batch)
-
-    def failed(self, batch: ProducerBatch) -> None:
-        """Note that the batch failed, or that its result is unknown. Its numbers become a gap in the sequence."""
+        """Return whether the batch may be sent now."""
+        partition = self._partitions.get(batch.topic_partition)
         if batch.has_sequence:
-            self._forget(batch)
-            self._reset_wanted = True
+            # Retries go one at a time, the first one first: the broker would refuse the others.
+            return partition is not None and not partition.is_refused and batch is partition.first_pending
+        if self.identity == NO_IDENTITY:
+            return False
+        return partition is None or partition.takes_new(self.identity)
+
+    def number(self, batch: ProducerBatch) -> None:
+        """Number a new batch, which `may_send` has let pass."""
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is None:
+            partition = self._partitions[batch.topic_partition] = PartitionSequences(self.identity)
+        elif partition.identity != self.identity:
+            partition.restart(self.identity)
+        partition.number(batch)
 
     def replace(self, batch: ProducerBatch, pieces: list[ProducerBatch]) -> None:
         """Give the numbers of a batch that was split to its pieces."""
-        in_flight = self._in_flight.get(batch.topic_partition, [])
-        if batch not in in_flight:
-            return
-        index = in_flight.index(batch)
-        sequence = batch.base_sequence
-        for piece in pieces:
-            piece.set_producer_state(self.producer_id, self.producer_epoch, sequence)
-            sequence = sequence + piece.record_count & MAX_SEQUENCE
-        in_flight[index : index + 1] = pieces
+        partition = self._partition_of(batch)
+        if partition is not None:
+            partition.replace(batch, pieces)
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def answered(self, batch: ProducerBatch, error: ErrorCode) -> None:
+        """Note the error of an answer, before it is decided whether the batch is sent again."""
+        if error in _REFUSALS:
+            partition = self._partition_of(batch)
+            # While an earlier batch is pending, that one is what the broker misses.
+            if partition is not None and partition.first_pending is batch and not partition.is_overtaken(batch):
+                partition.is_refused = True
+                self._unsettled.add(batch.topic_partition)
 
     def can_retry(self, error: ErrorCode, batch: ProducerBatch) -> bool:
-        """Return whether sending the same batch again may help.
-
-        An out-of-order batch is retried, unless it is the next one in sequence: an earlier batch that is still missing
-        comes first.
-        """
-        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            acked = self._last_acked.get(batch.topic_partition, NO_SEQUENCE)
-            return batch.base_sequence != acked + 1 & MAX_SEQUENCE
+        """Return whether sending the batch again may help, with its numbers or with new ones."""
+        if error in _REFUSALS:
+            partition = self._partition_of(batch)
+            return partition is not None and not partition.is_overtaken(batch)
         return error.retriable
 
-    def _forget(self, batch: ProducerBatch) -> None:
-        in_flight = self._in_flight.get(batch.topic_partition)
-        if in_flight is not None and batch in in_flight:
-            in_flight.remove(batch)
-            if not in_flight:
-                del self._in_flight[batch.topic_partition]
+    def succeeded(self, batch: ProducerBatch) -> None:
+        """Note that the broker has stored the batch."""
+        partition = self._partition_of(batch)
+        if partition is not None:
+            partition.acknowledged(batch)
+
+    def failed(self, batch: ProducerBatch) -> None:
+        """Note that the batch has ended without an acknowledgement. Its numbers may be missing in the log."""
+        partition = self._partition_of(batch)
+        if partition is not None:
+            partition.given_up(batch)
+            if partition.has_gap:
+                self._unsettled.add(batch.topic_partition)
+
+    def settle(self) -> None:
+        """Restart the numbering of the partitions that cannot go on with theirs. Called in each turn of the sender."""
+        for topic_partition in list(self._unsettled):
+            partition = self._partitions[topic_partition]
+            if partition.must_restart:
+                if partition.identity == self.identity:
+                    self._raise_epoch()
+                # Without an identity, the partition waits for the answer of InitProducerId.
+                if self.identity != NO_IDENTITY:
+                    partition.restart(self.identity)
+            if partition.is_settled:
+                self._unsettled.discard(topic_partition)
+
+    def _raise_epoch(self) -> None:
+        producer_id, epoch = self.identity
+        self.identity = NO_IDENTITY if epoch == _MAX_EPOCH else ProducerIdentity(producer_id, epoch + 1)
+
+    def _partition_of(self, batch: ProducerBatch) -> PartitionSequences | None:
+        """Return the partition of a pending batch; None for one that was not numbered, or that has ended before."""
+        partition = self._partitions.get(batch.topic_partition)
+        return partition if partition is not None and batch in partition.pending else None

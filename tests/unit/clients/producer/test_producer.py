@@ -16,6 +16,7 @@ from barnabas.clients.producer.murmur2 import partition_for_key
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
@@ -45,8 +46,11 @@ class WaitingSelector(ScriptedSelector):
 
 class Setting:
     def __init__(self) -> None:
-        self.cluster = ScriptedCluster({"t": [0, 0, 0]}, extra=(ProduceRequest,))
+        self.cluster = ScriptedCluster({"t": [0, 0, 0]}, extra=(ProduceRequest, InitProducerIdRequest))
         self.cluster.handlers[ApiKey.PRODUCE] = self.produce
+        self.cluster.handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: InitProducerIdResponse(
+            producer_id=100, producer_epoch=0
+        )
         self.selector = WaitingSelector(self.cluster.clock)
         self.selector.responder = self.cluster._respond
         self.selector.passes_time = True

@@ -53,7 +53,7 @@ class Setting:
             self.clock,
             resolve=lambda host, port: (host,),
         )
-        sequences = SequenceNumbers() if self.config.enable_idempotence else None
+        sequences = SequenceNumbers() if self.config.is_idempotent else None
         self.accumulator = RecordAccumulator(self.config, BufferPool(1 << 25), Random(1), sequences)
         self.sender = Sender(self.client, self.metadata, self.accumulator, self.config, sequences)
         self.metadata.add_topic("t", 0)
@@ -86,6 +86,17 @@ class Setting:
             now=self.client.now_ms,
         )[0]
 
+    def answer_each(self, errors: dict[int, ErrorCode]) -> None:
+        """Answer the oldest request, with the errors of some partitions."""
+        request = self.selector.take()
+        answers = [
+            ProduceResponse.PartitionProduceResponse(index=data.index, error_code=int(errors.get(data.index, 0)))
+            for data in request.body.topic_data[0].partition_data
+        ]
+        topic = ProduceResponse.TopicProduceResponse(name="t", partition_responses=answers)
+        self.selector.answer(request, ProduceResponse(responses=[topic]))
+        self.turns(3)
+
     def answer(
         self, error: ErrorCode = ErrorCode.NONE, base_offset: int = 0, message: str | None = None, **more: Any
     ) -> SentRequest:
@@ -106,6 +117,14 @@ class Setting:
         self.selector.answer(request, ProduceResponse(responses=responses))
         self.turns(3)
         return request
+
+
+def batches_of(request: SentRequest) -> list[RecordBatch]:
+    return [RecordBatch(bytes(data.records)) for data in request.body.topic_data[0].partition_data]
+
+
+def state_of(batch: RecordBatch) -> tuple[int, int, int]:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
 
 
 def batch_of(request: SentRequest, partition: int = 0) -> RecordBatch:
@@ -349,6 +368,9 @@ def test_batches_are_numbered_after_a_producer_id_was_fetched() -> None:
 
 def test_out_of_order_batches_are_retried_in_sequence() -> None:
     setting = Setting(enable_idempotence=True, batch_size=0)
+    setting.append()
+    setting.turns(8)
+    setting.answer(base_offset=0)
     futures = [setting.append() for _ in range(3)]
     setting.turns(8)
     assert len(setting.selector.sent) == 3
@@ -356,33 +378,132 @@ def test_out_of_order_batches_are_retried_in_sequence() -> None:
     setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     sequences = []
-    for offset in range(3):
+    for offset in range(1, 4):
         setting.clock.advance(1_500)
         setting.turns(8)
         assert len(setting.selector.sent) == 1, "a retry goes alone, the first one first"
         sequences.append(batch_of(setting.answer(base_offset=offset)).base_sequence)
-    assert sequences == [0, 1, 2]
-    assert [future.result(0).offset for future in futures] == [0, 1, 2]
+    assert sequences == [1, 2, 3]
+    assert [future.result(0).offset for future in futures] == [1, 2, 3]
 
 
-def test_a_lost_batch_leads_to_a_new_producer_id() -> None:
-    setting = Setting(enable_idempotence=True, batch_size=0)
-    lost, kept = setting.append(), setting.append()
+def test_the_first_batch_of_a_partition_goes_alone_then_five_are_in_flight() -> None:
+    setting = Setting(batch_size=0, max_in_flight_requests_per_connection=5)
+    for _ in range(8):
+        setting.append()
     setting.turns(8)
-    setting.answer(ErrorCode.INVALID_RECORD)
+    assert len(setting.selector.sent) == 1
+    setting.answer(base_offset=0)
+    setting.turns(8)
+    assert [batch_of(request).base_sequence for request in setting.selector.sent] == [1, 2, 3, 4, 5]
+
+
+def test_after_a_lost_batch_the_epoch_rises_and_the_partition_begins_again_from_0() -> None:
+    setting = Setting(leaders=(0, 0), batch_size=0)
+    for partition in (0, 1):
+        setting.append(partition=partition)
+    setting.turns(8)
+    setting.answer(base_offset=0)
+    lost, kept, also_kept = setting.append(), setting.append(), setting.append()
+    elsewhere = setting.append(partition=1)
+    setting.turns(8)
+    sent = [state_of(batch) for request in setting.selector.sent for batch in batches_of(request)]
+    assert sent == [(101, 0, 1), (101, 0, 1), (101, 0, 2), (101, 0, 3)]
+    setting.answer_each({0: ErrorCode.INVALID_RECORD})
     assert lost.exception(0) is not None
+    assert elsewhere.done()
     setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     later = setting.append()
-    for _ in range(4):
-        setting.clock.advance(1_000)
-        setting.turns(6)
-    assert setting.producer_ids == 2
-    if not kept.done():
-        assert batch_of(setting.answer(base_offset=0)).producer_id == 102
+    setting.clock.advance(150)
     setting.turns(8)
-    while setting.selector.sent:
-        setting.answer(base_offset=1)
-    assert later.result(0).offset == 1
+    # The third batch is still in flight: it keeps its numbers until its answer has come.
+    assert [state_of(batch_of(request)) for request in setting.selector.sent] == [(101, 0, 3)]
+    setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    states = []
+    for offset in range(1, 4):
+        setting.clock.advance(150)
+        setting.turns(8)
+        states.append(state_of(batch_of(setting.answer(base_offset=offset))))
+    assert states == [(101, 1, 0), (101, 1, 1), (101, 1, 2)]
+    assert [future.result(0).offset for future in (kept, also_kept, later)] == [1, 2, 3]
+    assert setting.producer_ids == 1
+
+
+def test_an_unknown_fate_is_resolved_with_the_old_numbers() -> None:
+    setting = Setting(batch_size=0)
+    setting.append()
+    setting.turns(8)
+    setting.answer(base_offset=0)
+    futures = [setting.append(), setting.append()]
+    setting.turns(8)
+    sent = [batch_of(request).base_sequence for request in setting.selector.sent]
+    setting.selector.sent.clear()
+    setting.selector.disconnect("0")
+    setting.turns(2)
+    again = []
+    for offset in (1, 2):
+        setting.clock.advance(1_500)
+        setting.turns(8)
+        again.append(state_of(batch_of(setting.answer(base_offset=offset))))
+    assert sent == [1, 2]
+    assert again == [(101, 0, 1), (101, 0, 2)]
+    assert [future.result(0).offset for future in futures] == [1, 2]
+
+
+def test_an_expired_batch_is_a_gap_until_a_later_one_is_acknowledged() -> None:
+    setting = Setting(batch_size=0, request_timeout_ms=30_000, delivery_timeout_ms=30_000)
+    setting.append()
+    setting.turns(8)
+    setting.answer(base_offset=0)
+    expired = setting.append()
+    setting.turns(4)
+    setting.clock.advance(20_000)
+    later = setting.append()
+    setting.turns(4)
+    assert len(setting.selector.sent) == 2
+    setting.clock.advance(10_000)
+    setting.sender._send_producer_data(setting.client.now_ms())
+    waits = setting.append()
+    setting.sender._send_producer_data(setting.client.now_ms())
+    assert isinstance(expired.exception(0), ClientTimeout)
+    assert len(setting.selector.sent) == 2, "the broker may not accept what comes behind the expired batch"
+    setting.answer(base_offset=1)
+    setting.answer(base_offset=2)
+    assert later.result(0).offset == 2
+    setting.turns(4)
+    assert state_of(batch_of(setting.answer(base_offset=3))) == (101, 0, 3)
+    assert waits.result(0).offset == 3
+
+
+def test_behind_the_last_epoch_comes_a_new_producer_id() -> None:
+    setting = Setting(batch_size=0)
+    assert setting.sender._sequences is not None
+    setting.sender._sequences.set_producer_id(101, 32_767)
+    lost = setting.append()
+    setting.turns(4)
+    setting.answer(ErrorCode.INVALID_RECORD)
+    assert lost.exception(0) is not None
+    setting.append()
+    setting.clock.advance(150)
+    setting.turns(8)
+    assert state_of(batch_of(setting.answer())) == (102, 0, 0)
+
+
+def test_a_batch_that_a_later_one_has_overtaken_fails() -> None:
+    """A broker that has lost the producer's state takes any number first: the order could not be kept."""
+    setting = Setting(batch_size=0)
+    setting.append()
+    setting.turns(8)
+    setting.answer(base_offset=0)
+    overtaken, stored = setting.append(), setting.append()
+    setting.turns(8)
+    setting.answer(ErrorCode.NOT_ENOUGH_REPLICAS)
+    setting.answer(base_offset=1)
+    setting.clock.advance(150)
+    setting.turns(8)
+    setting.answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert stored.result(0).offset == 1
+    assert overtaken.exception(0).code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_duplicate_counts_as_arrived() -> None:
@@ -399,7 +520,7 @@ def test_without_permission_for_a_producer_id_records_fail() -> None:
     setting.clock.advance(1_000)
     sequences = setting.sender._sequences
     assert sequences is not None
-    sequences.producer_id = -1
+    sequences.set_producer_id(-1, -1)
     future = setting.append()
     setting.turns(8)
     assert future.exception(0).code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

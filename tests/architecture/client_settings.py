@@ -18,7 +18,14 @@ class KeywordModule(NamedTuple):
     imports: str
 
 
-PRODUCER = KeywordModule(ProducerConfig, "Producer", "from typing import Literal, TypedDict\n")
+PRODUCER = KeywordModule(
+    ProducerConfig,
+    "Producer",
+    "from collections.abc import Sequence\nfrom typing import Literal, TypedDict\n\n"
+    "from barnabas.clients.producer.interceptors import ProducerInterceptor\n"
+    "from barnabas.clients.producer.partition_choice import Partitioner\n"
+    "from barnabas.clients.producer.serializers import Serializer\n",
+)
 CONSUMER = KeywordModule(
     ConsumerConfig,
     "Consumer",

@@ -6,9 +6,10 @@ Made by users and by the clients, on any thread. Kafka: CommonClientConfigs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 from barnabas.clients.cluster_metadata import MetadataConfig
-from barnabas.clients.settings import check_bounds, setting
+from barnabas.clients.settings import check_names, check_values, setting
 from barnabas.rpc.network_client_config import NetworkClientConfig
 
 _MAX_IN_FLIGHT = 100
@@ -16,7 +17,10 @@ _MAX_IN_FLIGHT = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """The settings of a client. Times are milliseconds. Raises ValueError for a value out of bounds."""
+    """The settings of a client. Times are milliseconds.
+
+    Raises TypeError for a name that is no setting and for a value of a wrong type, ValueError for one out of bounds.
+    """
 
     client_id: str = setting("", "The client's name in the broker's logs, metrics and quotas.")
     request_timeout_ms: int = setting(30_000, "How long a broker may take to answer one request.", minimum=0)
@@ -33,9 +37,14 @@ class ClientConfig:
         minimum=1,
     )
 
+    def __new__(cls, *_args: Any, **given: Any) -> Self:
+        """Check the names before Python does, whose error would not name the nearest. Raises TypeError."""
+        check_names(cls, given)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
-        """Check the values. Raises ValueError."""
-        check_bounds(self)
+        """Check the values. Raises TypeError, ValueError."""
+        check_values(self)
 
     def network_config(self, default_client_id: str = "", max_in_flight: int = _MAX_IN_FLIGHT) -> NetworkClientConfig:
         """Return the settings of the connections."""

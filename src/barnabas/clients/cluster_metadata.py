@@ -12,11 +12,12 @@ Kafka: Metadata, ProducerMetadata.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from barnabas.clients.bootstrap import BootstrapFailures
 from barnabas.clients.cluster import Cluster
@@ -29,6 +30,11 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.node import Node
+
+logger = logging.getLogger(__name__)
+
+ClusterListener: TypeAlias = Callable[[Cluster], None]
+"""A user's function, which is called with each new snapshot."""
 
 _TOPIC_ERRORS_TO_RAISE = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
@@ -67,6 +73,7 @@ class ClusterMetadata:
         )
         self._bootstrap_failures = BootstrapFailures(self._bootstrap, config.bootstrap_timeout_ms)
         self._update_version = 0
+        self._listeners: tuple[ClusterListener, ...] = ()
         self._fatal_error: Exception | None = None
         self._closed = False
 
@@ -151,6 +158,11 @@ class ClusterMetadata:
             self._closed = True
             self._condition.notify_all()
 
+    def add_listener(self, listener: ClusterListener) -> None:
+        """Call a function with the snapshot after each update, on the sending thread. Its errors are logged."""
+        with self._condition:
+            self._listeners += (listener,)
+
     # -- updating: the sending thread
 
     @property
@@ -183,7 +195,7 @@ class ClusterMetadata:
             return UpdateRequest(message, schedule.version, is_partial)
 
     def update(self, request_version: int, response: MetadataResponse, is_partial: bool, now_ms: int) -> None:
-        """Take an answer into the snapshot and wake all threads that wait."""
+        """Take an answer into the snapshot, wake all threads that wait, and call the listeners."""
         with self._condition:
             # In this order: the answer itself may show that another full update is needed.
             self._schedule.succeeded(request_version, now_ms, is_partial=is_partial)
@@ -195,6 +207,12 @@ class ClusterMetadata:
             self._topics.new.difference_update(topic.name for topic in response.topics if topic.name is not None)
             self._update_version += 1
             self._condition.notify_all()
+        # Without the condition: a listener may use the client.
+        for listener in self._listeners:
+            try:
+                listener(self.cluster)
+            except Exception:
+                logger.exception("Error executing cluster listener %r", listener)
 
     def failed_update(self, now_ms: int) -> None:
         """Note that a request got no usable answer: the next one waits for the backoff."""

@@ -33,6 +33,10 @@ class BufferExhausted(ClientTimeout):
     """The producer's `buffer_memory` stayed full for `max_block_ms` (Kafka: BufferExhaustedException)."""
 
 
+class SerializationFailed(ValueError):
+    """A record's key or value could not be made into bytes; the cause is chained (Kafka: SerializationException)."""
+
+
 class ClientClosed(RuntimeError):
     """The client was closed before, or while, it was used."""
 

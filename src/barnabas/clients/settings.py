@@ -10,9 +10,13 @@ Kafka: ConfigDef.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields
-from typing import Any, NamedTuple, TypeVar
+from functools import cache
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from barnabas.config.config_error import nearest_name
 
 T = TypeVar("T")
 
@@ -53,14 +57,52 @@ def settings_of(config_class: type[Any]) -> Iterator[Setting]:
         yield Setting(each.name, str(each.type).replace("'", '"'), each.default, _bound(each))
 
 
-def check_bounds(config: Any) -> None:
-    """Check each value against its own declaration. Raises ValueError for the first value out of bounds."""
+def check_names(config_class: type[Any], given: Iterable[str]) -> None:
+    """Check that each name is a setting of the class. Raises TypeError, with the nearest right name."""
+    known = {each.name.replace("_", "."): each.name for each in fields(config_class)}
+    for name in given:
+        if name not in known.values():
+            nearest = nearest_name(name, known)
+            hint = f"; did you mean {known[nearest]!r}?" if nearest is not None else ""
+            raise TypeError(f"{config_class.__name__} has no setting {name!r}{hint}")
+
+
+def check_values(config: Any) -> None:
+    """Check each value against its own declaration.
+
+    Raises TypeError for the first value of a wrong type, ValueError for the first one out of bounds.
+    """
+    hints = _type_hints(config.__class__)
     for each in fields(config):
         value, bound = getattr(config, each.name), _bound(each)
+        if not _is_a(value, hints[each.name]):
+            raise TypeError(f"{each.name} must be {each.type}, not {value!r}")
         if bound.minimum is not None and value is not None and value < bound.minimum:
             raise ValueError(f"{each.name} must be at least {bound.minimum}, not {value!r}")
         if bound.choices and value not in bound.choices:
             raise ValueError(f"{each.name} must be {' or '.join(bound.choices)}, not {value!r}")
+
+
+@cache
+def _type_hints(config_class: type[Any]) -> Mapping[str, Any]:
+    return get_type_hints(config_class)
+
+
+def _is_a(value: object, hint: Any) -> bool:
+    """Return whether a value is of a type. Functions and protocols are left to those that know what they need."""
+    if hint is int:
+        # A bool is an int for Python; as a number of milliseconds it is a mistake.
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (bool, str, types.NoneType):
+        return isinstance(value, hint)
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(_is_a(value, each) for each in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin is Sequence:
+        return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return True
 
 
 def _bound(each: Field[Any]) -> Bound:

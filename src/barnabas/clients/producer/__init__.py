@@ -1,10 +1,13 @@
 """The producer: `Producer`, its settings, its results and its errors."""
 
-from barnabas.clients.errors import BufferExhausted, ClientClosed, ClientTimeout, Disconnected
+from barnabas.clients.errors import BufferExhausted, ClientClosed, ClientTimeout, Disconnected, SerializationFailed
+from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptor
+from barnabas.clients.producer.partition_choice import Partitioner
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.serializers import HeaderSerializer, MutableHeaders, Serializer
 
 __all__ = [
     "BufferExhausted",
@@ -12,8 +15,15 @@ __all__ = [
     "ClientTimeout",
     "DeliveryCallback",
     "Disconnected",
+    "HeaderSerializer",
+    "MutableHeaders",
+    "OutgoingRecord",
+    "Partitioner",
     "Producer",
     "ProducerConfig",
+    "ProducerInterceptor",
     "ProducerSettings",
     "RecordMetadata",
+    "SerializationFailed",
+    "Serializer",
 ]

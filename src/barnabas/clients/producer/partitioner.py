@@ -2,7 +2,7 @@
 
 One partitioner for each topic, guarded by the accumulator's lock. It stays with a partition until `sticky_bytes` have
 gone there, then picks another at random. So batches are full, and all partitions get the same number of bytes in the
-long run. Kafka: BuiltInPartitioner.
+long run, unless their brokers drain them at different speeds (`PartitionLoads`). Kafka: BuiltInPartitioner.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 from random import Random
 
 from barnabas.clients.cluster import Cluster
+from barnabas.clients.producer.partition_loads import PartitionLoads
 
 
 class StickyPartitioner:
     """The partitioner of one topic. `sticky_bytes` is the batch size."""
 
-    __slots__ = ("_partition", "_produced_bytes", "_random", "_sticky_bytes", "_topic")
+    __slots__ = ("_loads", "_partition", "_produced_bytes", "_random", "_sticky_bytes", "_topic")
 
-    def __init__(self, topic: str, sticky_bytes: int, random: Random) -> None:
+    def __init__(self, topic: str, sticky_bytes: int, random: Random, loads: PartitionLoads) -> None:
         self._topic = topic
+        self._loads = loads
         self._sticky_bytes = max(sticky_bytes, 1)
         self._random = random
         self._partition = -1
@@ -27,7 +29,7 @@ class StickyPartitioner:
     def partition(self, cluster: Cluster) -> int:
         """Return the partition for the next record."""
         if self._partition < 0:
-            self._partition = self._choose(cluster)
+            self._partition = self._loads.choose(self._topic, cluster, self._random)
         return self._partition
 
     def add(self, appended_bytes: int, cluster: Cluster, *, batch_is_closed: bool) -> None:
@@ -40,21 +42,15 @@ class StickyPartitioner:
         self._produced_bytes += appended_bytes
         share = self._sticky_bytes if batch_is_closed else 2 * self._sticky_bytes
         if self._produced_bytes >= share:
-            self._partition = self._choose(cluster)
+            self._partition = self._loads.choose(self._topic, cluster, self._random)
             self._produced_bytes = 0
-
-    def _choose(self, cluster: Cluster) -> int:
-        available = cluster.available_partitions(self._topic)
-        if available:
-            return available[self._random.randrange(len(available))]
-        # No partition has a leader: any will do, and the batch waits for a leader.
-        return self._random.randrange(cluster.partition_count(self._topic) or 1)
 
 
 class StickyPartitioners:
     """The partitioners of all topics, each made when it is first used."""
 
-    def __init__(self, sticky_bytes: int, random: Random) -> None:
+    def __init__(self, sticky_bytes: int, random: Random, loads: PartitionLoads) -> None:
+        self.loads = loads
         self._sticky_bytes = sticky_bytes
         self._random = random
         self._by_topic: dict[str, StickyPartitioner] = {}
@@ -63,5 +59,5 @@ class StickyPartitioners:
         """Return the partitioner of a topic."""
         partitioner = self._by_topic.get(topic)
         if partitioner is None:
-            partitioner = self._by_topic[topic] = StickyPartitioner(topic, self._sticky_bytes, self._random)
+            partitioner = self._by_topic[topic] = StickyPartitioner(topic, self._sticky_bytes, self._random, self.loads)
         return partitioner

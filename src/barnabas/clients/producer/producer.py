@@ -17,26 +17,31 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from random import Random
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from barnabas.clients.bootstrap import bootstrap_nodes
-from barnabas.clients.cluster import Cluster, PartitionInfo
-from barnabas.clients.cluster_metadata import ClusterMetadata
-from barnabas.clients.errors import ClientClosed, ClientTimeout, Unreachable
+from barnabas.clients.cluster import PartitionInfo
+from barnabas.clients.cluster_metadata import ClusterListener, ClusterMetadata
+from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.murmur2 import partition_for_key
+from barnabas.clients.producer.partition_choice import checked_choice, partitioner_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import Headers, ProducerRecord
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
 from barnabas.clients.producer.sender import Sender
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.clients.producer.serializers import as_bytes
+from barnabas.clients.producer.topic_metadata import TopicMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.record_batch import HEADER_SIZE, Buffer
+from barnabas.records.record_batch import HEADER_SIZE
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.network_client import NetworkClient
@@ -44,8 +49,6 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClo
 from barnabas.transport.selector import Selector
 
 _numbers = itertools.count(1)
-# Once a second is enough to keep a topic from being dropped as idle, and spares each `send` the metadata's lock.
-_TOUCH_INTERVAL_MS = 1_000
 _TIMESTAMP_END = 1 << 63
 
 
@@ -76,9 +79,6 @@ class Producer:
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
         self._clock = clock if clock is not None else SystemClock()
         random = random if random is not None else Random()
-        self._largest_record = min(config.max_request_size, config.buffer_memory)
-        self._next_touch_ms: dict[str, int] = {}
-        """The times at which to mark each topic as used again. No lock: a lost update costs one more call."""
         self._process_id = os.getpid()
         self._closed = False
         metadata_config = config.metadata_config(
@@ -91,6 +91,11 @@ class Producer:
         self._sender = Sender(
             self._network_client(make_selector, random), self._metadata, self._accumulator, config, sequences
         )
+        self._topics = TopicMetadata(self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup)
+        self._preparation = preparation_of(config)
+        self._partitioner = partitioner_of(config.partitioner_class)
+        for listener in cluster_listeners(config, self._partitioner):
+            self._metadata.add_listener(listener)
         self._thread = threading.Thread(
             target=self._sender.run, name=f"kafka-producer-network-thread | {self.client_id}", daemon=True
         )
@@ -111,8 +116,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Buffer | None = None,
-        key: Buffer | None = None,
+        value: Any = None,
+        key: Any = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -120,16 +125,21 @@ class Producer:
     ) -> Future[RecordMetadata]:
         """Queue a record, and return a future of its offset. Wait at most `max_block_ms` for metadata and memory.
 
-        Without `partition`, the key's hash decides; without a key, the partition changes from batch to batch.
-        `timestamp_ms` None is now. `on_delivery(metadata, error)` runs on the sending thread, before the future is
-        set. Raises ClientClosed, and TypeError or ValueError for wrong arguments.
+        `value` and `key` are bytes or None, or what the serializers take. Without `partition`, the key's hash decides;
+        without a key, the partition changes from batch to batch. `timestamp_ms` None is now. `on_delivery(metadata,
+        error)` runs on the sending thread, before the future is set. Raises ClientClosed, SerializationFailed, and
+        TypeError or ValueError for wrong arguments.
         """
         self._check_usable()
+        if self._preparation is not None:
+            record = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
+            prepared, on_delivery = self._preparation.prepare(record, on_delivery)
+            topic, value, key, headers, partition, timestamp_ms = prepared
         # Exact classes first: nearly all callers pass bytes and tuples, and an isinstance costs more than this.
         if value.__class__ is not bytes:
-            value = _as_bytes("value", value)
+            value = as_bytes("value", value)
         if key.__class__ is not bytes:
-            key = _as_bytes("key", key)
+            key = as_bytes("key", key)
         if headers.__class__ is not tuple:
             headers = tuple(headers)
         if partition is not None and partition < 0:
@@ -139,18 +149,23 @@ class Producer:
         elif not 0 <= timestamp_ms < _TIMESTAMP_END:
             raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
         try:
-            cluster, left_ms = self._wait_on_metadata(topic, partition)
+            cluster, partition_count, left_ms = self._topics.wait(topic, partition)
             # An upper bound of the uncompressed size: no record that passes here is too large once it is encoded.
             size = estimate_size(key, value, headers)
-            if HEADER_SIZE + size > self._largest_record:
+            if HEADER_SIZE + size > self.config.largest_record:
                 self._reject_size(HEADER_SIZE + size)
-            if partition is None and key is not None and not self.config.partitioner_ignore_keys:
-                count = cluster.partition_count(topic)
-                assert count is not None
-                partition = partition_for_key(key, count)
-            record = ProducerRecord(timestamp_ms, key, value, headers, size, on_delivery)
+            if partition is None:
+                if self._partitioner is not None:
+                    partition = checked_choice(self._partitioner, topic, key, value, cluster)
+                elif key is not None and not self.config.partitioner_ignore_keys:
+                    partition = partition_for_key(key, partition_count)
             future, wakes_sender = self._accumulator.append(
-                topic, partition, record, cluster, max_block_ms=left_ms, now=self._now_ms
+                topic,
+                partition,
+                ProducerRecord(timestamp_ms, key, value, headers, size, on_delivery),
+                cluster,
+                max_block_ms=left_ms,
+                now=self._now_ms,
             )
         except (ApiError, ClientTimeout) as error:
             return _failed(error, on_delivery)
@@ -169,8 +184,8 @@ class Producer:
         self._check_usable()
         made = ProducerBatch.ready_made(TopicPartition(topic, partition), batch, self._now_ms())
         try:
-            _, left_ms = self._wait_on_metadata(topic, partition)
-            if len(batch) > self._largest_record:
+            left_ms = self._topics.wait(topic, partition).left_ms
+            if len(batch) > self.config.largest_record:
                 self._reject_size(len(batch))
             future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)
         except (ApiError, ClientTimeout) as error:
@@ -181,11 +196,15 @@ class Producer:
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the topic's partitions, fetched if needed. Raises ClientTimeout after `max_block_ms`, ApiError."""
         self._check_usable()
-        return self._wait_on_metadata(topic, None)[0].topics[topic]
+        return self._topics.wait(topic, None).cluster.topics[topic]
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions the topic has. Raises ClientTimeout after `max_block_ms`, ApiError."""
         return len(self.partitions_for(topic))
+
+    def on_cluster_update(self, listener: ClusterListener) -> None:
+        """Call `listener(cluster)` after each update of the metadata, on the sending thread. Its errors are logged."""
+        self._metadata.add_listener(listener)
 
     def flush(self) -> None:
         """Send all records now, and wait until each has arrived or failed. Raises RuntimeError in a callback."""
@@ -209,11 +228,13 @@ class Producer:
         # Called from a callback, on the sending thread, which cannot wait for its own end.
         if threading.current_thread() is self._thread:
             self._sender.force_close()
-            return
-        self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
-        if self._thread.is_alive():
-            self._sender.force_close()
-            self._thread.join()
+        else:
+            self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
+            if self._thread.is_alive():
+                self._sender.force_close()
+                self._thread.join()
+        if self._preparation is not None:
+            self._preparation.close()
 
     def __enter__(self) -> Self:
         return self
@@ -237,50 +258,13 @@ class Producer:
 
     def _reject_size(self, size: int) -> None:
         """Reject a record that is too large. Raises ApiError: MESSAGE_TOO_LARGE."""
-        limit = self._largest_record
+        limit = self.config.largest_record
         name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The message is {size} bytes when serialized which is larger than {limit},"
             f" which is the value of the {name} configuration.",
         )
-
-    def _wait_on_metadata(self, topic: str, partition: int | None) -> tuple[Cluster, float]:
-        """Return the snapshot once it has the topic and partition, and the rest of `max_block_ms`.
-
-        Raises ClientTimeout, ApiError for a topic that cannot be described.
-        """
-        now_ms = self._now_ms()
-        cluster = self._metadata.cluster
-        if now_ms >= self._next_touch_ms.get(topic, 0):
-            self._metadata.add_topic(topic, now_ms)
-            self._next_touch_ms[topic] = now_ms + _TOUCH_INTERVAL_MS
-        count = cluster.partition_count(topic)
-        if count is not None and (partition is None or partition < count):
-            return cluster, self.config.max_block_ms
-        deadline_ms = now_ms + self.config.max_block_ms
-        while True:
-            # In each turn again: the topic may have been dropped as idle while this thread waited for it.
-            self._metadata.add_topic(topic, now_ms)
-            # The version is read before the wake-up, so that an update which arrives in between ends the wait at once.
-            version = self._metadata.request_update_for_topic(topic)
-            self._sender.wakeup()
-            left_ms = deadline_ms - self._now_ms()
-            try:
-                self._metadata.await_update(version, max(left_ms, 0))
-            except Unreachable:
-                raise
-            except ClientTimeout:
-                what = f"Topic {topic}" if count is None else f"Partition {partition} of topic {topic}"
-                detail = "" if count is None else f" with partition count {count}"
-                raise ClientTimeout(
-                    f"{what}{detail} not present in metadata after {self.config.max_block_ms} ms."
-                ) from None
-            cluster = self._metadata.cluster
-            self._metadata.raise_topic_error(topic)
-            count = cluster.partition_count(topic)
-            if count is not None and (partition is None or partition < count):
-                return cluster, max(deadline_ms - self._now_ms(), 0)
 
 
 def _failed(error: Exception, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
@@ -289,12 +273,3 @@ def _failed(error: Exception, callback: DeliveryCallback | None) -> Future[Recor
         callback(None, error)
     future.set_exception(error)
     return future
-
-
-def _as_bytes(name: str, data: object) -> bytes | None:
-    """Return a copy, because the caller may change the original while the record waits. Raises TypeError."""
-    if data is None:
-        return None
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"{name} must be bytes or None, not {type(data).__name__}")

@@ -17,6 +17,8 @@ from barnabas.records.producer_state import with_producer_state
 from barnabas.records.record_batch import HEADER_SIZE, NO_SEQUENCE, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_size
 
+_NO_CODEC = Codec.NONE
+
 
 class ProducerBatch:
     """One batch. `data` is None while `try_append` still fills the batch. Times are monotonic milliseconds."""
@@ -117,7 +119,7 @@ class ProducerBatch:
         """Return the size on the wire: the real one once the batch is encoded, an estimate before."""
         if self.data is not None:
             return len(self.data)
-        if self.codec is Codec.NONE:
+        if self.codec is _NO_CODEC:
             return self.uncompressed_bytes
         return HEADER_SIZE + int((self.uncompressed_bytes - HEADER_SIZE) * ratio * SAFETY_FACTOR)
 

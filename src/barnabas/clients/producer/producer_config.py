@@ -5,11 +5,15 @@ Made by users and by `Producer`, on any thread. Kafka: ProducerConfig.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.producer.interceptors import ProducerInterceptor
+from barnabas.clients.producer.partition_choice import Partitioner, partitioner_of
+from barnabas.clients.producer.serializers import Serializer, serializer_of
 from barnabas.clients.settings import setting
 from barnabas.records.compression import Codec
 
@@ -23,7 +27,7 @@ _MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
 class ProducerConfig(ClientConfig):
     """The settings of one producer. Sizes are bytes, times milliseconds.
 
-    Raises ValueError, with Kafka's text, for settings that contradict each other.
+    Raises ValueError, with Kafka's text, for settings that contradict each other; TypeError for a wrong name or type.
 
     `delivery_timeout_ms` covers everything from `send` to the answer, retries included, and must be at least
     `request_timeout_ms + linger_ms`.
@@ -47,15 +51,38 @@ class ProducerConfig(ClientConfig):
         "Whether every record is stored once and in order, whatever is sent again. None: yes, unless the `acks`,"
         " `retries` or `max_in_flight_requests_per_connection` that are given rule it out.",
     )
+    key_serializer: str | Serializer = setting(
+        "bytes", "How keys become bytes: bytes (as they are), str, json, or a function of topic and key."
+    )
+    value_serializer: str | Serializer = setting(
+        "bytes", "How values become bytes: bytes (as they are), str, json, or a function of topic and value."
+    )
+    interceptor_classes: Sequence[ProducerInterceptor] = setting(
+        (), "Objects that see each record before it is sent, and each result."
+    )
+    partitioner_class: str | Partitioner = setting(
+        "sticky",
+        "How partitions are chosen: sticky (by the key's hash; without a key, one partition for each batch),"
+        " round_robin, or a function of topic, key, value and cluster.",
+    )
+    partitioner_adaptive_partitioning_enable: bool = setting(
+        True, "Whether records without a key prefer the partitions with fewer batches waiting (KIP-794)."
+    )
+    partitioner_availability_timeout_ms: int = setting(
+        0, "How long a broker may take no batches before records without a key avoid it. 0: for ever.", minimum=0
+    )
     metadata_max_idle_ms: int = setting(300_000, "How long the client remembers a topic that is not used.", minimum=0)
     partitioner_ignore_keys: bool = setting(False, "Whether records with a key go to any partition.")
 
     def __post_init__(self) -> None:
-        """Check the values, alone and together. Raises ValueError."""
+        """Check the values, alone and together. Raises TypeError, ValueError."""
         super().__post_init__()
         if str(self.acks) not in _ACKS:
             raise ValueError(f"acks must be 'all', 0 or 1, not {self.acks!r}")
         Codec.from_name(self.compression_type)
+        serializer_of("key_serializer", self.key_serializer)
+        serializer_of("value_serializer", self.value_serializer)
+        partitioner_of(self.partitioner_class)
         if self.delivery_timeout_ms < self.request_timeout_ms + self.linger_ms:
             raise ValueError("delivery_timeout_ms should be equal to or larger than linger_ms + request_timeout_ms")
         obstacle = self._idempotence_obstacle()
@@ -87,6 +114,11 @@ class ProducerConfig(ClientConfig):
     def acks_number(self) -> int:
         """The setting `acks` as the number that requests carry: -1, 0 or 1."""
         return _ACKS[str(self.acks)]
+
+    @cached_property
+    def largest_record(self) -> int:
+        """The bytes that one record may take, with the header of its batch."""
+        return min(self.max_request_size, self.buffer_memory)
 
     @cached_property
     def codec(self) -> Codec:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypedDict
+
+from barnabas.clients.producer.interceptors import ProducerInterceptor
+from barnabas.clients.producer.partition_choice import Partitioner
+from barnabas.clients.producer.serializers import Serializer
 
 
 class ProducerSettings(TypedDict, total=False):
@@ -28,5 +33,11 @@ class ProducerSettings(TypedDict, total=False):
     delivery_timeout_ms: int
     max_in_flight_requests_per_connection: int
     enable_idempotence: bool | None
+    key_serializer: str | Serializer
+    value_serializer: str | Serializer
+    interceptor_classes: Sequence[ProducerInterceptor]
+    partitioner_class: str | Partitioner
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
     metadata_max_idle_ms: int
     partitioner_ignore_keys: bool

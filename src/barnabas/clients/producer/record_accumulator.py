@@ -21,6 +21,7 @@ from barnabas.clients.errors import ClientClosed
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.compression_ratio import CompressionRatioEstimator
 from barnabas.clients.producer.incomplete_batches import IncompleteBatches
+from barnabas.clients.producer.partition_loads import PartitionLoads
 from barnabas.clients.producer.partition_sequences import is_before
 from barnabas.clients.producer.partitioner import StickyPartitioners
 from barnabas.clients.producer.producer_batch import ProducerBatch
@@ -36,6 +37,8 @@ from barnabas.rpc.metadata_updater import FOREVER_MS
 
 logger = logging.getLogger(__name__)
 
+# A look-up of an enum's member costs more than the rest of its comparison, and `send` makes it for every record.
+_NO_CODEC = Codec.NONE
 _CLOSED = "Producer closed while send in progress"
 
 
@@ -71,7 +74,12 @@ class RecordAccumulator:
         self._ratios = CompressionRatioEstimator()
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
-        self._partitioners = StickyPartitioners(config.batch_size, random)
+        loads = PartitionLoads(
+            self._queues,
+            is_adaptive=config.partitioner_adaptive_partitioning_enable,
+            availability_timeout_ms=config.partitioner_availability_timeout_ms,
+        )
+        self._partitioners = StickyPartitioners(config.batch_size, random, loads)
         self._muted: set[TopicPartition] = set()
         self._incomplete = IncompleteBatches()
         self._drain_starts: dict[int, int] = {}
@@ -107,7 +115,7 @@ class RecordAccumulator:
                     sticky = self._partitioners.get(topic) if partition is None else None
                     chosen = partition if sticky is None else sticky.partition(cluster)
                     queue = self._queues.get((topic, chosen))  # type: ignore[call-overload]  # equal, and made faster
-                    ratio = 1.0 if codec is Codec.NONE else self._ratios.estimate(topic, codec)
+                    ratio = 1.0 if codec is _NO_CODEC else self._ratios.estimate(topic, codec)
                     future = None
                     if queue:
                         future = queue[-1].try_append(record, limit_bytes=limit_bytes, ratio=ratio)
@@ -228,6 +236,13 @@ class RecordAccumulator:
 
     def _is_full(self, batch: ProducerBatch) -> bool:
         return batch.is_full(self._config.batch_size, self._ratios.estimate(batch.topic_partition.topic, batch.codec))
+
+    def note_node(self, node_id: int, now_ms: int, *, is_ready: bool) -> None:
+        """Note whether a node that `ready` has named takes requests, for the choice of partitions."""
+        loads = self._partitioners.loads
+        if loads.watches_nodes:
+            with self._lock:
+                loads.note_node(node_id, now_ms, is_ready=is_ready)
 
     def drain(
         self, cluster: Cluster, node_ids: Iterable[int], max_bytes: int, now_ms: int

@@ -122,7 +122,9 @@ class Sender:
         nodes = []
         for node_id in ready.node_ids:
             node = cluster.nodes[node_id]
-            if self._client.ready(node, now_ms):
+            is_ready = self._client.ready(node, now_ms)
+            self._accumulator.note_node(node_id, now_ms, is_ready=is_ready)
+            if is_ready:
                 nodes.append(node_id)
             else:
                 delay_ms = self._client.poll_delay_ms(node, now_ms)

@@ -56,7 +56,7 @@ class SequenceNumbers:
         """Take a producer id from a broker."""
         self.identity = ProducerIdentity(producer_id, epoch)
 
-    # -- sending -----------------------------------------------------------------------------------------------------
+    # -- sending
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Return whether the batch may be sent now."""
@@ -83,7 +83,7 @@ class SequenceNumbers:
         if partition is not None:
             partition.replace(batch, pieces)
 
-    # -- answers -----------------------------------------------------------------------------------------------------
+    # -- answers
 
     def answered(self, batch: ProducerBatch, error: ErrorCode) -> None:
         """Note the error of an answer, before it is decided whether the batch is sent again."""

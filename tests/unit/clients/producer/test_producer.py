@@ -10,8 +10,16 @@ from typing import Any
 
 import pytest
 
+from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed, ClientTimeout
-from barnabas.clients.producer import Producer, ProducerConfig
+from barnabas.clients.producer import (
+    MutableHeaders,
+    OutgoingRecord,
+    Producer,
+    ProducerConfig,
+    RecordMetadata,
+    SerializationFailed,
+)
 from barnabas.clients.producer.murmur2 import partition_for_key
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -179,9 +187,9 @@ def test_what_the_caller_changes_later_does_not_matter(setting: Setting) -> None
 def test_wrong_arguments_raise(setting: Setting) -> None:
     producer = setting.producer()
     with pytest.raises(TypeError, match="value must be bytes or None, not str"):
-        producer.send("t", "text")  # type: ignore[arg-type]
+        producer.send("t", "text")
     with pytest.raises(TypeError, match="key must be bytes"):
-        producer.send("t", b"", 5)  # type: ignore[arg-type]
+        producer.send("t", b"", 5)
     with pytest.raises(ValueError, match="Invalid partition: -1"):
         producer.send("t", b"", partition=-1)
     with pytest.raises(ValueError, match="Invalid timestamp: -1"):
@@ -222,3 +230,129 @@ def test_settings_that_cannot_go_together() -> None:
     ):
         with pytest.raises(ValueError, match=text):
             ProducerConfig(**settings)
+
+
+# -- serializers, interceptors, partitioners, listeners
+
+
+def test_serializers_by_name(setting: Setting) -> None:
+    producer = setting.producer(key_serializer="str", value_serializer="json")
+    producer.send("t", {"name": "Zoë", "n": [1, None]}, "key", partition=0).result(WAIT_S)
+    producer.send("t", None, None, partition=0).result(WAIT_S)
+    first, second = (record for batch in setting.stored[0] for record in batch.records())
+    assert (first.key, first.value) == (b"key", '{"name":"Zoë","n":[1,null]}'.encode())
+    assert (second.key, second.value) == (None, None)
+
+
+class Registry:
+    """As a serializer for a schema registry would be."""
+
+    def serialize(self, topic: str, value: Any, headers: MutableHeaders) -> bytes:
+        headers.append(("schema-id", b"7"))
+        return f"{topic}:{value}".encode()
+
+
+def test_serializers_that_are_functions_or_see_the_headers(setting: Setting) -> None:
+    producer = setting.producer(key_serializer=lambda topic, key: b"%d" % key, value_serializer=Registry())
+    producer.send("t", 5, 1, [("h", b"1")], partition=0).result(WAIT_S)
+    record = next(setting.stored[0][0].records())
+    assert (record.key, record.value, record.headers) == (b"1", b"t:5", (("h", b"1"), ("schema-id", b"7")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            {"value_serializer": "str"},
+            "Cannot serialize the value of a record for topic t, of type dict: the serializer",
+        ),
+        ({"value_serializer": "json"}, "Cannot serialize the value of a record for topic t, of type dict: .*bytes"),
+        ({"value_serializer": lambda topic, value: 5}, "The serializer of the values of topic t returned int for dict"),
+    ],
+)
+def test_what_cannot_be_serialized_raises(setting: Setting, settings: Any, text: str) -> None:
+    seen = Interceptor()
+    producer = setting.producer(interceptor_classes=[seen], **settings)
+    with pytest.raises(SerializationFailed, match=text):
+        producer.send("t", {"a": b"b"})
+    assert len(seen.errors) == 1
+
+
+class Interceptor:
+    def __init__(self) -> None:
+        self.places: list[RecordMetadata] = []
+        self.errors: list[BaseException] = []
+        self.closed = 0
+
+    def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
+        return record._replace(headers=(*record.headers, ("seen", b"1")))
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        if metadata is not None:
+            self.places.append(metadata)
+        if error is not None:
+            self.errors.append(error)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Broken:
+    def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
+        raise RuntimeError("on_send")
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        raise RuntimeError("on_acknowledgement")
+
+    def close(self) -> None:
+        raise RuntimeError("close")
+
+
+def test_interceptors_see_records_and_results_and_their_errors_are_logged(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = Interceptor()
+    told: list[Any] = []
+    producer = setting.producer(interceptor_classes=[Broken(), seen])
+    metadata = producer.send("t", b"v", partition=1, on_delivery=lambda *args: told.append(args)).result(WAIT_S)
+    assert next(setting.stored[1][0].records()).headers == (("seen", b"1"),)
+    assert (seen.places, told) == ([metadata], [(metadata, None)])
+    setting.cluster.topics["bad/name"] = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    assert producer.send("bad/name", b"x").exception(WAIT_S) in seen.errors
+    producer.close()
+    assert seen.closed == 1
+    assert [text in caplog.text for text in ("on_send", "on_acknowledgement", "Failed to close")] == [True] * 3
+
+
+def test_partitioners_in_turn_and_by_a_function(setting: Setting) -> None:
+    in_turn = setting.producer(partitioner_class="round_robin")
+    chosen = [in_turn.send("t", b"v", b"same key").result(WAIT_S).partition for _ in range(6)]
+    assert chosen == [0, 1, 2, 0, 1, 2]
+    assert in_turn.send("t", b"v", partition=2).result(WAIT_S).partition == 2
+
+
+def test_a_function_that_chooses_partitions(setting: Setting) -> None:
+    producer = setting.producer(partitioner_class=lambda topic, key, value, cluster: int(value))
+    assert producer.send("t", b"2", b"k").result(WAIT_S).partition == 2
+    with pytest.raises(ValueError, match="The partitioner chose partition 3 of topic t, which has 3 partitions"):
+        producer.send("t", b"3")
+
+
+def test_listeners_see_each_new_view_of_the_cluster(setting: Setting) -> None:
+    seen: list[Cluster] = []
+
+    class Choice:
+        def __call__(self, topic: str, key: object, value: object, cluster: Cluster) -> int:
+            return 0
+
+        def on_cluster_update(self, cluster: Cluster) -> None:
+            seen.append(cluster)
+            raise RuntimeError("logged")
+
+    producer = setting.producer(partitioner_class=Choice())
+    also_seen: list[Cluster] = []
+    producer.on_cluster_update(also_seen.append)
+    producer.send("t", b"v").result(WAIT_S)
+    assert {cluster.cluster_id for cluster in (*seen, *also_seen)} == {"cluster"}
+    assert seen
+    assert also_seen

@@ -1,0 +1,89 @@
+"""The wait of a producer's users for the metadata of a topic.
+
+Any thread of the user's; the snapshot is immutable, and ClusterMetadata has its own lock.
+Kafka: KafkaProducer.waitOnMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.clients.cluster import Cluster
+from barnabas.clients.cluster_metadata import ClusterMetadata
+from barnabas.clients.errors import ClientTimeout, Unreachable
+
+# Once a second is enough to keep a topic from being dropped as idle, and spares each `send` the metadata's lock.
+_TOUCH_INTERVAL_MS = 1_000
+
+
+class KnownTopic(NamedTuple):
+    """A snapshot with the topic, the number of its partitions, and how much of `max_block_ms` is left."""
+
+    cluster: Cluster
+    partition_count: int
+    left_ms: float
+
+
+class _Fresh(NamedTuple):
+    """A topic as it was found last. After `until_ms` it is marked as used again."""
+
+    known: KnownTopic
+    until_ms: int
+
+
+class TopicMetadata:
+    """The topics that a producer uses. `now` gives monotonic milliseconds; `wakeup` wakes the sending thread."""
+
+    def __init__(
+        self, metadata: ClusterMetadata, max_block_ms: int, now: Callable[[], int], wakeup: Callable[[], None]
+    ) -> None:
+        self._metadata = metadata
+        self._max_block_ms = max_block_ms
+        self._now = now
+        self._wakeup = wakeup
+        self._fresh: dict[str, _Fresh] = {}
+        """What `send` finds for every record but the first of a second. No lock: a lost update costs one more turn."""
+
+    def wait(self, topic: str, partition: int | None) -> KnownTopic:
+        """Wait until the snapshot has the topic and the partition.
+
+        Raises ClientTimeout after `max_block_ms`, ApiError for a topic that cannot be described, ClientClosed.
+        """
+        now_ms = self._now()
+        fresh = self._fresh.get(topic)
+        if fresh is not None:
+            known, until_ms = fresh
+            is_current = now_ms < until_ms and known.cluster is self._metadata.cluster
+            if is_current and (partition is None or partition < known.partition_count):
+                return known
+        self._metadata.add_topic(topic, now_ms)
+        cluster = self._metadata.cluster
+        count = cluster.partition_count(topic)
+        if count is not None and (partition is None or partition < count):
+            known = KnownTopic(cluster, count, self._max_block_ms)
+            self._fresh[topic] = _Fresh(known, now_ms + _TOUCH_INTERVAL_MS)
+            return known
+        return self._wait_for_update(topic, partition, now_ms, count)
+
+    def _wait_for_update(self, topic: str, partition: int | None, now_ms: int, count: int | None) -> KnownTopic:
+        deadline_ms = now_ms + self._max_block_ms
+        while True:
+            # In each turn again: the topic may have been dropped as idle while this thread waited for it.
+            self._metadata.add_topic(topic, now_ms)
+            # The version is read before the wake-up, so that an update which arrives in between ends the wait at once.
+            version = self._metadata.request_update_for_topic(topic)
+            self._wakeup()
+            try:
+                self._metadata.await_update(version, max(deadline_ms - self._now(), 0))
+            except Unreachable:
+                raise
+            except ClientTimeout:
+                what = f"Topic {topic}" if count is None else f"Partition {partition} of topic {topic}"
+                detail = "" if count is None else f" with partition count {count}"
+                raise ClientTimeout(f"{what}{detail} not present in metadata after {self._max_block_ms} ms.") from None
+            cluster = self._metadata.cluster
+            self._metadata.raise_topic_error(topic)
+            count = cluster.partition_count(topic)
+            if count is not None and (partition is None or partition < count):
+                return KnownTopic(cluster, count, max(deadline_ms - self._now(), 0))

@@ -17,6 +17,7 @@ from tests.architecture.client_settings import CONSUMER, PRODUCER, client_settin
 from tests.architecture.command_line_page import command_line_page
 from tests.architecture.declared_settings import CHECKED_BY_RULES, acted_on
 from tests.architecture.group_states_page import group_states_page
+from tests.architecture.member_states_page import member_states_page
 from tests.architecture.modules_page import modules_page
 from tests.architecture.source_tree import ROOT
 
@@ -126,6 +127,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/command-line.md": command_line_page,
     "docs/configuration.md": configuration_page,
     "docs/group-states.md": group_states_page,
+    "docs/member-states.md": member_states_page,
     "docs/modules.md": modules_page,
     "docs/protocol-coverage.md": protocol_coverage_page,
     "src/barnabas/clients/consumer/consumer_settings.py": lambda: keyword_module(CONSUMER),

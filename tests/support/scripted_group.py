@@ -48,7 +48,7 @@ MESSAGES = (
 STEP_MS = 20
 
 
-class _SteppingClient(BlockingClient):
+class SteppingClient(BlockingClient):
     """Steps the channel with each of its polls, and lets little time pass in one."""
 
     channel: CoordinatorChannel | None = None
@@ -96,7 +96,7 @@ class ScriptedGroup:
         def make_selector(clock: Clock) -> ScriptedSelector:
             return next(selectors)
 
-        client = _SteppingClient(
+        client = SteppingClient(
             "127.0.0.1:9092",
             NetworkClientConfig(),
             MetadataConfig(),

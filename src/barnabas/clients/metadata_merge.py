@@ -6,11 +6,12 @@ Called by `ClusterMetadata` under its condition. Kafka: Metadata, MetadataSnapsh
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.clients.cluster import Cluster, PartitionInfo
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
+from barnabas.clients.topics_of_interest import TopicFilter
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.rpc.node import Node
@@ -25,12 +26,10 @@ class Merged(NamedTuple):
     needs_full_update: bool
 
 
-def merge(
-    old: Cluster, response: MetadataResponse, *, is_partial: bool, is_followed: Callable[[str, bool], bool]
-) -> Merged:
+def merge(old: Cluster, response: MetadataResponse, *, is_partial: bool, is_followed: TopicFilter) -> Merged:
     """Return the view after an answer.
 
-    A full answer replaces the old view, a partial one adds to it. `is_followed(name, is_internal)` says which of the
+    A full answer replaces the old view, a partial one adds to it. `is_followed` says which of the
     answer's topics count. Leader epochs never go back: a broker that lags behind does not undo what is known.
     """
     topics: dict[str, Sequence[PartitionInfo]] = {}
@@ -43,7 +42,7 @@ def merge(
     needs_full_update = False
     for topic in response.topics:
         name = topic.name
-        if name is None or not is_followed(name, topic.is_internal):
+        if name is None or not is_followed(topic):
             continue
         errors.pop(name, None)
         error = error_of(topic.error_code)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
-TopicFilter: TypeAlias = Callable[[str, bool], bool]
-"""A function of a topic's name and of whether the topic is internal. Returns whether the topic is followed."""
+from barnabas.protocol.messages.metadata import MetadataResponse
+
+TopicFilter: TypeAlias = Callable[[MetadataResponse.MetadataResponseTopic], bool]
+"""A function of a topic in an answer of the cluster. Returns whether the topic is followed."""
 
 
 class TopicsOfInterest:
@@ -55,6 +57,6 @@ class TopicsOfInterest:
                     del self._used_ms[topic]
         return list(self._used_ms)
 
-    def is_followed(self, topic: str, is_internal: bool) -> bool:
+    def is_followed(self, topic: MetadataResponse.MetadataResponseTopic) -> bool:
         """Return whether the view should include a topic of an answer."""
-        return topic in self._used_ms or (self.filter is not None and self.filter(topic, is_internal))
+        return topic.name in self._used_ms or (self.filter is not None and self.filter(topic))

@@ -8,6 +8,7 @@ from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.raw_fetcher import FetchedRecords, RawFetcher
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.errors import (
     ClientClosed,
     ClientTimeout,
@@ -37,6 +38,7 @@ __all__ = [
     "RawFetcher",
     "RebalanceListener",
     "RetriableCommitFailed",
+    "SubscriptionPattern",
     "TopicPartition",
     "WokenUp",
 ]

@@ -29,7 +29,9 @@ from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.fetcher import Fetcher
 from barnabas.clients.consumer.fetch.position_resetter import PositionResetter
-from barnabas.clients.consumer.group.coordinator import ConsumerCoordinator
+from barnabas.clients.consumer.group.group_client import GroupClient
+from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
+from barnabas.clients.consumer.group.make_coordinator import make_coordinator
 from barnabas.clients.consumer.group.offset_commits import CommitCallback, Offsets, log_failed_commit
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.offset_reset import (
@@ -39,6 +41,7 @@ from barnabas.clients.consumer.offset_reset import (
     parse_offset_reset,
 )
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.errors import ClientTimeout
@@ -87,16 +90,16 @@ class Consumer:
             retry_backoff_ms=config.retry_backoff_ms,
             isolation_level=config.isolation,
         )
-        self._coordinator: ConsumerCoordinator | None = None
+        self._coordinator: GroupCoordinator | None = None
         if group_config is not None:
-            self._coordinator = ConsumerCoordinator(
+            group = GroupClient(
                 group_config,
-                assignors,
                 self._subscriptions,
                 self._client,
                 self._waiting,
                 exclude_internal_topics=config.exclude_internal_topics,
             )
+            self._coordinator = make_coordinator(group, assignors)
         self._raised_version = -1
         """The version of the last metadata update whose topic errors were raised."""
         self._closed = False
@@ -107,13 +110,14 @@ class Consumer:
         self,
         topics: Iterable[str] = (),
         *,
-        pattern: str | re.Pattern[str] | None = None,
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
         """Read the partitions that the group assigns, of these topics or of all whose whole names match the pattern.
 
-        This replaces an earlier subscription; without topics it ends it. `poll` joins the group. Raises ValueError
-        without a `group_id`, RuntimeError after `assign`, TypeError for a string instead of a list.
+        A SubscriptionPattern is matched by the coordinator (`group_protocol="consumer"`), any other pattern here. This
+        replaces an earlier subscription; without topics it ends it. `poll` joins the group. Raises ValueError without a
+        `group_id`, RuntimeError after `assign`, TypeError for a string instead of a list.
         """
         self._check_usable()
         coordinator = self._group()
@@ -123,23 +127,33 @@ class Consumer:
         if pattern is None and not names:
             self.unsubscribe()
             return
-        if not coordinator.has_assignors:
-            raise RuntimeError("Must configure at least one partition assigner class name to subscribe to topics")
+        coordinator.check_subscription(by_server_pattern=isinstance(pattern, SubscriptionPattern))
         if pattern is not None:
             if names:
                 raise ValueError("give topics or a pattern, not both")
-            compiled = re.compile(pattern)
-            if compiled.pattern == "":
-                raise ValueError("Topic pattern to subscribe to cannot be empty")
-            self._subscriptions.subscribe_pattern(compiled, listener)
+            self._subscribe_pattern(pattern, listener)
         else:
             if any(not name.strip() for name in names):
                 raise ValueError("Topic collection to subscribe to cannot contain null or empty topic")
             self._subscriptions.subscribe(names, listener)
         coordinator.subscription_changed()
 
+    def _subscribe_pattern(
+        self, pattern: str | re.Pattern[str] | SubscriptionPattern, listener: RebalanceListener | None
+    ) -> None:
+        chosen = pattern if isinstance(pattern, SubscriptionPattern) else re.compile(pattern)
+        if chosen.pattern == "":
+            raise ValueError("Topic pattern to subscribe to cannot be empty")
+        if isinstance(chosen, SubscriptionPattern):
+            self._subscriptions.subscribe_server_pattern(chosen, listener)
+        else:
+            self._subscriptions.subscribe_pattern(chosen, listener)
+
     def subscription(self) -> set[str]:
-        """Return the topics that the consumer subscribes to by name, or that match its pattern."""
+        """Return the topics that the consumer subscribes to by name, or that match its pattern.
+
+        Only the coordinator knows the topics that match a SubscriptionPattern: the set is empty then.
+        """
         return set(self._subscriptions.topics)
 
     def unsubscribe(self) -> None:
@@ -180,7 +194,8 @@ class Consumer:
     def enforce_rebalance(self, reason: str = "") -> None:
         """Join the group again with the next `poll`, as if the subscription had changed.
 
-        Raises ValueError without a `group_id`.
+        With `group_protocol="consumer"` nothing happens: the coordinator decides when to rebalance. Raises ValueError
+        without a `group_id`.
         """
         self._check_usable()
         self._group().enforce_rebalance(reason or "rebalance enforced by user")
@@ -390,7 +405,7 @@ class Consumer:
     def _deadline_ms(self, timeout_ms: float | None = None) -> int:
         return self._client.now_ms() + int(self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
-    def _group(self) -> ConsumerCoordinator:
+    def _group(self) -> GroupCoordinator:
         """Return the group's coordinator. Raises ValueError without a `group_id`."""
         if self._coordinator is None:
             raise ValueError(

@@ -9,12 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.group.config import GroupRebalanceConfig, GroupSettings
+from barnabas.clients.consumer.group.config import GroupProtocol, GroupRebalanceConfig, GroupSettings
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
-from barnabas.clients.settings import setting
+from barnabas.clients.settings import setting, settings_of
 
 READ_COMMITTED = 1
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": READ_COMMITTED}
+# With the consumer protocol, the coordinator assigns the partitions and sets the times.
+_SETTINGS_OF_OTHER_PROTOCOL = {
+    GroupProtocol.CLASSIC: ("group_remote_assignor",),
+    GroupProtocol.CONSUMER: ("partition_assignment_strategy", "heartbeat_interval_ms", "session_timeout_ms"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,18 @@ class ConsumerConfig(GroupSettings):
             raise ValueError("The configured group_id should not be an empty string or whitespace.")
         if self.group_id is None and self.enable_auto_commit:
             raise ValueError("enable_auto_commit cannot be set to true when the default group id is used")
+        self._check_protocol()
+
+    def _check_protocol(self) -> None:
+        """Check that no setting belongs to the other group protocol.
+
+        A value that equals the default passes: it says nothing else than the default does. Raises ValueError.
+        """
+        names = _SETTINGS_OF_OTHER_PROTOCOL[GroupProtocol(self.group_protocol)]
+        defaults = {each.name: each.default for each in settings_of(type(self))}
+        changed = [name for name in names if getattr(self, name) != defaults[name]]
+        if changed:
+            raise ValueError(f"{', '.join(changed)} cannot be set when group_protocol={self.group_protocol.upper()}")
 
     @property
     def isolation(self) -> int:

@@ -19,6 +19,8 @@ class ConsumerSettings(TypedDict, total=False):
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     bootstrap_timeout_ms: int | None
+    group_protocol: str
+    group_remote_assignor: str | None
     client_rack: str
     group_instance_id: str | None
     session_timeout_ms: int

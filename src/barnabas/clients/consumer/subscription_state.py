@@ -15,6 +15,7 @@ from enum import Enum
 
 from barnabas.clients.consumer.offset_reset import OffsetReset
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -27,6 +28,7 @@ class SubscriptionMode(Enum):
     NONE = "none"
     TOPICS = "topics"
     PATTERN = "pattern"
+    SERVER_PATTERN = "pattern that the coordinator matches"
     ASSIGNED = "assigned by the user"
 
 
@@ -82,6 +84,7 @@ class SubscriptionState:
         self.topics: frozenset[str] = frozenset()
         """The topics that the user named, or that match the pattern."""
         self.pattern: re.Pattern[str] | None = None
+        self.server_pattern: SubscriptionPattern | None = None
         self.group_topics: frozenset[str] = frozenset()
         """The topics of all members, as long as this member leads: their changes cause a rebalance."""
         self.listener: RebalanceListener | None = None
@@ -92,7 +95,7 @@ class SubscriptionState:
     @property
     def is_auto_assigned(self) -> bool:
         """Whether the group decides which partitions are read."""
-        return self.type in {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN}
+        return self.type in {SubscriptionMode.TOPICS, SubscriptionMode.PATTERN, SubscriptionMode.SERVER_PATTERN}
 
     @property
     def metadata_topics(self) -> frozenset[str]:
@@ -114,6 +117,12 @@ class SubscriptionState:
         self.pattern = pattern
         self.listener = listener
 
+    def subscribe_server_pattern(self, pattern: SubscriptionPattern, listener: RebalanceListener | None) -> None:
+        """Subscribe to the topics that the coordinator matches. Raises RuntimeError after another kind of choice."""
+        self._set_type(SubscriptionMode.SERVER_PATTERN)
+        self.server_pattern = pattern
+        self.listener = listener
+
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these partitions. Raises RuntimeError while subscribed."""
         self._set_type(SubscriptionMode.ASSIGNED)
@@ -123,7 +132,7 @@ class SubscriptionState:
         """Forget the subscription, the assignment and all positions."""
         self.type = SubscriptionMode.NONE
         self.topics = self.group_topics = frozenset()
-        self.pattern = None
+        self.pattern = self.server_pattern = None
         self.listener = None
         self.partitions = {}
 
@@ -206,7 +215,8 @@ class SubscriptionState:
             if state.offset is not None
         }
 
-    def mark_revoked(self) -> None:
-        """Stop returning records of all partitions, because they are about to be committed and then revoked."""
-        for state in self.partitions.values():
-            state.revoked = True
+    def mark_revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop returning records of partitions that are about to be committed and then revoked."""
+        for each in partitions:
+            if each in self.partitions:
+                self.partitions[each].revoked = True

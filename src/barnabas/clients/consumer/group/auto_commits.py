@@ -84,10 +84,10 @@ class AutoCommits:
 
     # -- rebalances
 
-    def has_committed_before_rebalance(self, now_ms: int, *, stop_reading: bool) -> bool:
+    def has_committed_before_rebalance(self, now_ms: int, about_to_go: Iterable[TopicPartition]) -> bool:
         """Commit before a rebalance. Returns False while the commit is not answered: the caller then calls again.
 
-        With `stop_reading`, `poll` returns no more records of any partition, because all are about to be revoked.
+        From here on `poll` returns no more records of the partitions `about_to_go`, which the rebalance revokes.
         """
         if not self._is_enabled:
             return True
@@ -102,8 +102,7 @@ class AutoCommits:
             if consumed:
                 # From here on no record may be returned: it would be in no commit, and the next owner would read it
                 # again.
-                if stop_reading:
-                    self._subscriptions.mark_revoked()
+                self._subscriptions.mark_revoked(about_to_go)
                 until_ms = self._rebalance_until_ms
                 self._rebalance_commit = self._calls.begin(
                     lambda: self._calls.commits.commit(consumed, until_ms, as_member=True)

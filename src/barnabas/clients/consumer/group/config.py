@@ -6,15 +6,33 @@ Read by the modules beside it, on both of the consumer's threads. Kafka: GroupRe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.settings import setting
+
+
+class GroupProtocol(StrEnum):
+    """The protocols of groups, by the values of `group_protocol`."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings(ClientConfig):
     """The settings that a ConsumerConfig and a GroupRebalanceConfig have in common."""
 
+    group_protocol: str = setting(
+        "classic",
+        "How the group divides its partitions: `classic`, by the assignor of a member, or `consumer`, by its"
+        " coordinator (KIP-848), which needs brokers that have this protocol.",
+        choices=GroupProtocol,
+    )
+    group_remote_assignor: str | None = setting(
+        None,
+        "The coordinator's assignor, with the consumer protocol: uniform or range. None: the coordinator chooses.",
+    )
     client_rack: str = setting("", "Where the consumer runs, for assignors that look at racks.")
     group_instance_id: str | None = setting(None, "The id of a static member, which keeps its place when restarted.")
     session_timeout_ms: int = setting(45_000, "How long the coordinator waits for a member's heartbeat.", minimum=1)

@@ -23,6 +23,7 @@ class Reaction(Enum):
     FORGET_GENERATION = "join again under the same member id, unless this was done since the request was sent"
     TAKE_MEMBER_ID = "join again with the id that came with the error"
     REJOIN = "join again"
+    REPORT = "tell the user, and retry after a backoff"
     FAIL = "tell the user"
 
 
@@ -61,6 +62,17 @@ REACTIONS: dict[ApiKey, dict[ErrorCode, Reaction]] = {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
         ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
     },
+    # Only what is listed here lets the member go on: every other error makes it FATAL.
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _COORDINATOR_GONE
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH: Reaction.FORGET_GENERATION,
+        # The group was deleted; the member makes it anew when it joins again.
+        ErrorCode.GROUP_ID_NOT_FOUND: Reaction.FORGET_GENERATION,
+        # The member stays one: an administrator may grant the permission.
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REPORT,
+    },
     # A member that leaves reacts to no error: its session at the coordinator ends in any case.
     ApiKey.LEAVE_GROUP: {},
     ApiKey.OFFSET_COMMIT: _COORDINATOR_GONE
@@ -93,5 +105,14 @@ def reaction_to(api_key: ApiKey, error: ErrorCode) -> Reaction:
 def is_retriable(error: Exception) -> bool:
     """Return whether a failed call may be retried, with the same coordinator or another one."""
     if isinstance(error, ApiError):
-        return error.code.retriable
+        # The coordinator has given the member a new epoch since the request was made: the retry carries it (KIP-848).
+        return error.code.retriable or error.code is ErrorCode.STALE_MEMBER_EPOCH
     return isinstance(error, Disconnected | TimeoutError)
+
+
+def is_about_membership(error: Exception) -> bool:
+    """Return whether the coordinator did not know the member that sent the request.
+
+    The next answer to a heartbeat says so too, and makes the member join again.
+    """
+    return isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,6 +1,6 @@
 """One request to a group's coordinator, from the queue to its result.
 
-Made by `MemberSession` and `OffsetCommits`, on either thread of the consumer; sent and finished by the
+Made by the sessions of both protocols and `OffsetCommits`, on either thread of the consumer; sent and finished by the
 `CoordinatorChannel`. Every field is guarded by the channel's lock. Kafka: RequestFuture.
 """
 
@@ -9,23 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.protocol.messages.classic_groups import LeaveGroupRequest
 from barnabas.protocol.messages.offsets import OffsetCommitRequest
 from barnabas.rpc.client_request import RequestBuilder
 from barnabas.rpc.node import Node
-
-_AWAITED_AT_CLOSE = (OffsetCommitRequest, LeaveGroupRequest)
-"""The requests that still matter to the group after the consumer has closed."""
 
 
 class CoordinatorCall:
     """A request to the coordinator, and its result or error once it is `done`.
 
     handle(body): reads the answer on the channel's thread under the lock. Its return value becomes `result`, what it
-    raises becomes `error`. deadline_ms: when the call fails if the coordinator was not found by then.
+    raises becomes `error`. deadline_ms: when the call fails if the coordinator was not found by then. leaves_group:
+    whether the request ends the membership.
     """
 
-    __slots__ = ("builder", "deadline_ms", "done", "error", "handle", "node", "on_done", "result", "timeout_ms")
+    __slots__ = (
+        "builder",
+        "deadline_ms",
+        "done",
+        "error",
+        "handle",
+        "is_awaited_at_close",
+        "node",
+        "on_done",
+        "result",
+        "timeout_ms",
+    )
 
     def __init__(
         self,
@@ -35,6 +43,7 @@ class CoordinatorCall:
         *,
         timeout_ms: int | None = None,
         on_done: Callable[[CoordinatorCall], None] | None = None,
+        leaves_group: bool = False,
     ) -> None:
         self.builder = builder
         self.handle = handle
@@ -45,11 +54,8 @@ class CoordinatorCall:
         self.done = False
         self.result: Any = None
         self.error: Exception | None = None
-
-    @property
-    def is_awaited_at_close(self) -> bool:
-        """Whether a consumer that closes waits for the answer."""
-        return issubclass(self.builder.message_class, _AWAITED_AT_CLOSE)
+        self.is_awaited_at_close = leaves_group or builder.message_class is OffsetCommitRequest
+        """Whether a consumer that closes waits for the answer, because the request still matters to the group."""
 
     def finish(self, result: Any = None, error: Exception | None = None) -> None:
         """Set the result or the error, and call `on_done`. Called once, under the lock."""

@@ -23,9 +23,9 @@ A commit, from the user's thread and back:
         call.done: look at call.result
 
 Three rules keep this simple:
-- `lock` guards the queue, the coordinator's address and everything of the group that both threads touch
-  (MemberSession, OffsetCommits). It is held for moments: never during a poll of the network, never while a callback of
-  the user runs. No other lock is taken under it but the metadata's condition, for moments.
+- `lock` guards the queue, the coordinator's address and everything of the group that both threads touch (the member's
+  session, OffsetCommits). It is held for moments: never during a poll of the network, never while a callback of the
+  user runs. No other lock is taken under it but the metadata's condition, for moments.
 - Whatever handles an answer runs on the channel's thread and holds the lock, because it changes the membership. The
   callbacks that the network client calls only collect answers in `_answers`, which no other thread reads.
 - The calls of one group leave in the order in which they were queued, over one connection. The coordinator therefore
@@ -62,7 +62,7 @@ _CLOSED = "This consumer has already been closed."
 
 
 class ChannelUser(Protocol):
-    """The owner of a channel (MemberSession). The channel's thread calls both methods, under the lock."""
+    """The owner of a channel: a member's session. The channel's thread calls both methods, under the lock."""
 
     def perform_duties(self, now_ms: int) -> int:
         """Do what is due. Returns the milliseconds until the next duty."""
@@ -169,10 +169,12 @@ class CoordinatorChannel:
         self.send(call)
         return True
 
-    def withdraw(self, call: CoordinatorCall) -> None:
-        """Drop a call that has not been sent, without finishing it."""
-        if call in self._waiting:
-            self._waiting.remove(call)
+    def withdraw(self, call: CoordinatorCall) -> bool:
+        """Drop a call that has not been sent, without finishing it. Returns False if the call was sent already."""
+        if call not in self._waiting:
+            return False
+        self._waiting.remove(call)
+        return True
 
     @property
     def coordinator(self) -> Node | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionRacks
 from barnabas.clients.consumer.subscription_state import SubscriptionState
+from barnabas.protocol.messages.metadata import MetadataResponse
 
 _NO_RACKS: frozenset[str] = frozenset()
 
@@ -28,6 +29,7 @@ class FollowedTopics:
         self._subscriptions = subscriptions
         self._client_rack = client_rack
         self._exclude_internal = exclude_internal
+        self._assigned_ids: frozenset[bytes] = frozenset()
         self._version = -1
         self._awaited_version: int | None = None
         """The version of metadata that `is_fresh` waits to see replaced, or None while it waits for none."""
@@ -36,7 +38,9 @@ class FollowedTopics:
 
     def follow(self) -> None:
         """Request metadata for those of the subscription's topics that are not known, or all topics for a pattern."""
-        topic_filter = self._filter if self._subscriptions.pattern is not None else None
+        subscriptions = self._subscriptions
+        has_filter = subscriptions.pattern is not None or subscriptions.server_pattern is not None
+        topic_filter = self._filter if has_filter else None
         self._client.metadata.follow(self._subscriptions.metadata_topics, self._client.now_ms(), topic_filter)
         self._version = -1
 
@@ -90,5 +94,27 @@ class FollowedTopics:
             if topic in cluster.topics
         }
 
-    def _filter(self, topic: str, is_internal: bool) -> bool:
-        return not (is_internal and self._exclude_internal) and self._subscriptions.matches(topic)
+    def follow_assigned(self, topic_ids: Iterable[bytes]) -> None:
+        """Follow the topics of an assignment: where the coordinator matches the pattern, only their ids are known.
+
+        For any other subscription, the names say already which topics to follow.
+        """
+        self._assigned_ids = frozenset(topic_ids)
+
+    def names_of(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
+        """Return the names of those topics that the metadata has."""
+        names = {topic_id: name for name, topic_id in self._client.metadata.cluster.topic_ids.items()}
+        return {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
+
+    def request_update(self) -> None:
+        """Request metadata, because an assignment names a topic by an id that the metadata lacks."""
+        self._client.metadata.request_update()
+
+    def _filter(self, topic: MetadataResponse.MetadataResponseTopic) -> bool:
+        if self._subscriptions.server_pattern is not None:
+            return topic.topic_id in self._assigned_ids
+        return (
+            topic.name is not None
+            and not (topic.is_internal and self._exclude_internal)
+            and self._subscriptions.matches(topic.name)
+        )

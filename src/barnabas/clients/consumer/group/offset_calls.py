@@ -11,11 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import is_retriable
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
-from barnabas.clients.consumer.group.member_session import MemberSession
+from barnabas.clients.consumer.group.coordinator_channel import ChannelUser, CoordinatorChannel
 from barnabas.clients.consumer.group.offset_commits import CommitCallback, OffsetCommits, Offsets
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.errors import ClientTimeout
@@ -26,14 +24,14 @@ class OffsetCalls:
 
     def __init__(
         self,
-        config: GroupRebalanceConfig,
+        commits: OffsetCommits,
         channel: CoordinatorChannel,
-        member: MemberSession,
+        member: ChannelUser,
         client: BlockingClient,
         waiting: ConsumerWaiting,
     ) -> None:
-        self.config = config
-        self.commits = OffsetCommits(config, channel, member.membership)
+        self.config = commits.config
+        self.commits = commits
         self.waiting = waiting
         self._channel = channel
         self._member = member

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from barnabas.clients.consumer.group import requests
+from barnabas.clients.consumer.group.committing_member import CommittingMember
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
-from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MembershipState
-from barnabas.clients.errors import CommitFailed, RetriableCommitFailed, error_of
+from barnabas.clients.consumer.group.generation import Generation
+from barnabas.clients.errors import RetriableCommitFailed, error_of
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -30,31 +31,6 @@ logger = logging.getLogger(__name__)
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback: TypeAlias = Callable[[Offsets, Exception | None], None]
 """Called with the outcome of an asynchronous commit, on the consumer's thread."""
-
-_NOT_PART_OF_GROUP = (
-    "Offset commit cannot be completed since the consumer is not part of an active group for auto partition"
-    " assignment; it is likely that the consumer was kicked out of the group."
-)
-_UNDERGOING_REBALANCE = (
-    "Offset commit cannot be completed since the consumer is undergoing a rebalance for auto partition assignment. You"
-    " can try completing the rebalance by calling poll() and then retry the operation."
-)
-_GROUP_REBALANCES = (
-    "Offset commit cannot be completed since the consumer group is executing a rebalance at the moment. You can try"
-    " completing the rebalance by calling poll() and then retry commit again"
-)
-_STALE_GENERATION = (
-    "Offset commit cannot be completed since the consumer member's generation is already stale, meaning it has already"
-    " participated another rebalance and got a new generation. You can try completing the rebalance by calling poll()"
-    " and then retry commit again"
-)
-_REBALANCED = (
-    "Commit cannot be completed since the group has already rebalanced and assigned the partitions to another member."
-    " This means that the time between subsequent calls to poll() was longer than the configured max_poll_interval_ms,"
-    " which typically implies that the poll loop is spending too much time message processing. You can address this"
-    " either by increasing max_poll_interval_ms or by reducing the maximum size of batches returned in poll() with"
-    " max_poll_records."
-)
 
 
 class CompletedCommit(NamedTuple):
@@ -68,8 +44,8 @@ class CompletedCommit(NamedTuple):
 class OffsetCommits:
     """The maker of the channel's calls about offsets. `membership` says whether it may commit as a member."""
 
-    def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, membership: GroupMembership) -> None:
-        self._config = config
+    def __init__(self, config: GroupRebalanceConfig, channel: CoordinatorChannel, membership: CommittingMember) -> None:
+        self.config = config
         self._channel = channel
         self._membership = membership
         self._completed: deque[CompletedCommit] = deque()
@@ -110,7 +86,7 @@ class OffsetCommits:
         """Request committed offsets. The call's result maps each partition to its offset, or to None."""
         wanted = list(partitions)
         call = CoordinatorCall(
-            requests.offset_fetch(self._config.group_id, wanted),
+            requests.offset_fetch(self.config.group_id, wanted, self._membership.reading_generation),
             lambda body: self._handle_fetch(wanted, body),
             deadline_ms,
         )
@@ -126,23 +102,17 @@ class OffsetCommits:
         *,
         at_last: bool = False,
     ) -> CoordinatorCall:
-        membership = self._membership
-        generation = membership.generation if as_member else None
+        generation = self._membership.generation if as_member else None
         call = CoordinatorCall(
-            requests.offset_commit(self._config, generation, offsets),
+            requests.offset_commit(self.config, generation, offsets),
             lambda body: self._handle_commit(generation, body),
             deadline_ms,
             on_done=on_done,
         )
-        # During a rebalance the coordinator rejects commits of the old generation, once all members have joined. Only
-        # the last commit of a closing consumer is sent all the same: it may arrive before that.
-        can_be_sent = membership.state is MembershipState.STABLE or (at_last and membership.generation.is_known)
-        if as_member and not can_be_sent:
+        refusal = self._membership.commit_refusal(at_last=at_last) if as_member else None
+        if refusal is not None:
             logger.info("Failing OffsetCommit request since the consumer is not part of an active group")
-            if membership.is_rebalancing:
-                call.finish(error=ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _UNDERGOING_REBALANCE))
-            else:
-                call.finish(error=CommitFailed(_NOT_PART_OF_GROUP))
+            call.finish(error=refusal)
         else:
             self._channel.send(call)
         return call
@@ -170,28 +140,11 @@ class OffsetCommits:
 
     def _raise_commit_error(self, error: ErrorCode, sent: Generation | None) -> None:
         """React to the error of one partition. Raises ApiError, CommitFailed when the member was removed."""
-        reaction = reaction_to(ApiKey.OFFSET_COMMIT, error)
-        membership = self._membership
-        # A commit may be answered after the member has joined again. Its error is then about the old generation, and
-        # must not reset the new one.
-        is_stale = sent is not None and membership.generation != sent
-        if reaction is Reaction.REDISCOVER:
+        if reaction_to(ApiKey.OFFSET_COMMIT, error) is Reaction.REDISCOVER:
             self._channel.forget_coordinator(f"error response {error.name}")
-        elif reaction is Reaction.REJOIN:
-            membership.request_rejoin("offset commit failed since group is already rebalancing")
-            raise ApiError(error, _GROUP_REBALANCES)
-        elif reaction in {Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION} or (
-            error is ErrorCode.FENCED_INSTANCE_ID and is_stale
-        ):
-            # The member is in a rebalance already: its user may commit again in the new generation. Outside of one, the
-            # commit has failed for good.
-            if is_stale and membership.state is MembershipState.PREPARING_REBALANCE:
-                raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _STALE_GENERATION)
-            if reaction is not Reaction.FAIL and not is_stale:
-                keep = reaction is Reaction.FORGET_GENERATION
-                membership.reset(f"encountered {error.name} from OFFSET_COMMIT response", keep_member_id=keep)
-            raise CommitFailed(_REBALANCED)
-        raise ApiError(error, f"{error.message} Group: {self._config.group_id}")
+        elif (failure := self._membership.commit_failure(error, sent)) is not None:
+            raise failure
+        raise ApiError(error, f"{error.message} Group: {self.config.group_id}")
 
     def _handle_fetch(
         self, wanted: list[TopicPartition], body: OffsetFetchResponse
@@ -200,7 +153,7 @@ class OffsetCommits:
         # v8 and later answer for several groups; earlier versions have one answer in the body itself (KIP-709).
         groups = body.groups
         error = error_of(groups[0].error_code if groups else body.error_code)
-        self._raise_fetch_error(error, f"Group: {self._config.group_id}")
+        self._raise_fetch_error(error, f"Group: {self.config.group_id}")
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
         for topic in groups[0].topics if groups else body.topics:
             for partition in topic.partitions:

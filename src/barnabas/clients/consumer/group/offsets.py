@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.clients.consumer.group.auto_commits import AutoCommits
-from barnabas.clients.consumer.group.coordinator_answers import is_retriable
+from barnabas.clients.consumer.group.coordinator_answers import is_about_membership, is_retriable
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.offset_calls import OffsetCalls
 from barnabas.clients.consumer.group.offset_commits import CommitCallback, Offsets
@@ -115,7 +115,8 @@ class GroupOffsets:
         self._fetch = None
         if call.error is None:
             self._subscriptions.set_committed(call.result)
-        elif is_retriable(call.error):
+        # A member that joins again loses these partitions first.
+        elif is_retriable(call.error) or is_about_membership(call.error):
             self._next_fetch_ms = now_ms + self._calls.config.retry_backoff_ms
         else:
             raise call.error

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
-from barnabas.clients.consumer.group.membership import Generation
+from barnabas.clients.consumer.group.generation import Generation
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.messages.classic_groups import (
@@ -143,8 +143,13 @@ def offset_commit(
     return RequestBuilder(OffsetCommitRequest, lambda _: message, (oldest, _LAST_VERSION_WITH_TOPIC_NAMES))
 
 
-def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> RequestBuilder:
-    """Return a request for committed offsets: from v7 on, only for those that no open transaction may change."""
+def offset_fetch(
+    group_id: str, partitions: Iterable[TopicPartition], generation: Generation | None = None
+) -> RequestBuilder:
+    """Return a request for committed offsets: from v7 on, only for those that no open transaction may change.
+
+    A `generation` lets the coordinator of a consumer group reject the request of a member that is out of date.
+    """
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -161,6 +166,9 @@ def offset_fetch(group_id: str, partitions: Iterable[TopicPartition]) -> Request
             for name, each in by_topic.items()
         ]
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+        if generation is not None:
+            # Versions before 9 leave the identity out (KIP-848).
+            group.member_id, group.member_epoch = generation.member_id, generation.id
         return OffsetFetchRequest(groups=[group], require_stable=True)
 
     return RequestBuilder(OffsetFetchRequest, build, (1, _LAST_VERSION_WITH_TOPIC_NAMES))

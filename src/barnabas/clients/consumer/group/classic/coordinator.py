@@ -22,93 +22,55 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor, RebalanceProtocol
-from barnabas.clients.consumer.group.assignors import GroupAssignors
-from barnabas.clients.consumer.group.config import GroupRebalanceConfig
+from barnabas.clients.consumer.group.classic.assignors import GroupAssignors
+from barnabas.clients.consumer.group.classic.member_session import MemberSession, Rebalance, RebalancePhase
+from barnabas.clients.consumer.group.classic.membership import MembershipState
 from barnabas.clients.consumer.group.coordinator_answers import is_retriable
-from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
-from barnabas.clients.consumer.group.followed_topics import FollowedTopics
-from barnabas.clients.consumer.group.listener_calls import ListenerCalls
-from barnabas.clients.consumer.group.member_session import MemberSession, Rebalance, RebalancePhase
-from barnabas.clients.consumer.group.membership import MembershipState
-from barnabas.clients.consumer.group.offset_calls import OffsetCalls
-from barnabas.clients.consumer.group.offsets import GroupOffsets
-from barnabas.clients.consumer.group.shared_nodes import SharedNodes
+from barnabas.clients.consumer.group.group_client import GroupClient
+from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
-from barnabas.clients.consumer.subscription_state import SubscriptionState
-from barnabas.clients.consumer.waiting import ConsumerWaiting
-from barnabas.clients.errors import ClientClosed
 from barnabas.protocol.consumer_protocol import decode_assignment
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
 
 logger = logging.getLogger(__name__)
 
 
-class ConsumerCoordinator:
-    """The group as `Consumer` uses it. `offsets` commits offsets and reads committed ones."""
+class ConsumerCoordinator(GroupCoordinator):
+    """A group of the classic protocol, in which the leader's assignors divide the partitions."""
 
-    def __init__(
-        self,
-        config: GroupRebalanceConfig,
-        assignors: Sequence[PartitionAssignor],
-        subscriptions: SubscriptionState,
-        client: BlockingClient,
-        waiting: ConsumerWaiting,
-        *,
-        exclude_internal_topics: bool = True,
-    ) -> None:
-        self._config = config
-        self._subscriptions = subscriptions
-        self._client = client
-        self._waiting = waiting
-        self._topics = FollowedTopics(
-            client, subscriptions, config.client_rack, exclude_internal=exclude_internal_topics
-        )
-        self._assignors = GroupAssignors(assignors, self._topics, subscriptions)
-        self._listener = ListenerCalls(subscriptions)
-        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, client.random)
-        self.channel = CoordinatorChannel(
-            config, client.make_network(SharedNodes(client.metadata)), backoff, client.network.wakeup
-        )
-        self._member = MemberSession(config, self.channel, backoff)
-        self.offsets = GroupOffsets(OffsetCalls(config, self.channel, self._member, client, waiting), subscriptions)
-        self.group_metadata = ConsumerGroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
+    def __init__(self, group: GroupClient, assignors: Sequence[PartitionAssignor]) -> None:
+        self._member = MemberSession(group.config, group.channel, group.backoff)
+        super().__init__(group, self._member.membership, self._member)
+        self._assignors = GroupAssignors(assignors, group.topics, group.subscriptions)
+        self._joined = ConsumerGroupMetadata(group.config.group_id, group_instance_id=group.config.group_instance_id)
         self._next_join_ms = 0
 
     @property
-    def has_assignors(self) -> bool:
-        """Whether the consumer has assignors, without which it cannot join its group."""
-        return bool(self._assignors)
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """This consumer's identity in the generation that it joined last."""
+        return self._joined
 
-    def forked(self) -> None:
-        """Make new connections, in a forked child. Raises ClientClosed when the parent is a member."""
-        if self.channel.has_started:
-            raise ClientClosed("A forked process is no member of its parent's group: make a consumer of its own")
-        self.channel.forked(self._client.make_network(SharedNodes(self._client.metadata)))
+    def check_subscription(self, *, by_server_pattern: bool) -> None:
+        """Check that there are assignors to join with, and that the pattern is not the coordinator's to match.
+
+        Raises RuntimeError.
+        """
+        if by_server_pattern:
+            raise RuntimeError(
+                "Subscribe to RE2/J pattern is not supported when using the CLASSIC protocol defined in config"
+                " group_protocol"
+            )
+        if not self._assignors:
+            raise RuntimeError("Must configure at least one partition assigner class name to subscribe to topics")
 
     # -- polling
 
-    def subscription_changed(self) -> None:
-        """Follow the topics of a new subscription, or of partitions that the user assigned."""
-        self._topics.follow()
-
-    def poll(self, now_ms: int) -> None:
-        """Do what the group asks for now.
-
-        Raises what the listener, an assignor or a callback raises, and ApiError when the coordinator refuses the
-        member for a reason that no retry cures (GROUP_AUTHORIZATION_FAILED, FENCED_INSTANCE_ID).
-        """
-        self._topics.refresh()
-        self.offsets.run_callbacks()
-        if self._subscriptions.is_auto_assigned:
-            self.channel.start(self._member)
-            with self.channel.lock:
-                self._member.polled(now_ms)
-            while self._needs_rejoin() and self._advance_rebalance(now_ms):
-                pass
-        self.offsets.automatic.poll(now_ms)
+    def _advance(self, now_ms: int) -> None:
+        with self.channel.lock:
+            self._member.polled(now_ms)
+        while self._needs_rejoin() and self._advance_rebalance(now_ms):
+            pass
 
     def next_poll_ms(self, now_ms: int) -> int:
         """Return the milliseconds until `poll` has work again, answers of the coordinator aside."""
@@ -153,7 +115,8 @@ class ConsumerCoordinator:
         Raises what the listener raises.
         """
         is_eager = self._assignors.protocol is RebalanceProtocol.EAGER
-        if not self.offsets.automatic.has_committed_before_rebalance(now_ms, stop_reading=is_eager):
+        about_to_go = list(self._subscriptions.partitions) if is_eager else ()
+        if not self.offsets.automatic.has_committed_before_rebalance(now_ms, about_to_go):
             return False
         with self.channel.lock:
             self._member.membership.needs_prepare = False
@@ -243,7 +206,7 @@ class ConsumerCoordinator:
             self._assignors.forget_divided()
         assignment = decode_assignment(rebalance.assignment)
         assigned = sorted(assignment.partitions)
-        self.group_metadata = ConsumerGroupMetadata(
+        self._joined = ConsumerGroupMetadata(
             self._config.group_id, generation.id, generation.member_id, self._config.group_instance_id
         )
         # The user changed the subscription while the group was rebalancing.
@@ -264,7 +227,7 @@ class ConsumerCoordinator:
                 self.enforce_rebalance("need to revoke partitions and re-join")
         # Errors of the listener are collected: the assignment has to be in order before one of them is raised.
         self._obey_leader(assigned)
-        errors.append(self._assignors.on_assignment(generation.protocol_name, assignment, self.group_metadata))
+        errors.append(self._assignors.on_assignment(generation.protocol_name, assignment, self._joined))
         self.offsets.joined(now_ms)
         self._subscriptions.set_partitions(assigned)
         errors.append(self._listener.assigned(added))
@@ -300,30 +263,14 @@ class ConsumerCoordinator:
             error = self._listener.lost(owned) if is_lost else self._listener.revoked(owned)
             self._subscriptions.set_partitions(())
         with self.channel.lock:
-            self._member.leave(reason, self._client.now_ms())
+            self._member.leave(reason, self._group.client.now_ms())
         self._assignors.forget_joined()
         self.offsets.left()
         self.channel.wakeup()
         if error is not None:
             raise error
 
-    def close(self, timeout_ms: int, *, leave_group: bool) -> None:
-        """Commit if that is automatic, await all commits, and leave; take at most `timeout_ms` for all of it.
-
-        Raises what the listener and the callbacks raise, when the channel is closed.
-        """
-        deadline_ms = self._client.now_ms() + timeout_ms
-        try:
-            if self.offsets.automatic.is_due_at_close:
-                self._end_rebalance(deadline_ms)
-            self.offsets.automatic.commit_at_close(deadline_ms)
-            if leave_group:
-                self.leave("the consumer is being closed")
-        finally:
-            self.channel.close(max(deadline_ms - self._client.now_ms(), 0))
-            self.offsets.run_callbacks()
-
-    def _end_rebalance(self, deadline_ms: int) -> None:
+    def _prepare_last_commit(self, deadline_ms: int) -> None:
         """Await the end of a rebalance during which this cooperative member has read on.
 
         Only then can the member commit what it has read. The close has to wait in any case, because LeaveGroup goes
@@ -331,7 +278,7 @@ class ConsumerCoordinator:
         reads the same records again.)
         """
         try:
-            self._waiting.until(self._is_rebalance_over, deadline_ms)
+            self._group.waiting.until(self._is_rebalance_over, deadline_ms)
         except Exception as error:  # noqa: BLE001 - a failing assignor, for example, must not stop a close
             logger.warning("Leaving in the middle of a rebalance: %s", error)
 
@@ -342,5 +289,5 @@ class ConsumerCoordinator:
                 return True
             is_elected = rebalance.phase is RebalancePhase.ELECTED
         if is_elected:
-            self._assign(rebalance, self._client.now_ms())
+            self._assign(rebalance, self._group.client.now_ms())
         return False

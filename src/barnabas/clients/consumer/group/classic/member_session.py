@@ -21,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from barnabas.clients.consumer.group import requests
+from barnabas.clients.consumer.group.classic.heartbeat import Heartbeat
+from barnabas.clients.consumer.group.classic.membership import GroupMembership, MembershipState
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
-from barnabas.clients.consumer.group.heartbeat import Heartbeat
-from barnabas.clients.consumer.group.membership import Generation, GroupMembership, MembershipState
+from barnabas.clients.consumer.group.generation import Generation
 from barnabas.clients.errors import error_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -152,6 +153,7 @@ class MemberSession:
                 requests.leave_group(self._config, membership.generation.member_id, reason),
                 _handle_leave,
                 now_ms + self._config.request_timeout_ms,
+                leaves_group=True,
             )
             if not self._channel.send_last(call):
                 call = None

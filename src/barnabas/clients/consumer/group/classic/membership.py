@@ -13,11 +13,29 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import NamedTuple
+
+from barnabas.clients.consumer.group.committing_member import NOT_PART_OF_GROUP, REBALANCED
+from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
+from barnabas.clients.consumer.group.generation import NO_GENERATION, Generation
+from barnabas.clients.errors import CommitFailed
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_GENERATION_ID = -1
+_UNDERGOING_REBALANCE = (
+    "Offset commit cannot be completed since the consumer is undergoing a rebalance for auto partition assignment. You"
+    " can try completing the rebalance by calling poll() and then retry the operation."
+)
+_GROUP_REBALANCES = (
+    "Offset commit cannot be completed since the consumer group is executing a rebalance at the moment. You can try"
+    " completing the rebalance by calling poll() and then retry commit again"
+)
+_STALE_GENERATION = (
+    "Offset commit cannot be completed since the consumer member's generation is already stale, meaning it has already"
+    " participated another rebalance and got a new generation. You can try completing the rebalance by calling poll()"
+    " and then retry commit again"
+)
 
 
 class MembershipState(Enum):
@@ -32,22 +50,6 @@ class MembershipState(Enum):
     def has_joined(self) -> bool:
         """Whether the member belongs to a generation, and has to send heartbeats."""
         return self in {MembershipState.COMPLETING_REBALANCE, MembershipState.STABLE}
-
-
-class Generation(NamedTuple):
-    """A generation of the group, with this member's id and the assignor's name. The member id comes first."""
-
-    id: int = UNKNOWN_GENERATION_ID
-    member_id: str = ""
-    protocol_name: str | None = None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the coordinator knows the member in this generation, so that it still owns its partitions."""
-        return self.id != UNKNOWN_GENERATION_ID and bool(self.member_id)
-
-
-NO_GENERATION = Generation()
 
 
 class GroupMembership:
@@ -103,3 +105,42 @@ class GroupMembership:
         logger.info("Request joining group due to: %s", reason)
         self.rejoin_reason = reason
         self.rejoin_needed = True
+
+    # -- commits
+
+    @property
+    def reading_generation(self) -> None:
+        """None: the classic protocol lets everyone read committed offsets."""
+        return None
+
+    def commit_refusal(self, *, at_last: bool) -> Exception | None:
+        """Return the error of a commit that cannot be sent now, or None if the member may commit."""
+        # During a rebalance the coordinator rejects commits of the old generation, once all members have joined. Only
+        # the last commit of a closing consumer is sent all the same: it may arrive before that.
+        if self.state is MembershipState.STABLE or (at_last and self.generation.is_known):
+            return None
+        if self.is_rebalancing:
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _UNDERGOING_REBALANCE)
+        return CommitFailed(NOT_PART_OF_GROUP)
+
+    def commit_failure(self, error: ErrorCode, sent: Generation | None) -> Exception | None:
+        """React to an error of OffsetCommit, and return the error for the caller; None if the error is no member's."""
+        reaction = reaction_to(ApiKey.OFFSET_COMMIT, error)
+        # A commit may be answered after the member has joined again. Its error is then about the old generation, and
+        # must not reset the new one.
+        is_stale = sent is not None and self.generation != sent
+        if reaction is Reaction.REJOIN:
+            self.request_rejoin("offset commit failed since group is already rebalancing")
+            return ApiError(error, _GROUP_REBALANCES)
+        if reaction not in {Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION} and not (
+            error is ErrorCode.FENCED_INSTANCE_ID and is_stale
+        ):
+            return None
+        # The member is in a rebalance already: its user may commit again in the new generation. Outside of one, the
+        # commit has failed for good.
+        if is_stale and self.state is MembershipState.PREPARING_REBALANCE:
+            return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, _STALE_GENERATION)
+        if reaction is not Reaction.FAIL and not is_stale:
+            keep = reaction is Reaction.FORGET_GENERATION
+            self.reset(f"encountered {error.name} from OFFSET_COMMIT response", keep_member_id=keep)
+        return CommitFailed(REBALANCED)

@@ -1,0 +1,91 @@
+"""The fields of a member's heartbeats: all of them when it joins and after an error, else only what has changed. Pure.
+
+Guarded by the coordinator channel's lock. The coordinator keeps what a heartbeat leaves out (null, or -1), so that most
+heartbeats are a few bytes long. After an error the member cannot know what the coordinator has kept.
+Kafka: ConsumerHeartbeatRequestManager.HeartbeatState.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.clients.consumer.group.config import GroupRebalanceConfig
+from barnabas.clients.consumer.group.consumer.assignment import Assignment, owned_topics
+from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
+from barnabas.clients.consumer.group.consumer.states import MemberState
+from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from barnabas.protocol.messages.message import Message
+from barnabas.rpc.client_request import RequestBuilder
+
+LEAVE_EPOCH = -1
+LEAVE_FOR_A_WHILE_EPOCH = -2
+"""The epoch with which a static member leaves: the coordinator keeps its partitions for its return."""
+# The version with expressions that the coordinator matches (KIP-848).
+_PATTERN_SINCE = 1
+
+
+class SubscribedTopics(NamedTuple):
+    """What a member wants to read: topics by name, and those that match `pattern` unless it is None."""
+
+    names: frozenset[str] = frozenset()
+    pattern: str | None = None
+
+
+class _Sent(NamedTuple):
+    """What the coordinator knows from the last heartbeats."""
+
+    topics: SubscribedTopics
+    current: Assignment | None
+
+
+class HeartbeatFields:
+    """The maker of one member's heartbeats."""
+
+    def __init__(self, config: GroupRebalanceConfig) -> None:
+        self._config = config
+        self._sent: _Sent | None = None
+        self._had_pattern = False
+
+    def reset(self) -> None:
+        """Name all fields in the next heartbeat."""
+        self._sent = None
+
+    def heartbeat(self, membership: ConsumerMembership, topics: SubscribedTopics) -> RequestBuilder:
+        """Return the next heartbeat, and count it as sent."""
+        sent = None if membership.state is MemberState.JOINING else self._sent
+        request = self._identity(membership, membership.member_epoch)
+        if sent is None:
+            request.rebalance_timeout_ms = self._config.max_poll_interval_ms
+            request.server_assignor = self._config.group_remote_assignor
+            request.rack_id = self._config.client_rack or None
+        if sent is None or sent.topics.names != topics.names:
+            request.subscribed_topic_names = sorted(topics.names)
+        if sent is None or sent.topics.pattern != topics.pattern:
+            # The empty pattern takes an earlier one back, which a static member may have left behind.
+            request.subscribed_topic_regex = topics.pattern or ("" if self._had_pattern else None)
+            self._had_pattern = self._had_pattern or topics.pattern is not None
+        if sent is None or sent.current != membership.current:
+            request.topic_partitions = owned_topics(membership.owned)
+        self._sent = _Sent(topics, membership.current)
+        return _builder(request)
+
+    def leave(self, membership: ConsumerMembership) -> RequestBuilder:
+        """Return the heartbeat that leaves the group: for a while, if the member is a static one."""
+        is_static = self._config.group_instance_id is not None
+        return _builder(self._identity(membership, LEAVE_FOR_A_WHILE_EPOCH if is_static else LEAVE_EPOCH))
+
+    def _identity(self, membership: ConsumerMembership, epoch: int) -> ConsumerGroupHeartbeatRequest:
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self._config.group_id,
+            member_id=membership.member_id,
+            member_epoch=epoch,
+            instance_id=self._config.group_instance_id,
+        )
+
+
+def _builder(request: ConsumerGroupHeartbeatRequest) -> RequestBuilder:
+    def build(_version: int) -> Message:
+        return request
+
+    oldest = 0 if request.subscribed_topic_regex is None else _PATTERN_SINCE
+    return RequestBuilder(ConsumerGroupHeartbeatRequest, build, (oldest, ConsumerGroupHeartbeatRequest.max_version))

@@ -1,0 +1,22 @@
+"""The choice between the two group protocols. Called by `Consumer` on the consumer's thread; no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
+from barnabas.clients.consumer.group.classic.coordinator import ConsumerCoordinator
+from barnabas.clients.consumer.group.config import GroupProtocol
+from barnabas.clients.consumer.group.consumer.coordinator import ReconcilingCoordinator
+from barnabas.clients.consumer.group.group_client import GroupClient
+from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
+
+
+def make_coordinator(group: GroupClient, assignors: Sequence[PartitionAssignor]) -> GroupCoordinator:
+    """Return the consumer's side of its group, in the protocol that its config names.
+
+    assignors: those of the classic protocol.
+    """
+    if group.config.group_protocol == GroupProtocol.CONSUMER:
+        return ReconcilingCoordinator(group)
+    return ConsumerCoordinator(group, assignors)

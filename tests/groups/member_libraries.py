@@ -34,7 +34,7 @@ AIOKAFKA = Library("aiokafka", _python("aiokafka_member"), is_cooperative=False)
 KAFKAJS = Library("kafkajs", member_builds.kafkajs_member, is_static=False, is_cooperative=False)
 FRANZ_GO = Library("franz-go", member_builds.franz_go_member, speaks_consumer_protocol=True)
 JAVA = Library("java", member_builds.java_member, speaks_consumer_protocol=True)
-BARNABAS = Library("barnabas", _python("barnabas_member"))
+BARNABAS = Library("barnabas", _python("barnabas_member"), speaks_consumer_protocol=True)
 
 LIBRARIES = (CONFLUENT_KAFKA, KAFKA_PYTHON, AIOKAFKA, KAFKAJS, FRANZ_GO, JAVA, BARNABAS)
 CONSUMER_SPEAKERS = tuple(library for library in LIBRARIES if library.speaks_consumer_protocol)

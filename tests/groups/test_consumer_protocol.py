@@ -21,13 +21,13 @@ from tests.groups.group_watch import (
     places_of,
     wait_until_worked_on,
 )
-from tests.groups.member_libraries import CONFLUENT_KAFKA, CONSUMER_SPEAKERS, JAVA, Library, need_libraries
+from tests.groups.member_libraries import BARNABAS, CONFLUENT_KAFKA, CONSUMER_SPEAKERS, JAVA, Library, need_libraries
 from tests.groups.members.talk import Place
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import MODES, Server
 
 PARTITIONS = 12
-STATIC_SPEAKERS = (CONFLUENT_KAFKA, JAVA)
+STATIC_SPEAKERS = (CONFLUENT_KAFKA, JAVA, BARNABAS)
 """franz-go 1.22 leaves so that Apache Kafka 4.3 does not hear it either, and is refused until its old session ends."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from barnabas.clients.consumer import Consumer, TopicPartition
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
+from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
@@ -48,26 +49,34 @@ class _Listener(RebalanceListener):
         tell("revoked", partitions=gone, lost=is_lost)
 
 
+def _consumer_settings(settings: Settings) -> ConsumerSettings:
+    chosen: ConsumerSettings = {
+        "group_id": settings.group,
+        "group_instance_id": settings.instance or None,
+        "client_id": "barnabas",
+        "enable_auto_commit": settings.commit == "auto",
+        "auto_offset_reset": "earliest",
+        "fetch_max_wait_ms": POLL_MS,
+        "max_poll_records": BATCH_RECORDS,
+        "metadata_max_age_ms": 3000,
+    }
+    if settings.protocol == "consumer":
+        # The broker sets this protocol's times.
+        chosen["group_protocol"] = "consumer"
+    else:
+        chosen["session_timeout_ms"] = settings.session_ms
+        chosen["heartbeat_interval_ms"] = settings.heartbeat_ms
+        chosen["partition_assignment_strategy"] = [settings.assignor] if settings.assignor else OWN_ASSIGNORS
+    return chosen
+
+
 class BarnabasMember:
     """One consumer, on one thread."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._positions = Positions()
-        self._consumer = Consumer(
-            settings.bootstrap,
-            group_id=settings.group,
-            group_instance_id=settings.instance or None,
-            client_id="barnabas",
-            enable_auto_commit=settings.commit == "auto",
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=POLL_MS,
-            max_poll_records=BATCH_RECORDS,
-            metadata_max_age_ms=3000,
-            session_timeout_ms=settings.session_ms,
-            heartbeat_interval_ms=settings.heartbeat_ms,
-            partition_assignment_strategy=[settings.assignor] if settings.assignor else OWN_ASSIGNORS,
-        )
+        self._consumer = Consumer(settings.bootstrap, **_consumer_settings(settings))
         self._producer = Producer(settings.bootstrap, linger_ms=0)
 
     def run(self) -> None:

@@ -10,6 +10,7 @@ LATER = (
     "barnabas.coordinator.group.assignors.built_in",
     "barnabas.coordinator.group.consumer.group",
     "barnabas.coordinator.group.consumer.service",
+    "barnabas.faults",
     "re2",
     "prometheus_client",
 )

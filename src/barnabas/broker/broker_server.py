@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import Authorizer
 from barnabas.broker.broker_state import BrokerState
@@ -47,6 +48,9 @@ from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.transport.channel_builder import ChannelBuilder
 
+if TYPE_CHECKING:
+    from barnabas.faults.fault_layer import FaultLayer
+
 logger = logging.getLogger(__name__)
 
 CONTROLLER_TIMEOUT_SECONDS = 60
@@ -62,6 +66,7 @@ class BrokerServer:
 
     config: the parsed settings. `metrics` names what it counts. After `startup`, `cluster_id` is known.
     authorizer: decides who may do what; None: every client may do everything. channel_builders: as in SocketServer.
+    faults: of a broker that the test kit started for them; None, as always elsewhere: no request can be hit.
     """
 
     def __init__(
@@ -70,9 +75,11 @@ class BrokerServer:
         *,
         authorizer: Authorizer | None = None,
         channel_builders: Mapping[str, ChannelBuilder] | None = None,
+        faults: FaultLayer | None = None,
     ) -> None:
         self._config = config
         self._access = AccessRules(authorizer, channel_builders)
+        self._faults = faults
         self._lifecycle = lifecycle = BrokerLifecycle()
         self._listeners: OwnListeners | None = None
         self.metrics = MetricsRegistry()
@@ -118,7 +125,7 @@ class BrokerServer:
         self.broker_id, self.cluster_id = storage.identity.broker_id, storage.identity.cluster_id
         replication = start_replication(foundations, storage)
         stages = BuiltStages(foundations, storage, replication, build_control(foundations, storage))
-        front = bind_front(stages, self._access)
+        front = bind_front(stages, self._access, self._faults)
         _serve_controller(stages, front)
         _join_cluster(stages, front)
         _follow_settings(stages, front)
@@ -127,6 +134,9 @@ class BrokerServer:
         front.sockets.enable_request_processing()
         # Registered last and therefore the first stop: other brokers take over while this one still serves.
         lifecycle.on_stop("controlled shutdown", lambda: _shut_down_controlled(stages))
+        if self._faults is not None:
+            # Before even that: a fault could hold up the requests of the shutdown.
+            lifecycle.on_stop("faults", self._faults.stop)
         freeze_startup_objects()
         lifecycle.state = BrokerState.RUNNING
         logger.info("started broker %d of cluster %s", storage.identity.broker_id, self.cluster_id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import Authorizer
@@ -37,6 +38,9 @@ from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.transport.channel_builder import ChannelBuilder
+
+if TYPE_CHECKING:
+    from barnabas.faults.fault_layer import FaultLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +72,10 @@ class FrontStage:
     startup_gate: StartupGate
 
 
-def bind_front(stages: BuiltStages, access: AccessRules) -> FrontStage:
-    """Build the table of APIs and bind every listener.
+def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | None = None) -> FrontStage:
+    """Build the table of APIs and bind every listener. faults: of a broker that the test kit started for them.
 
-    Raises ConfigError or OSError when a listener cannot be bound.
+    Raises ConfigError or OSError when a listener cannot be bound, ConfigError for faults that cannot be installed.
     """
     foundations, storage = stages.foundations, stages.storage
     config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
@@ -80,9 +84,11 @@ def bind_front(stages: BuiltStages, access: AccessRules) -> FrontStage:
     registry = _build_registry(stages, topic_changes, elections, access.authorizer)
     request_log = RequestLog()
     foundations.scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
-    parser = RequestParser(registry, request_log)
     apis = Apis(foundations.actions, clock.nanoseconds)
-    startup_gate = StartupGate(parser, registry, apis.handle_moved)
+    # Requests are parsed by the table with faults in front of it; all else (quotas, ApiVersions) is about the real one.
+    served = registry if faults is None else _intercepted(stages, registry, apis, faults)
+    parser = RequestParser(served, request_log)
+    startup_gate = StartupGate(parser, served, apis.handle_moved)
     requests = RequestMetrics(request_log)
     sockets = SocketServer(
         NetworkConfig.from_kafka_config(
@@ -113,6 +119,19 @@ def bind_front(stages: BuiltStages, access: AccessRules) -> FrontStage:
     lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
     lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
     return FrontStage(sockets, handlers, startup_gate)
+
+
+def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: FaultLayer) -> Registry:
+    from barnabas.faults.injector import Surroundings  # noqa: PLC0415 - loaded only where there are faults
+
+    metadata = stages.replication.metadata
+    surroundings = Surroundings(
+        stages.foundations.timer,
+        apis.handle_moved,
+        lambda: metadata.image.topic_names,
+        own_client_id=str(stages.storage.identity.broker_id),
+    )
+    return faults.intercept(registry, surroundings)
 
 
 def _follow_topic_changes(stages: BuiltStages) -> TopicChanges:

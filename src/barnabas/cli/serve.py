@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.broker_server import BrokerServer
     from barnabas.console.console_server import ConsoleServer
+    from barnabas.faults.fault_layer import FaultLayer
 
 DEFAULT_DATA_DIR = "barnabas-data"
 EXIT_FAILED = 1
@@ -79,6 +80,7 @@ class ConsoleConfig(Settings):
     help="The least severe messages that are logged on stderr.",
 )
 @click.option("--until-stdin-closes", is_flag=True, hidden=True)
+@click.option("--fault-pipes", hidden=True, metavar="DESCRIPTOR:DESCRIPTOR")
 def serve(
     config_file: str | None,
     overrides: tuple[str, ...],
@@ -86,6 +88,7 @@ def serve(
     listen: tuple[str, ...],
     log_level: str,
     until_stdin_closes: bool,
+    fault_pipes: str | None,
 ) -> None:
     """Run a broker until SIGTERM or ctrl-C.
 
@@ -113,6 +116,7 @@ def serve(
     except OSError as error:
         click.echo(f"barnabas: cannot read {config_file}: {error.strerror}", err=True)
         sys.exit(EXIT_WRONG_SETTINGS)
+    faults = None if fault_pipes is None else _open_faults(fault_pipes)
     # The log has a stream of its own over the same descriptor, because its writer holds the stream's lock while it
     # waits for a full pipe.
     stream = open(sys.stderr.fileno(), "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -122,7 +126,7 @@ def serve(
     stop = _StopRequest()
     if until_stdin_closes:
         stop.when_stdin_closes()
-    _leave(_run(config, stop), log)
+    _leave(_run(config, stop, faults), log)
 
 
 def read_config(
@@ -166,12 +170,24 @@ def _parsed_override(override: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _run(config: KafkaConfig, stop: _StopRequest) -> int:
+def _open_faults(fault_pipes: str) -> FaultLayer:
+    """Open the pipes to the test kit. Ends the process when they are none: a test that asked for faults gets them."""
+    from barnabas.faults.control_channel import inherited_pipes
+    from barnabas.faults.fault_layer import FaultLayer
+
+    try:
+        return FaultLayer(inherited_pipes(fault_pipes))
+    except ValueError as error:
+        click.echo(f"barnabas: --fault-pipes: {error}", err=True)
+        sys.exit(EXIT_WRONG_SETTINGS)
+
+
+def _run(config: KafkaConfig, stop: _StopRequest, faults: FaultLayer | None) -> int:
     """Start the broker, wait for a signal or its own end, and stop it. Returns the exit status."""
     # Imported only here, so that errors in settings show without a wait for this import.
     from barnabas.broker.broker_server import BrokerServer
 
-    server = BrokerServer(config)
+    server = BrokerServer(config, faults=faults)
     try:
         console = _new_console(config, server)
     except (ConfigError, OSError) as error:

@@ -9,15 +9,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from barnabas.faults.actions import BlackHole, Delay, Drop, Error, Kill
+    from barnabas.faults.calls import Chance, Every, First, Nth
     from barnabas.testing.broker_process import BrokerFailed, BrokerProcess, broker
+    from barnabas.testing.faults import Fault, Faults
 
-__all__ = ["BrokerFailed", "BrokerProcess", "broker"]
+__all__ = [
+    "BlackHole",
+    "BrokerFailed",
+    "BrokerProcess",
+    "Chance",
+    "Delay",
+    "Drop",
+    "Error",
+    "Every",
+    "Fault",
+    "Faults",
+    "First",
+    "Kill",
+    "Nth",
+    "broker",
+]
+
+_MODULES = {
+    "barnabas.faults.actions": ("BlackHole", "Delay", "Drop", "Error", "Kill"),
+    "barnabas.faults.calls": ("Chance", "Every", "First", "Nth"),
+    "barnabas.testing.broker_process": ("BrokerFailed", "BrokerProcess", "broker"),
+    "barnabas.testing.faults": ("Fault", "Faults"),
+}
 
 
 def __getattr__(name: str) -> object:
     # A test run that never starts a broker does not pay for these imports.
-    if name in __all__:
-        from barnabas.testing import broker_process  # noqa: PLC0415 see the module docstring
+    for module, names in _MODULES.items():
+        if name in names:
+            from importlib import import_module  # noqa: PLC0415 see the module docstring
 
-        return getattr(broker_process, name)
+            return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.testing.faults import Faults
 
 LOG_LINES_SHOWN = 60
 START_TIMEOUT_SECONDS = 30.0
@@ -41,8 +45,9 @@ class BrokerFailed(RuntimeError):
 class BrokerProcess:
     """One broker: a data dir, settings, and a process that can be stopped, killed and started again.
 
-    Settings are Kafka's names, with underscores for dots where they are keywords: `num_partitions=3`. Raises ValueError
-    for settings that the parameters decide (`listeners`, `log_dirs`), TypeError for None.
+    Settings are Kafka's names, with underscores for dots where they are keywords: `num_partitions=3`. faults: whether
+    the broker can be made to fail on purpose (`faults.add`). Raises ValueError for settings that the parameters decide
+    (`listeners`, `log_dirs`), TypeError for None.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class BrokerProcess:
         log_level: str = "info",
         python: Sequence[str] = (sys.executable,),
         environment: Mapping[str, str] | None = None,
+        faults: bool = False,
     ) -> None:
         self.data_dir = data_dir
         self.settings = dict(settings or {})
@@ -69,6 +75,14 @@ class BrokerProcess:
         self._python = list(python)
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
+        self._faults = _new_faults() if faults else None
+
+    @property
+    def faults(self) -> Faults:
+        """The faults of this broker. Raises BrokerFailed unless it was made with `faults=True`."""
+        if self._faults is None:
+            raise BrokerFailed("this broker takes no faults: make it with `broker(faults=True)`")
+        return self._faults
 
     @property
     def bootstrap_servers(self) -> str:
@@ -96,7 +110,11 @@ class BrokerProcess:
     @property
     def is_running(self) -> bool:
         """Whether the process runs."""
-        return self._process is not None and self._process.poll() is None
+        process = self._process
+        if process is not None and self._was_killed_by_fault:
+            # The report of the hit comes a moment before the end of the process.
+            process.wait()
+        return process is not None and process.poll() is None
 
     def command(self) -> list[str]:
         """Return the command line of the broker. After the first start, it has the ports of that start."""
@@ -112,15 +130,18 @@ class BrokerProcess:
         """Start the process and wait until it is ready. Raises BrokerFailed, with the log, if it does not get ready."""
         if self.is_running:
             raise BrokerFailed(f"the broker is running already (pid {self.pid})")
-        with open(self.log_path, "ab") as log:
+        if self._process is not None:
+            self._forget(self._process)  # it has ended by itself, or by a fault
+        with open(self.log_path, "ab") as log, self._fault_pipes() as pipes:
             self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
-                self.command(),
+                [*self.command(), *_fault_option(pipes)],
                 # The broker ends when its standard input does. The pipe's other end closes with this process, however
                 # it dies.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                pass_fds=pipes,
                 env=None if self._environment is None else {**os.environ, **self._environment},
             )
         # Reading blocks until the ready line or the end of the process; the timer makes sure that one of them comes.
@@ -178,12 +199,21 @@ class BrokerProcess:
         """Stop the broker if it runs. Raises BrokerFailed if it does not stop cleanly."""
         if self.is_running:
             status = self.terminate()
-            if status != 0:
+            if status != 0 and not self._was_killed_by_fault:
                 raise BrokerFailed(self._with_log(f"the broker stopped with exit status {status}"))
         elif self._process is not None:
             status = self._process.wait()
             self._forget(self._process)
-            raise BrokerFailed(self._with_log(f"the broker ended by itself with exit status {status}"))
+            if not self._was_killed_by_fault:
+                raise BrokerFailed(self._with_log(f"the broker ended by itself with exit status {status}"))
+
+    @property
+    def _was_killed_by_fault(self) -> bool:
+        return self._faults is not None and self._faults.has_killed_broker
+
+    def _fault_pipes(self) -> AbstractContextManager[tuple[int, ...]]:
+        """Return the descriptors that the process inherits: those for faults, or none."""
+        return nullcontext(()) if self._faults is None else self._faults.for_start()
 
     def _running(self) -> subprocess.Popen[str]:
         """Return the process. Raises BrokerFailed if it does not run."""
@@ -212,6 +242,8 @@ class BrokerProcess:
             if stream is not None:
                 stream.close()
         self._process = None
+        if self._faults is not None:
+            self._faults.close_pipe()
 
     def _with_log(self, message: str) -> str:
         lines = self.log_text().splitlines()[-LOG_LINES_SHOWN:]
@@ -225,12 +257,14 @@ def broker(
     data_dir: str | None = None,
     listen: str = "PLAINTEXT://127.0.0.1:0",
     log_level: str = "info",
+    faults: bool = False,
     **settings: Setting,
 ) -> Iterator[BrokerProcess]:
     """Run a broker: `with broker(num_partitions=3) as b`. It is stopped afterwards, and its data removed.
 
-    `data_dir`: use and keep this directory instead of a temporary one. Other keywords are settings. Raises
-    BrokerFailed, with the broker's log, if the broker does not start, ends on its own, or does not stop cleanly.
+    `data_dir`: use and keep this directory instead of a temporary one. `faults`: whether `b.faults.add(...)` can make
+    it fail on purpose. Other keywords are settings. Raises BrokerFailed, with the broker's log, if the broker does not
+    start, ends on its own (unless a fault killed it), or does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else None
     process = BrokerProcess(
@@ -238,6 +272,7 @@ def broker(
         settings,
         listen=listen,
         log_level=log_level,
+        faults=faults,
     )
     try:
         process.start()
@@ -252,6 +287,16 @@ def broker(
         process.kill()
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _new_faults() -> Faults:
+    from barnabas.testing.faults import Faults  # noqa: PLC0415 - most test runs never need it
+
+    return Faults()
+
+
+def _fault_option(pipes: Sequence[int]) -> list[str]:
+    return ["--fault-pipes", ":".join(map(str, pipes))] if pipes else []
 
 
 def _check(settings: Mapping[str, Setting]) -> None:

@@ -1,6 +1,6 @@
-"""The pytest plugin (entry point `pytest11`): the fixture `barnabas_broker`.
+"""The pytest plugin (entry point `pytest11`): the fixtures `barnabas_broker` and `barnabas_broker_with_faults`.
 
-Loaded by every pytest run where Barnabas is installed, so it imports the kit only when the fixture is used.
+Loaded by every pytest run where Barnabas is installed, so it imports the kit only when a fixture is used.
 """
 
 from __future__ import annotations
@@ -20,4 +20,13 @@ def barnabas_broker() -> Iterator[BrokerProcess]:
     from barnabas.testing.broker_process import broker  # noqa: PLC0415 see the module docstring
 
     with broker() as running:
+        yield running
+
+
+@pytest.fixture
+def barnabas_broker_with_faults() -> Iterator[BrokerProcess]:
+    """The same, for tests that make the broker fail on purpose: `barnabas_broker_with_faults.faults.add(...)`."""
+    from barnabas.testing.broker_process import broker  # noqa: PLC0415 see the module docstring
+
+    with broker(faults=True) as running:
         yield running

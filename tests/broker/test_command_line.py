@@ -20,7 +20,7 @@ def test_settings_arrive_and_the_data_dir_is_removed() -> None:
         assert running.broker_id == 0
         assert running.bootstrap_servers == f"127.0.0.1:{running.port}"
         assert Path(running.data_dir, "meta.properties").exists()
-        with RawClient(running) as client:  # type: ignore[arg-type]
+        with RawClient(running) as client:
             client.metadata("flights", create=True)
             client.wait_for_leaders("flights", partitions=3)
         assert "started broker 0" in running.log_text()
@@ -31,7 +31,7 @@ def test_settings_arrive_and_the_data_dir_is_removed() -> None:
 def test_a_listener_on_every_interface_is_reached_by_loopback() -> None:
     with broker(listen="PLAINTEXT://:0") as running:
         assert running.bootstrap_servers == f"127.0.0.1:{running.port}"
-        RawClient(running).close()  # type: ignore[arg-type]
+        RawClient(running).close()
 
 
 def test_restart_keeps_data_and_address(tmp_path: Path) -> None:
@@ -182,6 +182,6 @@ def test_a_log_that_nobody_reads_does_not_stop_it(tmp_path: Path) -> None:
 
 
 def test_the_fixture(barnabas_broker: BrokerProcess) -> None:
-    with RawClient(barnabas_broker) as client:  # type: ignore[arg-type]
+    with RawClient(barnabas_broker) as client:
         client.create_topic("flights")
         assert len(client.metadata("flights").partitions) == 1

@@ -31,6 +31,7 @@ from barnabas.protocol.messages.topics import CreateTopicsRequest, CreateTopicsR
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.testing import BrokerProcess
 from tests.support.server_process import ServerProcess
 
 M = TypeVar("M", bound=Message)
@@ -62,11 +63,12 @@ class RawClient:
 
     def __init__(
         self,
-        server: ServerProcess,
+        server: ServerProcess | BrokerProcess,
         *,
         receive_buffer_bytes: int | None = None,
         address: tuple[str, int] | None = None,
         own_address: str | None = None,
+        client_id: str = CLIENT_ID,
     ) -> None:
         """`address`: of another listener of the server. `own_address`: an IP address to come from."""
         host, port = address or (server.host, server.port)
@@ -79,6 +81,7 @@ class RawClient:
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
+        self._client_id = client_id
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +96,7 @@ class RawClient:
 
     def encode(self, request: Message, version: int, correlation_id: int = 0) -> bytes:
         """The frame of a request, size prefix included."""
-        header = encode_request_header(request.api_key, version, correlation_id, CLIENT_ID)
+        header = encode_request_header(request.api_key, version, correlation_id, self._client_id)
         frame = b"".join([header, *(bytes(piece) for piece in request.encode(version))])
         return struct.pack(">i", len(frame)) + frame
 

@@ -30,7 +30,9 @@ CONSUMER = KeywordModule(
     ConsumerConfig,
     "Consumer",
     "from collections.abc import Sequence\nfrom typing import TypedDict\n\n"
-    "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n",
+    "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n"
+    "from barnabas.clients.consumer.deserializers import Deserializer\n"
+    "from barnabas.clients.consumer.interceptors import ConsumerInterceptor\n",
 )
 
 

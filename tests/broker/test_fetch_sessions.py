@@ -195,12 +195,12 @@ def test_our_consumer_reads_in_a_session_and_closes_it(client: RawClient, topic:
             while not read and time.monotonic() < deadline:
                 read += [record.value for record in consumer.poll(1000)]
             assert read == [value]
-        (session,) = consumer._fetcher._sessions.values()
+        (session,) = (each.session for each in consumer._fetcher._nodes.values())
         used = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session.session_id, session_epoch=10_000)
-        answer = client.call(used, 12, FetchResponse)
+        answer = client.call(used, 13, FetchResponse)
         assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     deadline = time.monotonic() + SECONDS
-    while client.call(used, 12, FetchResponse).error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+    while client.call(used, 13, FetchResponse).error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

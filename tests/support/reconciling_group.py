@@ -54,6 +54,7 @@ class ReconcilingGroup:
         """Called with each offset that is accepted."""
         self.topic_ids: dict[str, bytes] = {}
         """The ids that metadata gives to topics, where they differ from those of their names."""
+        self.cluster.topic_id = self._topic_id  # type: ignore[method-assign]
         self.regexes: dict[str, set[str]] = {}
         """The topics that each server pattern matches."""
         self.selectors: dict[str, ScriptedSelector] = {}
@@ -150,10 +151,13 @@ class ReconcilingGroup:
         errors = self.group_errors[api_key]
         return int(errors.pop(0)) if errors else 0
 
+    def _topic_id(self, topic: str) -> bytes:
+        return self.topic_ids.get(topic, topic_id(topic))
+
     def _metadata(self) -> MetadataResponse:
         answer = metadata_response(self.cluster.topics, self.cluster.brokers)
         for topic in answer.topics:
-            topic.topic_id = self.topic_ids.get(topic.name or "", topic_id(topic.name or ""))
+            topic.topic_id = self._topic_id(topic.name or "")
         return answer
 
     def _find(self, request: SentRequest) -> FindCoordinatorResponse:

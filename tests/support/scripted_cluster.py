@@ -29,13 +29,17 @@ class ScriptedCluster:
         self.logs: dict[tuple[str, int], bytes] = defaultdict(bytes)
         self.errors: dict[tuple[str, int], list[ErrorCode]] = defaultdict(list)
         """Errors the next fetches and offset look-ups of a partition meet."""
+        self.topic_ids: dict[str, bytes] = {}
+        """The ids of topics that were created again; others have one made from their name."""
+        self.epoch = 0
+        """The leader epoch of every partition."""
         self.requests: list[SentRequest] = []
         self.extra = extra
         self.handlers: dict[int, Any] = {
             ApiKey.API_VERSIONS: lambda request: all_versions(
                 MetadataRequest, FetchRequest, ListOffsetsRequest, *self.extra
             ),
-            ApiKey.METADATA: lambda request: metadata_response(self.topics, self.brokers),
+            ApiKey.METADATA: self._metadata,
             ApiKey.FETCH: self._fetch,
             ApiKey.LIST_OFFSETS: self._list_offsets,
         }
@@ -57,6 +61,21 @@ class ScriptedCluster:
     def sent(self, api_key: ApiKey) -> list[SentRequest]:
         return [request for request in self.requests if request.header.api_key == api_key]
 
+    def topic_id(self, topic: str) -> bytes:
+        return self.topic_ids.get(topic) or topic.encode().rjust(16, b"\1")
+
+    def asked_topic(self, topic: FetchRequest.FetchTopic) -> str:
+        """The name of a topic in a fetch, which has the name or the id, or "" for an unknown id."""
+        ids = {self.topic_id(name): name for name in self.topics}
+        return topic.topic or ids.get(topic.topic_id, "")
+
+    def _metadata(self, request: SentRequest) -> Message:
+        answer = metadata_response(self.topics, self.brokers, epoch=self.epoch)
+        for topic in answer.topics:
+            if topic.name is not None and not topic.error_code:
+                topic.topic_id = self.topic_id(topic.name)
+        return answer
+
     def _respond(self, request: SentRequest) -> Message | None:
         self.requests.append(request)
         handler = self.handlers.get(request.header.api_key)
@@ -77,11 +96,12 @@ class ScriptedCluster:
         responses = []
         found = False
         for topic in request.body.topics:
+            name = self.asked_topic(topic)
             partitions = []
             for asked in topic.partitions:
-                error = self._error(request, topic.topic, asked.partition)
-                log = self.logs[topic.topic, asked.partition]
-                end = self._end(topic.topic, asked.partition)
+                error = self._error(request, name, asked.partition) if name else ErrorCode.UNKNOWN_TOPIC_ID
+                log = self.logs[name, asked.partition]
+                end = self._end(name, asked.partition)
                 if not error and asked.fetch_offset > end:
                     error = ErrorCode.OFFSET_OUT_OF_RANGE
                 kept = [batch for batch in any_batches(log) if batch.next_offset > asked.fetch_offset]
@@ -102,7 +122,9 @@ class ScriptedCluster:
                         records=records,
                     )
                 )
-            responses.append(FetchResponse.FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+            responses.append(
+                FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+            )
         if not found and request.body.max_wait_ms:
             self.clock.advance(request.body.max_wait_ms)
         return FetchResponse(responses=responses)

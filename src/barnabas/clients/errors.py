@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.errors import ErrorCode
+from collections.abc import Mapping
+
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
 
 INVALID_METADATA_ERRORS = frozenset(
     {
@@ -66,3 +70,41 @@ class CommitFailed(Exception):
 
 class RetriableCommitFailed(Exception):
     """An asynchronous commit failed for a reason that may pass; its cause is chained (Kafka: the same name)."""
+
+
+class LogTruncation(ApiError):
+    """A leader's log was cut below a consumer's position, and `auto_offset_reset` is none (KIP-320).
+
+    The code is OFFSET_OUT_OF_RANGE. Records that the consumer has read are lost: `seek` to the offset in
+    `divergent_offsets` to go on where the logs part. Kafka: LogTruncationException.
+    """
+
+    def __init__(
+        self,
+        positions: Mapping[TopicPartition, int],
+        divergent_offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Truncated partitions detected with divergent offsets {dict(divergent_offsets)}; positions: {positions}",
+        )
+        self.positions = positions
+        """The position in each truncated partition."""
+        self.divergent_offsets = divergent_offsets
+        """The first offset at which the logs differ; a partition is missing if the leader does not know it."""
+
+
+class RecordDeserializationError(Exception):
+    """A key or value that a deserializer cannot read; its error is chained (Kafka: RecordDeserializationException).
+
+    The position stays at the record: `seek` to `offset + 1` to go on behind it. `part`: "key" or "value".
+    """
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, part: str, reason: Exception) -> None:
+        super().__init__(
+            f"Error deserializing the {part} for partition {topic_partition} at offset {offset}: {reason}. If needed,"
+            " please seek past the record to continue consumption."
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.part = part

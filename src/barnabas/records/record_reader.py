@@ -72,9 +72,9 @@ def read_records(
                 offset, position = (first >> 1) ^ -(first & 1), position + 1
             else:
                 offset, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
-            key, position = _bytes(body, position, end)
-            value, position = _bytes(body, position, end)
-            headers, position = _headers(body, position, end) if body[position] else ((), position + 1)
+            key, position = read_bytes(body, position, end)
+            value, position = read_bytes(body, position, end)
+            headers, position = read_headers(body, position, end) if body[position] else ((), position + 1)
             if position != end:
                 raise CorruptRecord(f"record {index} claims {length} bytes, its fields take {position - start}")
             timestamp = base_timestamp + timestamp if append_time is None else append_time
@@ -85,7 +85,7 @@ def read_records(
         raise CorruptRecord(f"{total - position} bytes after the last of {count} records")
 
 
-def _bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def read_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     """Decode a length and as many bytes; -1 is None. Return them and the position behind.
 
     Raises CorruptRecord when the field ends behind `end`, the end of the record.
@@ -107,7 +107,7 @@ def _bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return body[position:stop], stop
 
 
-def _headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+def read_headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
     """Decode the number of headers and the headers. Raises CorruptRecord when they do not end before `end`."""
     count, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
     # A header takes two bytes at least, so what is left of the record bounds the count before the loop begins.
@@ -115,10 +115,10 @@ def _headers(body: bytes, position: int, end: int) -> tuple[tuple[Header, ...], 
         raise CorruptRecord(f"a record claims {count} headers in {end - position} bytes")
     headers = []
     for _ in range(count):
-        name, position = _bytes(body, position, end)
+        name, position = read_bytes(body, position, end)
         if name is None:
             raise CorruptRecord("a header without a name")
-        value, position = _bytes(body, position, end)
+        value, position = read_bytes(body, position, end)
         # As Java does: a name that is not UTF-8 must not stop the consumer.
         headers.append((name.decode("utf-8", "replace"), value))
     return tuple(headers), position

@@ -7,6 +7,7 @@ from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.raw_fetcher import FetchedRecords, RawFetcher
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.consumer.interceptors import ConsumerInterceptor
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.errors import (
@@ -14,6 +15,8 @@ from barnabas.clients.errors import (
     ClientTimeout,
     CommitFailed,
     Disconnected,
+    LogTruncation,
+    RecordDeserializationError,
     RetriableCommitFailed,
     WokenUp,
 )
@@ -28,15 +31,18 @@ __all__ = [
     "Consumer",
     "ConsumerConfig",
     "ConsumerGroupMetadata",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "ConsumerSettings",
     "Disconnected",
     "FetchedRecords",
+    "LogTruncation",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionAssignor",
     "RawFetcher",
     "RebalanceListener",
+    "RecordDeserializationError",
     "RetriableCommitFailed",
     "SubscriptionPattern",
     "TopicPartition",

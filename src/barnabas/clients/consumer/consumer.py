@@ -22,13 +22,15 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
+from barnabas.clients.consumer.fetch.fetch_buffer import FetchBuffer
+from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
 from barnabas.clients.consumer.fetch.fetcher import Fetcher
-from barnabas.clients.consumer.fetch.position_resetter import PositionResetter
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
 from barnabas.clients.consumer.group.make_coordinator import make_coordinator
@@ -40,6 +42,7 @@ from barnabas.clients.consumer.offset_reset import (
     OffsetReset,
     parse_offset_reset,
 )
+from barnabas.clients.consumer.positions import Positions
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
@@ -82,14 +85,11 @@ class Consumer:
             parse_offset_reset(config.auto_offset_reset), has_group=group_config is not None
         )
         self._waiting = ConsumerWaiting(self._client)
-        self._fetcher = Fetcher(self._client, self._subscriptions, config)
-        self._resetter = PositionResetter(
-            self._client,
-            self._subscriptions,
-            self._client.clock,
-            retry_backoff_ms=config.retry_backoff_ms,
-            isolation_level=config.isolation,
-        )
+        self._metrics = FetchMetrics(config.client_id, self._subscriptions, self._client.now_ms)
+        self._buffer = FetchBuffer(self._subscriptions, config.deserializers(), self._metrics)
+        self._fetcher = Fetcher(self._client, self._subscriptions, config, self._buffer, self._metrics)
+        self._positions = Positions(self._client, self._subscriptions, config)
+        self._interceptors = config.interceptors()
         self._coordinator: GroupCoordinator | None = None
         if group_config is not None:
             group = GroupClient(
@@ -100,8 +100,8 @@ class Consumer:
                 exclude_internal_topics=config.exclude_internal_topics,
             )
             self._coordinator = make_coordinator(group, assignors)
-        self._raised_version = -1
-        """The version of the last metadata update whose topic errors were raised."""
+            if self._interceptors:
+                self._coordinator.offsets.observe(self._interceptors.on_commit)
         self._closed = False
 
     # -- what to read
@@ -165,7 +165,7 @@ class Consumer:
                 self._coordinator.leave("the consumer unsubscribed from all topics")
         finally:
             self._subscriptions.unsubscribe()
-            self._fetcher.drop()
+            self._buffer.drop()
             if self._coordinator is not None:
                 self._coordinator.subscription_changed()
 
@@ -184,7 +184,7 @@ class Consumer:
             # The positions of partitions that are dropped here would be lost.
             self._coordinator.offsets.automatic.commit_now()
         self._subscriptions.assign(wanted)
-        self._fetcher.drop()
+        self._buffer.drop()
         self._follow_topics()
 
     def assignment(self) -> set[TopicPartition]:
@@ -212,7 +212,7 @@ class Consumer:
         if place.offset < 0:
             raise ValueError(f"seek offset must not be a negative number, not {place.offset}")
         self._subscriptions.state(topic_partition).seek(place.offset, place.leader_epoch)
-        self._fetcher.drop(topic_partition)
+        self._buffer.drop(topic_partition)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first offset that is still there, of these partitions or of all. Raises LookupError."""
@@ -225,7 +225,7 @@ class Consumer:
     def _seek_to(self, partitions: Iterable[TopicPartition], reset: OffsetReset) -> None:
         for topic_partition in list(partitions) or list(self._subscriptions.partitions):
             self._subscriptions.state(topic_partition).request_reset(reset)
-            self._fetcher.drop(topic_partition)
+            self._buffer.drop(topic_partition)
 
     def position(self, topic_partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record that `poll` returns, and look it up first where there is none yet.
@@ -236,9 +236,9 @@ class Consumer:
         state = self._subscriptions.state(topic_partition)
 
         def is_known() -> bool:
-            if state.offset is None:
+            if not state.is_valid:
                 self._update_positions()
-            return state.offset is not None
+            return state.offset is not None and not state.is_validating
 
         if not self._waiting.until(is_known, self._deadline_ms(timeout_ms), self.config.retry_backoff_ms):
             raise ClientTimeout(f"The position for partition {topic_partition} could not be determined in time")
@@ -265,6 +265,10 @@ class Consumer:
         if state.high_watermark is None or state.offset is None:
             return None
         return max(state.high_watermark - state.offset, 0)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what this consumer has fetched, by Kafka's names; not a number where nothing was measured yet."""
+        return self._metrics.measure()
 
     # -- the group's offsets
 
@@ -340,8 +344,9 @@ class Consumer:
         """Return records, in order within each partition: as soon as there are any, or none after `timeout_ms`.
 
         Returns at most `max_records`, or else `max_poll_records`. This call also takes part in the group: it joins,
-        calls the listener, and commits automatically. Raises ApiError (OFFSET_OUT_OF_RANGE only if `auto_offset_reset`
-        is none), CorruptRecord, WokenUp, what the listener raises, RuntimeError without a subscription or partitions.
+        calls the listener, and commits automatically. Raises ApiError (OFFSET_OUT_OF_RANGE, also as LogTruncation, only
+        if `auto_offset_reset` is none), CorruptRecord and RecordDeserializationError (the position stays at the
+        record), WokenUp, what the listener raises, RuntimeError without a subscription or partitions.
         """
         self._check_usable()
         if self._subscriptions.type is SubscriptionMode.NONE:
@@ -355,16 +360,17 @@ class Consumer:
             if self._coordinator is not None:
                 self._coordinator.poll(now_ms)
                 wait_ms = min(wait_ms, self._coordinator.next_poll_ms(now_ms))
-                self._raise_topic_errors()
+                self._positions.raise_topic_errors()
             self._update_positions()
-            records = self._fetcher.take(limit)
+            records = self._buffer.take(limit)
             if not records:
                 self._fetcher.raise_error()
             self._fetcher.send_fetches()
             if records or self._client.now_ms() >= deadline_ms:
                 # The next fetch leaves before the caller works on these records, so that both happen at once.
                 self._client.poll(0)
-                return records or self._fetcher.take(limit)
+                records = records or self._buffer.take(limit)
+                return self._interceptors.on_consume(records) if records and self._interceptors else records
             # No answer is sure to end the wait: leaders and positions that are missing are looked up again soon.
             if not self._fetcher.is_waiting or not self._subscriptions.has_all_positions():
                 wait_ms = min(wait_ms, self.config.retry_backoff_ms)
@@ -391,6 +397,7 @@ class Consumer:
             self._fetcher.close_sessions()
         finally:
             self._client.close()
+            self._interceptors.close()
 
     def __enter__(self) -> Self:
         return self
@@ -421,7 +428,7 @@ class Consumer:
         if self._coordinator is not None:
             self._coordinator.forked()
         self._fetcher.forget_connections()
-        self._resetter.forget_connections()
+        self._positions.forget_connections()
         self._follow_topics()
 
     def _follow_topics(self) -> None:
@@ -431,26 +438,7 @@ class Consumer:
             self._client.metadata.add_topic(topic, self._client.now_ms())
 
     def _update_positions(self) -> None:
-        """Look up missing positions: committed offsets first, then by `auto_offset_reset`. Raises ApiError."""
-        if self._subscriptions.has_all_positions():
-            return
-        if self._coordinator is not None:
-            self._coordinator.offsets.refresh_committed(self._client.now_ms())
-        self._resetter.reset()
-
-    def _raise_topic_errors(self) -> None:
-        """Raise the error of a topic, once for each metadata update.
-
-        A caller that goes on polling after the error gets the records of the other topics. Raises ApiError.
-        """
-        metadata = self._client.metadata
-        version = metadata.update_version
-        if version == self._raised_version:
-            return
-        self._raised_version = version
-        for topic in metadata.cluster.topic_errors:
-            if topic in self._subscriptions.metadata_topics:
-                metadata.raise_topic_error(topic)
+        self._positions.update(self._coordinator.offsets if self._coordinator is not None else None)
 
 
 def _make_client(

@@ -6,14 +6,18 @@ Made by users and by `Consumer`, on any thread. Kafka: ConsumerConfig.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
+from barnabas.clients.consumer.deserializers import Deserializer, Deserializers
 from barnabas.clients.consumer.group.config import GroupProtocol, GroupRebalanceConfig, GroupSettings
+from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
 from barnabas.clients.settings import setting, settings_of
+from barnabas.rpc.network_client_config import NetworkClientConfig
 
 READ_COMMITTED = 1
+_MAX_IN_FLIGHT = 100
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": READ_COMMITTED}
 # With the consumer protocol, the coordinator assigns the partitions and sets the times.
 _SETTINGS_OF_OTHER_PROTOCOL = {
@@ -53,13 +57,30 @@ class ConsumerConfig(GroupSettings):
     max_partition_fetch_bytes: int = setting(1_048_576, "How much one fetch takes from one partition.", minimum=1)
     max_poll_records: int = setting(500, "How many records `poll` returns at most.", minimum=1)
     check_crcs: bool = setting(True, "Whether the checksums of batches are verified.")
+    key_deserializer: str | Deserializer = setting(
+        "bytes", "What becomes of keys: bytes, str, json, or a function (topic, data)."
+    )
+    value_deserializer: str | Deserializer = setting(
+        "bytes", "What becomes of values: bytes, str, json, or a function (topic, data)."
+    )
+    interceptor_classes: Sequence[ConsumerInterceptor] = setting(
+        (), "Objects whose `on_consume` and `on_commit` see the records and the commits."
+    )
+    receive_buffer_bytes: int = setting(
+        -1,
+        "The size of the socket's receive buffer; -1 is the system's, which grows. Kafka's default of 65536 lets the"
+        " network pause while records are decoded.",
+        minimum=-1,
+    )
     default_api_timeout_ms: int = setting(60_000, "How long a call waits that takes no timeout of its own.", minimum=0)
     allow_auto_create_topics: bool = setting(True, "Whether reading a topic may create it, if the broker does that.")
 
     def __post_init__(self) -> None:
-        """Check the values, alone and together. Raises ValueError."""
+        """Check the values, alone and together. Raises ValueError, TypeError."""
         super().__post_init__()
         parse_offset_reset(self.auto_offset_reset)
+        self.deserializers()
+        self.interceptors()
         if self.group_id == "":
             raise ValueError("The configured group_id should not be an empty string or whitespace.")
         if self.group_id is None and self.enable_auto_commit:
@@ -76,6 +97,19 @@ class ConsumerConfig(GroupSettings):
         changed = [name for name in names if getattr(self, name) != defaults[name]]
         if changed:
             raise ValueError(f"{', '.join(changed)} cannot be set when group_protocol={self.group_protocol.upper()}")
+
+    def network_config(self, default_client_id: str = "", max_in_flight: int = _MAX_IN_FLIGHT) -> NetworkClientConfig:
+        """Return the settings of the connections."""
+        config = super().network_config(default_client_id, max_in_flight)
+        return replace(config, receive_buffer_bytes=self.receive_buffer_bytes)
+
+    def deserializers(self) -> Deserializers:
+        """Return the deserializers of keys and values."""
+        return Deserializers(self.key_deserializer, self.value_deserializer)
+
+    def interceptors(self) -> ConsumerInterceptors:
+        """Return the interceptors."""
+        return ConsumerInterceptors(self.interceptor_classes)
 
     @property
     def isolation(self) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
+from barnabas.clients.consumer.deserializers import Deserializer
+from barnabas.clients.consumer.interceptors import ConsumerInterceptor
 
 
 class ConsumerSettings(TypedDict, total=False):
@@ -39,5 +41,9 @@ class ConsumerSettings(TypedDict, total=False):
     max_partition_fetch_bytes: int
     max_poll_records: int
     check_crcs: bool
+    key_deserializer: str | Deserializer
+    value_deserializer: str | Deserializer
+    interceptor_classes: Sequence[ConsumerInterceptor]
+    receive_buffer_bytes: int
     default_api_timeout_ms: int
     allow_auto_create_topics: bool

@@ -2,9 +2,15 @@
 
 Owned by the consumer's thread; no lock. Kafka: SubscriptionState.
 
-A position is in one of three stages: the group has to supply it (`needs_committed`), the partition's leader has to
-supply it (`reset`), or it is known (`offset`). Only partitions with a known position are fetched, and of those only the
-ones that are neither paused nor about to be revoked.
+A position is in one of four stages: the group has to supply it (`needs_committed`), the partition's leader has to
+supply it (`reset`), it is known but not checked against the leader's log (`is_validating`, or no `leader` yet), or it
+is valid. Only partitions with a valid position are fetched, and of those only the ones that are neither paused nor
+about to be revoked.
+
+A position is checked because an unclean election may have cut the log (KIP-320). `leader` is the leader, with its
+epoch, that the position was checked against. For example, a consumer has read up to offset 100 in leader epoch 5; the
+next leader has epoch 6 and had only 80 records of epoch 5. Asked where epoch 5 ends, that leader answers 80: records 80
+to 99 are lost, and other records may have these offsets now. So the position goes back to 80, or the user is told.
 """
 
 from __future__ import annotations
@@ -12,12 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from typing import NamedTuple
 
 from barnabas.clients.consumer.offset_reset import OffsetReset
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.node import Node
 
 _MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
 
@@ -32,6 +40,20 @@ class SubscriptionMode(Enum):
     ASSIGNED = "assigned by the user"
 
 
+class LeaderAndEpoch(NamedTuple):
+    """A partition's leader; epoch -1 from old brokers (Kafka: Metadata.LeaderAndEpoch)."""
+
+    node: Node
+    epoch: int
+
+
+class PreferredReplica(NamedTuple):
+    """A replica to read from, until a monotonic time in milliseconds."""
+
+    node_id: int
+    expires_ms: int
+
+
 class TopicPartitionState:
     """The position in a partition. `offset_epoch`: the leader epoch of the record before the offset.
 
@@ -39,11 +61,16 @@ class TopicPartitionState:
     """
 
     __slots__ = (
+        "empty_at",
         "high_watermark",
+        "is_validating",
+        "leader",
+        "log_start_offset",
         "needs_committed",
         "offset",
         "offset_epoch",
         "paused",
+        "preferred_replica",
         "reset",
         "retry_ms",
         "revoked",
@@ -58,19 +85,65 @@ class TopicPartitionState:
         self.revoked = False
         """Whether the partition is about to be revoked, so that no more of its records may be returned."""
         self.retry_ms = 0
+        self.leader: LeaderAndEpoch | None = None
+        """The leader that the position was checked against, or is checked against now."""
+        self.is_validating = False
+        """Whether that leader has not yet answered where its log ends in the epoch of the position."""
+        self.preferred_replica: PreferredReplica | None = None
+        """The replica that the leader named as closer to this consumer (KIP-392)."""
         self.high_watermark: int | None = None
+        """The end of what this consumer may read, as the last answer has it: the last stable offset, where only
+        committed records are read."""
+        self.log_start_offset: int | None = None
+        self.empty_at: int | None = None
+        """The offset from which a node had no records, though the high watermark lies behind it."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the position is known and checked."""
+        return self.offset is not None and self.leader is not None and not self.is_validating
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Whether records may be fetched and returned."""
+        return self.is_valid and not self.paused and not self.revoked
+
+    def has_more(self, offset: int) -> bool:
+        """Return whether an answer has shown that there are records from `offset` on."""
+        return self.high_watermark is not None and self.high_watermark > offset != self.empty_at
 
     def seek(self, offset: int, offset_epoch: int = -1) -> None:
-        """Set the offset of the next record to return."""
+        """Set the offset of the next record to return. It is checked against the leader's log before it is fetched."""
         self.offset, self.offset_epoch = offset, offset_epoch
         self.needs_committed = False
         self.reset = None
+        self.leader = None
+        self.is_validating = False
+        self.retry_ms = 0
+
+    def advance(self, offset: int, offset_epoch: int) -> None:
+        """Go on behind records that were returned."""
+        self.offset, self.offset_epoch = offset, offset_epoch
 
     def request_reset(self, reset: OffsetReset) -> None:
         """Forget the position, and have it looked up as `reset` says."""
         self.offset, self.offset_epoch = None, -1
         self.needs_committed = False
         self.reset = reset
+        self.leader = None
+        self.is_validating = False
+        self.retry_ms = 0
+
+    def check_leader(self, leader: LeaderAndEpoch, *, can_validate: bool) -> None:
+        """Have the position checked if this is another leader, or the same one in another epoch.
+
+        can_validate: whether the leader can answer where its log ends in an epoch.
+        """
+        if self.offset is None or leader == self.leader:
+            return
+        self.leader = leader
+        self.is_validating = can_validate and self.offset_epoch >= 0 and leader.epoch >= 0
+        self.preferred_replica = None
         self.retry_ms = 0
 
 
@@ -191,9 +264,17 @@ class SubscriptionState:
             if state.offset is None and state.reset is not None and state.retry_ms <= now_ms and not state.revoked
         }
 
+    def awaiting_validation(self, now_ms: int) -> dict[TopicPartition, TopicPartitionState]:
+        """Return the partitions whose position a leader has to check, except those that wait for a backoff."""
+        return {
+            each: state
+            for each, state in self.partitions.items()
+            if state.is_validating and state.retry_ms <= now_ms and not state.revoked
+        }
+
     def has_all_positions(self) -> bool:
-        """Return whether the position of every partition is known."""
-        return all(state.offset is not None for state in self.partitions.values())
+        """Return whether the position of every partition is known and checked."""
+        return all(state.is_valid for state in self.partitions.values())
 
     def set_committed(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Begin at the group's committed offsets; without one, where `auto_offset_reset` says."""
@@ -212,7 +293,7 @@ class SubscriptionState:
         return {
             each: OffsetAndMetadata(state.offset, "", state.offset_epoch)
             for each, state in self.partitions.items()
-            if state.offset is not None
+            if state.offset is not None and not state.is_validating
         }
 
     def mark_revoked(self, partitions: Iterable[TopicPartition]) -> None:

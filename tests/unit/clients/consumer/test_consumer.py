@@ -13,6 +13,7 @@ from barnabas.clients.errors import ClientClosed
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.end_transaction_marker import EndTransactionMarker
@@ -154,14 +155,14 @@ def test_several_partitions_in_one_request_paused_ones_left_out() -> None:
     assert {record.value for _ in range(3) for record in consumer.poll(1000)} == {b"c"}
 
 
-def test_fetches_name_the_topic_and_begin_a_session() -> None:
+def test_fetches_have_the_topic_id_and_begin_a_session() -> None:
     cluster = ScriptedCluster({"t": [0]})
     consumer = consumer_of(cluster, TP0)
     consumer.poll(10)
     request = cluster.sent(ApiKey.FETCH)[0]
-    assert request.header.api_version == 12
+    assert request.header.api_version == FetchRequest.max_version
     assert (request.body.session_id, request.body.session_epoch, request.body.replica_id) == (0, 0, -1)
-    assert request.body.topics[0].topic == "t"
+    assert request.body.topics[0].topic_id == cluster.topic_id("t")
 
 
 def test_a_wrong_checksum_is_raised_and_can_be_sought_past() -> None:
@@ -214,6 +215,9 @@ def test_what_was_aborted_is_left_out_where_only_committed_records_are_read() ->
         marker[:8] = base.to_bytes(8, "big")  # no part of the checksum
         return bytes(marker)
 
+    def aborted(producer_id: int, first_offset: int) -> FetchResponse.AbortedTransaction:
+        return FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+
     data = b"".join(
         [
             of(0, 7, b"aborted"),
@@ -229,6 +233,6 @@ def test_what_was_aborted_is_left_out_where_only_committed_records_are_read() ->
     )
     every = CompletedFetch(TP0, 0, data, check_crcs=True)
     assert [record.offset for record in every.take(99)] == [0, 1, 2, 4, 7, 8]
-    committed = CompletedFetch(TP0, 0, data, check_crcs=True, aborted=[(7, 8), (0, 7)])
+    committed = CompletedFetch(TP0, 0, data, check_crcs=True, aborted=[aborted(8, 7), aborted(7, 0)])
     assert [record.value for record in committed.take(99)] == [b"kept", b"plain", b"kept too"]
     assert committed.next_offset == 10

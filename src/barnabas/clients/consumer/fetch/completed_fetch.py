@@ -1,29 +1,52 @@
 """The records of one partition in the answer to one fetch, decoded when they are taken.
 
-Owned by the consumer's thread. Kafka: CompletedFetch.
+Made by the Fetcher, kept by the FetchBuffer; owned by the consumer's thread; no lock. Kafka: CompletedFetch.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Final
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
+from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords
+from barnabas.clients.consumer.fetch.fetch_metrics import Consumed
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import Buffer, RecordBatch
+from barnabas.records.record_batch import HEADER_SIZE, MAGIC_POSITION, Buffer, RecordBatch
+
+_RECORD_BATCH_MAGIC: Final = 2
 
 
 class CompletedFetch:
-    """An iteration over records from `offset` on, without control batches; `next_offset` follows the returned ones.
+    """The records from `offset` on, without control batches; `next_offset` follows the records that were taken.
 
-    `last_epoch`: the leader epoch of the batch before `next_offset`, -1 while nothing was returned.
+    `last_epoch`: the leader epoch of the batch before `next_offset`, -1 while nothing was taken.
     """
 
-    __slots__ = ("_aborted", "_aborting", "_records", "last_epoch", "next_offset", "topic_partition")
+    __slots__ = (
+        "_aborted",
+        "_aborting",
+        "_batch",
+        "_buffer",
+        "_check_crcs",
+        "_end_offset",
+        "_frame",
+        "_position",
+        "_record_count",
+        "_records",
+        "_start",
+        "last_epoch",
+        "next_offset",
+        "topic_partition",
+        "unread_bytes",
+    )
 
     def __init__(
         self,
@@ -32,19 +55,57 @@ class CompletedFetch:
         buffer: Buffer,
         *,
         check_crcs: bool,
-        aborted: Iterable[tuple[int, int]] = (),
+        aborted: Iterable[FetchResponse.AbortedTransaction] = (),
+        frame: AnswerFrame | None = None,
     ) -> None:
-        """Make an iteration. `aborted`: first offset and producer id of each transaction whose records are left out.
+        """Take over the batches of an answer. `aborted`: the transactions whose records are left out.
 
-        Only reads of committed records (`read_committed`) give some.
+        Only reads of committed records (`read_committed`) give some. frame: the answer that holds the buffer.
         """
         self.topic_partition = topic_partition
         self.next_offset = offset
         self.last_epoch = -1
-        self._aborted = deque(sorted(aborted))
+        self.unread_bytes = len(buffer)
+        """The size of the batches from the one that is being read."""
+        self._start = offset
+        self._buffer = buffer
+        self._check_crcs = check_crcs
+        self._frame = frame
+        self._aborted = deque(sorted((each.first_offset, each.producer_id) for each in aborted))
         self._aborting: set[int] = set()
         """The producers whose transaction at the current batch was aborted."""
-        self._records = self._decode(buffer, check_crcs)
+        self._position = 0
+        """Where the next batch begins."""
+        self._batch: RecordBatch | LegacyBatch | None = None
+        self._records: BatchRecords | LegacyRecords | None = None
+        self._record_count = 0
+        self._end_offset: int | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last batch: where the next fetch of the partition begins."""
+        if self._end_offset is None:
+            end = self._start
+            try:
+                for batch in any_batches(self._buffer):
+                    end = max(end, batch.next_offset)
+            except CorruptRecord:
+                # The reader meets the same header and raises. A fetch from behind the good batches finds it again.
+                pass
+            self._end_offset = end
+        return self._end_offset
+
+    def close(self) -> None:
+        """Give the buffer back: no more records are taken. Idempotent."""
+        frame, self._frame = self._frame, None
+        buffer, self._buffer = self._buffer, b""
+        self._records = None
+        if frame is not None:
+            read_bytes = len(buffer) - self.unread_bytes
+            frame.release(buffer, self.topic_partition.topic, Consumed(read_bytes, self._record_count))
+        self.unread_bytes = 0
+
+    # -- taking
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Return up to `limit` records, or none at the end.
@@ -52,17 +113,93 @@ class CompletedFetch:
         Good records before a bad one are returned first: a fetch from `next_offset` then begins with the bad one.
         Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE when the answer holds no whole batch.
         """
-        taken = []
+        taken: list[ConsumerRecord] = []
         try:
-            for record in self._records:
-                taken.append(record)
-                self.next_offset = record.offset + 1
-                if len(taken) == limit:
-                    break
-        except (CorruptRecord, ApiError):
-            if not taken:
-                raise
+            while len(taken) < limit and (self._records is not None or self._begin_batch()):
+                some = self._take_from_batch(limit - len(taken))
+                # Nearly always one batch has all records that are wanted, or the list is empty: no copy.
+                if taken:
+                    taken += some
+                else:
+                    taken = some
+        except CorruptRecord as error:
+            if taken:
+                return taken
+            raise CorruptRecord(
+                f"Record batch for partition {self.topic_partition} at offset {self.next_offset} is invalid: {error}"
+            ) from error
         return taken
+
+    def _take_from_batch(self, limit: int) -> list[ConsumerRecord]:
+        batch, records = self._batch, self._records
+        assert batch is not None
+        assert records is not None
+        taken = records.take(limit)
+        # Fetches return whole batches: the first may begin before the position.
+        if taken and taken[0].offset < self._start:
+            taken = [record for record in taken if record.offset >= self._start]
+        if taken:
+            self.next_offset = taken[-1].offset + 1
+            self.last_epoch = _epoch_of(batch)
+            self._record_count += len(taken)
+        if records.is_done:
+            self._records = None
+            self._pass_batch(batch)
+        return taken
+
+    def _begin_batch(self) -> bool:
+        """Go on to the next batch with records for the user. Returns False at the end.
+
+        Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE.
+        """
+        while (batch := self._next_batch()) is not None:
+            # After compaction, the first batch may even end before the position.
+            if batch.next_offset <= self._start:
+                continue
+            if self._check_crcs:
+                batch.check()
+            if batch.is_control:
+                self._pass_marker(batch)
+            elif not self._is_aborted(batch):
+                self._batch = batch
+                self._records = (
+                    BatchRecords(self.topic_partition, batch)
+                    if isinstance(batch, RecordBatch)
+                    else LegacyRecords(self.topic_partition, batch)
+                )
+                return True
+            self._pass_batch(batch)
+        if not self._position and len(self._buffer):
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"There is a message of {self.topic_partition} at offset {self._start} that is larger than the fetch"
+                " size",
+            )
+        return False
+
+    def _next_batch(self) -> RecordBatch | LegacyBatch | None:
+        """Return the next whole batch, or None at the end. Raises CorruptRecord."""
+        buffer, position = self._buffer, self._position
+        # A batch of today's format, without the steps of `any_batches`: there may be a batch for each record.
+        if position + HEADER_SIZE <= len(buffer) and buffer[position + MAGIC_POSITION] == _RECORD_BATCH_MAGIC:
+            batch = RecordBatch(buffer, position)
+            end = position + batch.length
+            if end > len(buffer):
+                return None
+            self._position = end
+            return batch
+        for other in any_batches(buffer, position):
+            self._position = other.end
+            return other
+        return None
+
+    def _pass_batch(self, batch: RecordBatch | LegacyBatch) -> None:
+        # Compaction may have removed the last records, and control batches have none for users.
+        self.next_offset = max(self.next_offset, batch.next_offset)
+        self.last_epoch = _epoch_of(batch)
+        self.unread_bytes = len(self._buffer) - batch.end
+
+    # -- transactions
 
     def _is_aborted(self, batch: RecordBatch | LegacyBatch) -> bool:
         """Return whether the batch belongs to a transaction that was aborted (Kafka: isBatchAborted)."""
@@ -78,37 +215,6 @@ class CompletedFetch:
             self._is_aborted(batch)
             self._aborting.discard(batch.producer_id)
 
-    def _decode(self, buffer: Buffer, check_crcs: bool) -> Iterator[ConsumerRecord]:
-        """Yield the records. Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE without one whole batch."""
-        topic, partition = self.topic_partition
-        start = self.next_offset
-        batches = 0
-        try:
-            for batch in any_batches(buffer):
-                batches += 1
-                # Fetches return whole batches: the first may begin, and after compaction even end, before the position.
-                if batch.next_offset <= start:
-                    continue
-                if check_crcs:
-                    batch.check()
-                if batch.is_control:
-                    self._pass_marker(batch)
-                self.last_epoch = batch.partition_leader_epoch if isinstance(batch, RecordBatch) else -1
-                if not (batch.is_control or self._is_aborted(batch)):
-                    timestamp_type = batch.timestamp_type
-                    for offset, timestamp, key, value, headers in batch.records():
-                        if offset >= start:
-                            yield ConsumerRecord(
-                                topic, partition, offset, timestamp, timestamp_type, key, value, headers
-                            )
-                # Compaction may have removed the last records, and control batches have none for users.
-                self.next_offset = max(self.next_offset, batch.next_offset)
-        except CorruptRecord as error:
-            raise CorruptRecord(
-                f"Record batch for partition {self.topic_partition} at offset {self.next_offset} is invalid: {error}"
-            ) from error
-        if not batches and len(buffer):
-            raise ApiError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"There is a message of {self.topic_partition} at offset {start} that is larger than the fetch size",
-            )
+
+def _epoch_of(batch: RecordBatch | LegacyBatch) -> int:
+    return batch.partition_leader_epoch if isinstance(batch, RecordBatch) else -1

@@ -1,30 +1,30 @@
 """Fetches the records of the assigned partitions ahead of the user, one request to a node at a time.
 
-Owned by the consumer's thread; answers arrive inside its polls of the network. Kafka: Fetcher, FetchCollector.
+Owned by the consumer's thread; answers arrive inside its polls of the network, and their records wait in the
+FetchBuffer. `node_fetches` has the rules by which a node is asked. Kafka: Fetcher, AbstractFetch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
+from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
-from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS, FetchLimits, FetchPosition
-from barnabas.clients.consumer.fetch.session_handler import FetchSessionHandler
-from barnabas.clients.consumer.subscription_state import SubscriptionState, TopicPartitionState
-from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.clients.consumer.fetch.fetch_buffer import BufferedRecords, FetchBuffer
+from barnabas.clients.consumer.fetch.fetch_errors import FetchErrors
+from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
+from barnabas.clients.consumer.fetch.node_fetches import FetchPlan, NodeFetches
+from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS_WITH_IDS, FetchLimits, FetchPosition
+from barnabas.clients.consumer.subscription_state import PreferredReplica, SubscriptionState, TopicPartitionState
+from barnabas.clients.errors import error_of
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.errors import CorruptRecord
 from barnabas.rpc.client_request import ClientResponse
-
-if TYPE_CHECKING:
-    from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -32,184 +32,243 @@ _CLOSING_LIMITS = FetchLimits(0, 0, 0)
 
 
 class Fetcher:
-    """The fetches of one consumer: those in flight, and those whose records wait for the user."""
+    """The fetches of one consumer."""
 
-    def __init__(self, client: BlockingClient, subscriptions: SubscriptionState, config: ConsumerConfig) -> None:
+    def __init__(
+        self,
+        client: BlockingClient,
+        subscriptions: SubscriptionState,
+        config: ConsumerConfig,
+        buffer: FetchBuffer,
+        metrics: FetchMetrics,
+    ) -> None:
         self._client = client
         self._subscriptions = subscriptions
         self._config = config
         self._limits = FetchLimits(
-            config.fetch_max_wait_ms, config.fetch_min_bytes, config.fetch_max_bytes, config.isolation
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            config.isolation,
+            config.client_rack,
         )
-        self._completed: deque[CompletedFetch] = deque()
-        self._in_flight: set[int] = set()
-        """The nodes that have not answered their fetch yet."""
-        self._sessions: dict[int, FetchSessionHandler] = {}
-        self._error: Exception | None = None
+        self._buffer = buffer
+        self._metrics = metrics
+        self._nodes: dict[int, NodeFetches] = {}
+        self._errors = FetchErrors(client, subscriptions, config.retry_backoff_ms)
 
     @property
     def is_waiting(self) -> bool:
         """Whether a fetch is in flight."""
-        return bool(self._in_flight)
+        return any(node.in_flight for node in self._nodes.values())
 
     def forget_connections(self) -> None:
         """Forget the fetches in flight, in a forked child: their answers and the sessions belong to the parent."""
-        self._in_flight.clear()
-        self._sessions.clear()
-
-    def drop(self, topic_partition: TopicPartition | None = None) -> None:
-        """Drop the fetched records of a partition, and of all that are no longer assigned."""
-        self._completed = deque(
-            fetch
-            for fetch in self._completed
-            if fetch.topic_partition in self._subscriptions.partitions and fetch.topic_partition != topic_partition
-        )
+        self._nodes.clear()
 
     def raise_error(self) -> None:
         """Raise the error of an earlier fetch that no retry cures. Raises ApiError or UnsupportedVersion, each once."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        self._errors.raise_first()
 
-    # -- taking
-
-    def take(self, limit: int) -> list[ConsumerRecord]:
-        """Return up to `limit` records, and move the positions behind them. Raises CorruptRecord, ApiError."""
-        records: list[ConsumerRecord] = []
-        held_back = []
-        while self._completed and len(records) < limit:
-            fetch = self._completed[0]
-            state = self._subscriptions.partitions.get(fetch.topic_partition)
-            # These records were fetched before a seek, or before the partition was assigned to another member.
-            if state is None or state.offset != fetch.next_offset:
-                self._completed.popleft()
-                continue
-            # Records of a paused partition stay: after `resume` they need no second fetch (KAFKA-7548).
-            if state.paused or state.revoked:
-                held_back.append(self._completed.popleft())
-                continue
-            try:
-                taken = fetch.take(limit - len(records))
-            except (CorruptRecord, ApiError):
-                # The position stays at the bad record: the next poll raises again, unless the caller seeks on.
-                self._completed.popleft()
-                state.seek(fetch.next_offset, fetch.last_epoch)
-                # Records of other partitions are returned first. The next poll fetches the bad one again and raises.
-                if records:
-                    break
-                raise
-            records += taken
-            state.seek(fetch.next_offset, fetch.last_epoch)
-            if len(records) < limit:
-                self._completed.popleft()
-        self._completed.extendleft(reversed(held_back))
-        return records
-
-    # -- fetching
+    # -- asking
 
     def send_fetches(self) -> None:
-        """Send one fetch to each node that leads partitions without fetched records and has no fetch in flight."""
+        """Send a fetch to each node that is to be asked now, as `node_fetches` says."""
         now_ms = self._client.now_ms()
-        cluster = self._client.metadata.cluster
-        # At most one answer a partition is kept: memory is bounded by partitions * max_partition_fetch_bytes.
-        fetched = {fetch.topic_partition for fetch in self._completed}
-        wanted: dict[int, list[FetchPosition]] = {}
-        for topic_partition, state in self._subscriptions.partitions.items():
-            if (
-                state.offset is None
-                or state.paused
-                or state.revoked
-                or state.retry_ms > now_ms
-                or topic_partition in fetched
-            ):
-                continue
-            leader = cluster.leader(topic_partition)
-            if leader is None:
-                self._client.metadata.request_update()
-            elif leader.id not in self._in_flight and self._client.network.ready(leader, now_ms):
-                info = cluster.partition(topic_partition)
-                epoch = -1 if info is None else info.leader_epoch
-                wanted.setdefault(leader.id, []).append(
-                    FetchPosition(topic_partition, state.offset, self._config.max_partition_fetch_bytes, epoch)
-                )
-        for node_id, positions in wanted.items():
-            self._send_fetch(node_id, positions, now_ms)
+        for node, plan in self._plans(now_ms).items():
+            fetches = self._nodes.get(node.id)
+            if fetches is None:
+                fetches = self._nodes[node.id] = NodeFetches(node.id, self._config.fetch_max_wait_ms)
+            wait_ms = fetches.wait_ms(plan, now_ms)
+            if wait_ms is not None and self._client.network.ready(node, now_ms):
+                self._send_fetch(node, fetches, plan.positions, self._limits._replace(max_wait_ms=wait_ms))
 
-    def _send_fetch(self, node_id: int, positions: list[FetchPosition], now_ms: int) -> None:
-        session = self._sessions.get(node_id)
-        if session is None:
-            session = self._sessions[node_id] = FetchSessionHandler(node_id)
+    def _plans(self, now_ms: int) -> dict[Node, FetchPlan]:
+        """Return what could be fetched from each node that has no fetch in flight."""
+        # A partition is asked for again when half of what one answer may bring is read. So memory is bounded by
+        # one and a half times `max_partition_fetch_bytes` for each partition.
+        most_unread_bytes = self._config.max_partition_fetch_bytes // 2
+        buffered = self._buffer.by_partition()
+        plans: dict[Node, FetchPlan] = {}
+        for topic_partition, state in self._subscriptions.partitions.items():
+            if not state.is_fetchable:
+                continue
+            node = self._node_for(topic_partition, state, now_ms)
+            fetches = self._nodes.get(node.id)
+            if fetches is not None and fetches.in_flight:
+                continue
+            plan = plans.get(node)
+            if plan is None:
+                plan = plans[node] = FetchPlan()
+            unread = buffered.get(topic_partition)
+            if unread is not None:
+                plan.unread_bytes += unread.unread_bytes
+            if state.retry_ms <= now_ms and (unread is None or unread.unread_bytes <= most_unread_bytes):
+                self._add_position(plan, topic_partition, state, unread)
+        return plans
+
+    def _add_position(
+        self,
+        plan: FetchPlan,
+        topic_partition: TopicPartition,
+        state: TopicPartitionState,
+        unread: BufferedRecords | None,
+    ) -> None:
+        leader = state.leader
+        offset = state.offset if unread is None else unread.last.end_offset
+        assert offset is not None
+        assert leader is not None
+        topic_id = self._client.metadata.cluster.topic_id(topic_partition.topic)
+        plan.positions.append(
+            FetchPosition(topic_partition, offset, self._config.max_partition_fetch_bytes, leader.epoch, topic_id)
+        )
+        plan.has_more = plan.has_more or state.has_more(offset)
+
+    def _node_for(self, topic_partition: TopicPartition, state: TopicPartitionState, now_ms: int) -> Node:
+        """Return the replica that the leader named as closer, while that is valid, or else the leader."""
+        leader, preferred = state.leader, state.preferred_replica
+        assert leader is not None
+        if preferred is None:
+            return leader.node
+        if now_ms > preferred.expires_ms:
+            state.preferred_replica = None
+            return leader.node
+        cluster = self._client.metadata.cluster
+        info = cluster.partition(topic_partition)
+        node = cluster.nodes.get(preferred.node_id)
+        if node is None or info is None or preferred.node_id in info.offline_replicas:
+            state.preferred_replica = None
+            self._client.metadata.request_update()
+            return leader.node
+        return node
+
+    def _send_fetch(
+        self, node: Node, fetches: NodeFetches, positions: Sequence[FetchPosition], limits: FetchLimits
+    ) -> None:
+        now_ms = self._client.now_ms()
         # Another partition comes first each time, because an answer may be full before the last partition's turn.
         first = now_ms % len(positions)
-        message = session.build(positions[first:] + positions[:first], self._limits)
+        data = fetches.session.build([*positions[first:], *positions[:first]])
         offsets = {position.topic_partition: position.offset for position in positions}
         request = self._client.network.new_request(
-            node_id,
-            message,
-            versions=FETCH_VERSIONS,
-            callback=lambda response: self._handle_fetched(node_id, offsets, response),
+            node.id,
+            data.builder(limits),
+            callback=lambda response: self._handle_fetched(fetches, offsets, response),
         )
-        self._in_flight.add(node_id)
+        fetches.sent(now_ms)
         self._client.network.send(request, now_ms)
 
     def close_sessions(self) -> None:
         """Tell the brokers to forget their fetch sessions."""
         now_ms = self._client.now_ms()
-        for node_id, session in self._sessions.items():
-            message = session.closing_request(_CLOSING_LIMITS)
+        for node_id, fetches in self._nodes.items():
+            message = fetches.session.closing_request(_CLOSING_LIMITS)
             if message is not None and self._client.network.can_send_request(node_id, now_ms):
-                request = self._client.network.new_request(node_id, message, versions=FETCH_VERSIONS)
+                request = self._client.network.new_request(node_id, message, versions=FETCH_VERSIONS_WITH_IDS)
                 self._client.network.send(request, now_ms)
         self._client.poll(0)
 
-    def _handle_fetched(self, node_id: int, offsets: Mapping[TopicPartition, int], response: ClientResponse) -> None:
-        self._in_flight.discard(node_id)
-        session = self._sessions.get(node_id)
-        if response.version_error is not None:
-            self._error = response.version_error
-            return
-        # The node disconnected. The metadata updater has noticed, and the next poll fetches again.
-        if not isinstance(response.body, FetchResponse):
-            if session is not None:
-                session.handle_error()
-            return
-        if session is None or not session.handle_response(response.body):
-            return
-        for topic in response.body.responses:
-            for partition in topic.partitions:
-                topic_partition = TopicPartition(topic.topic, partition.partition_index)
-                state = self._subscriptions.partitions.get(topic_partition)
-                offset = offsets.get(topic_partition)
-                # While the fetch was in flight, the partition was revoked, or the user sought another offset.
-                if state is None or offset is None or state.offset != offset:
-                    continue
-                error = error_of(partition.error_code)
-                if error is not ErrorCode.NONE:
-                    self._handle_error(topic_partition, state, error, response.received_ms)
-                    continue
-                # For readers of committed records the log ends at the last stable offset, so the lag counts to there.
-                is_committed = self._limits.isolation_level == READ_COMMITTED
-                state.high_watermark = partition.last_stable_offset if is_committed else partition.high_watermark
-                if partition.records is not None and len(partition.records):
-                    aborted = (partition.aborted_transactions or ()) if is_committed else ()
-                    fetch = CompletedFetch(
-                        topic_partition,
-                        offset,
-                        partition.records,
-                        check_crcs=self._config.check_crcs,
-                        aborted=[(each.first_offset, each.producer_id) for each in aborted],
-                    )
-                    self._completed.append(fetch)
+    # -- answers
 
-    def _handle_error(
-        self, topic_partition: TopicPartition, state: TopicPartitionState, error: ErrorCode, now_ms: int
+    def _handle_fetched(
+        self, fetches: NodeFetches, offsets: Mapping[TopicPartition, int], response: ClientResponse
     ) -> None:
-        state.retry_ms = now_ms + self._config.retry_backoff_ms
-        reset = self._subscriptions.default_reset
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE and not reset.is_none:
-            logger.info("Fetch position %s is out of range for %s, resetting offset", state.offset, topic_partition)
-            state.request_reset(reset)
-        elif error in INVALID_METADATA_ERRORS or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        body = response.body
+        record_bytes = 0
+        if response.version_error is not None:
+            self._errors.keep(response.version_error)
+        elif not isinstance(body, FetchResponse):
+            # The node disconnected. The metadata updater has noticed, and the next poll fetches again.
+            fetches.session.handle_error()
+            self._forget_preferred(fetches)
+        elif fetches.session.handle_response(body, response.version):
+            self._metrics.answered(response.received_ms - fetches.sent_ms, body.throttle_time_ms)
+            record_bytes = self._take_answer(fetches, offsets, response, body)
+        elif body.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
             self._client.metadata.request_update()
-        elif not error.retriable or error is ErrorCode.CORRUPT_MESSAGE:
-            self._error = ApiError(error, f"{error.message} Partition: {topic_partition}, offset: {state.offset}")
+        fetches.answered(record_bytes)
+
+    def _forget_preferred(self, fetches: NodeFetches) -> None:
+        for topic_partition in fetches.session.partitions:
+            state = self._subscriptions.partitions.get(topic_partition)
+            if state is not None:
+                state.preferred_replica = None
+
+    def _take_answer(
+        self,
+        fetches: NodeFetches,
+        offsets: Mapping[TopicPartition, int],
+        response: ClientResponse,
+        body: FetchResponse,
+    ) -> int:
+        """Keep the records of an answer, and note its errors. Return the size of all its records."""
+        record_bytes = 0
+        frame = AnswerFrame(response.release, self._metrics)
+        # All are held before the first is released: the last release gives the frame back.
+        for _ in range(sum(len(topic.partitions) for topic in body.responses)):
+            frame.hold()
+        for topic in body.responses:
+            name = fetches.session.topic_name(topic, response.version)
+            assert name is not None
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(name, partition.partition_index)
+                records = b"" if partition.records is None else partition.records
+                record_bytes += len(records)
+                fetch = self._completed(topic_partition, offsets.get(topic_partition), partition, frame)
+                if fetch is None:
+                    frame.release(records, name)
+                else:
+                    self._buffer.add(fetch)
+        if not record_bytes:
+            self._note_empty(offsets)
+        return record_bytes
+
+    def _note_empty(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Note that the node has no records at these offsets, whatever the high watermarks say.
+
+        Without this note a fetch that may not wait would be repeated without a pause.
+        """
+        for topic_partition, offset in offsets.items():
+            state = self._subscriptions.partitions.get(topic_partition)
+            if state is not None and state.preferred_replica is None:
+                state.empty_at = offset
+
+    def _completed(
+        self,
+        topic_partition: TopicPartition,
+        offset: int | None,
+        partition: FetchResponse.PartitionData,
+        frame: AnswerFrame,
+    ) -> CompletedFetch | None:
+        """Take note of a partition's part of an answer, and return its records, if there are some of use."""
+        state = self._subscriptions.partitions.get(topic_partition)
+        # While the fetch was in flight, the partition was revoked, or the user sought another offset.
+        if state is None or offset is None or self._buffer.next_fetch_offset(topic_partition) != offset:
+            return None
+        error = error_of(partition.error_code)
+        if error is not ErrorCode.NONE:
+            self._errors.handle(topic_partition, state, error, offset)
+            return None
+        # For readers of committed records the log ends at the last stable offset, so the lag counts to there.
+        is_committed = self._limits.isolation_level == READ_COMMITTED
+        state.high_watermark = partition.last_stable_offset if is_committed else partition.high_watermark
+        if partition.log_start_offset >= 0:
+            state.log_start_offset = partition.log_start_offset
+        if partition.preferred_read_replica >= 0:
+            self._prefer(state, partition.preferred_read_replica)
+        if partition.records is None or not len(partition.records):
+            return None
+        return CompletedFetch(
+            topic_partition,
+            offset,
+            partition.records,
+            check_crcs=self._config.check_crcs,
+            aborted=(partition.aborted_transactions or ()) if is_committed else (),
+            frame=frame,
+        )
+
+    def _prefer(self, state: TopicPartitionState, node_id: int) -> None:
+        if state.preferred_replica is None or state.preferred_replica.node_id != node_id:
+            # The leader is asked again when metadata would be: by then another replica may be closer, or in sync.
+            expires_ms = self._client.now_ms() + self._config.metadata_max_age_ms
+            state.preferred_replica = PreferredReplica(node_id, expires_ms)

@@ -5,6 +5,10 @@ partitions were requested. A request names only partitions that are new, have an
 answer names only those that have changed. One request is in flight at a time: `build`, then `handle_response` or
 `handle_error`.
 
+Requests have topic ids (KIP-516) if every partition of the session has one. Where ids and names alternate, the broker
+answers FETCH_SESSION_TOPIC_ID_ERROR, and the next request begins another session. A topic that was deleted and created
+again has another id: its partitions are forgotten by the old id and added by the new one in the same request.
+
 Kafka: org.apache.kafka.clients.FetchSessionHandler.
 """
 
@@ -13,11 +17,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from barnabas.clients.consumer.fetch.request import FetchLimits, FetchPosition, FetchSessionPlace, fetch_request
+from barnabas.clients.consumer.fetch.request import (
+    LAST_VERSION_WITH_NAMES,
+    FetchLimits,
+    FetchPosition,
+    FetchRequestData,
+    FetchSessionPlace,
+    TopicIdPartition,
+    fetch_request,
+)
 from barnabas.clients.errors import error_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +38,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
+
+_ALL_DIFFERENT = 3
 
 _INITIAL = FetchSessionPlace(NO_SESSION, INITIAL_EPOCH)
 
@@ -36,6 +51,8 @@ class FetchSessionHandler:
         self._node_id = node_id
         self._next = _INITIAL
         self._known: dict[TopicPartition, FetchPosition] = {}
+        self._names: dict[bytes, str] = {}
+        """The topics of the session by their ids; empty while requests name topics."""
 
     @property
     def session_id(self) -> int:
@@ -47,19 +64,35 @@ class FetchSessionHandler:
         """The partitions that the broker has in the session once it has received the request of `build`."""
         return self._known.keys()
 
-    def build(self, positions: Iterable[FetchPosition], limits: FetchLimits) -> FetchRequest:
+    def build(self, positions: Iterable[FetchPosition]) -> FetchRequestData:
         """Return the request that fetches exactly `positions`. A full request names them in this order."""
         wanted = {position.topic_partition: position for position in positions}
+        uses_ids = all(position.topic_id != ZERO_UUID for position in wanted.values())
         if self._next.epoch == INITIAL_EPOCH:
-            self._known = wanted
-            return fetch_request(wanted.values(), limits, self._next)
-        known = self._known
-        changed = [position for partition, position in wanted.items() if known.get(partition) != position]
-        forgotten = [partition for partition in known if partition not in wanted]
+            changed, forgotten, replaced = list(wanted.values()), [], []
+        else:
+            known = self._known
+            changed = [position for partition, position in wanted.items() if known.get(partition) != position]
+            forgotten = [
+                TopicIdPartition(before.topic_id, each) for each, before in known.items() if each not in wanted
+            ]
+            replaced = [
+                TopicIdPartition(known[each.topic_partition].topic_id, each.topic_partition)
+                for each in changed
+                if each.topic_partition in known
+                and len({known[each.topic_partition].topic_id, each.topic_id, ZERO_UUID}) == _ALL_DIFFERENT
+            ]
+            # A partition that came into the session by its name can leave it only by its name.
+            uses_ids = uses_ids and all(topic_id != ZERO_UUID for topic_id, _ in forgotten)
         self._known = wanted
-        return fetch_request(changed, limits, self._next, forgotten)
+        self._names = {each.topic_id: each.topic_partition.topic for each in wanted.values()} if uses_ids else {}
+        return FetchRequestData(changed, self._next, forgotten, replaced, uses_ids)
 
-    def handle_response(self, response: FetchResponse) -> bool:
+    def topic_name(self, topic: FetchResponse.FetchableTopicResponse, version: int) -> str | None:
+        """Return the name of a topic of an answer, or None for an id that the session does not have."""
+        return topic.topic if version <= LAST_VERSION_WITH_NAMES else self._names.get(topic.topic_id)
+
+    def handle_response(self, response: FetchResponse, version: int) -> bool:
         """Take note of an answer. Returns False if its partitions must not be used.
 
         That is so for an error, and for an answer whose partitions are not those requested.
@@ -76,8 +109,9 @@ class FetchSessionHandler:
             lost = error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             self._next = _INITIAL if lost else self._next._replace(epoch=INITIAL_EPOCH)
             return False
+        # An id that is not one of the session's becomes a partition of no topic, which is one too many.
         answered = {
-            TopicPartition(topic.topic, partition.partition_index)
+            TopicPartition(self.topic_name(topic, version) or "", partition.partition_index)
             for topic in response.responses
             for partition in topic.partitions
         }

@@ -50,6 +50,8 @@ class OffsetCommits:
         self._membership = membership
         self._completed: deque[CompletedCommit] = deque()
         self._async_in_flight = 0
+        self.on_commit: Callable[[Offsets], None] | None = None
+        """The consumer's interceptors, or None. `take_completed` returns their calls too, in the commits' order."""
 
     def commit(self, offsets: Offsets, deadline_ms: int, *, as_member: bool, at_last: bool = False) -> CoordinatorCall:
         """Send a commit, as a member of the group's generation or as a consumer that chose its partitions itself.
@@ -107,7 +109,7 @@ class OffsetCommits:
             requests.offset_commit(self.config, generation, offsets),
             lambda body: self._handle_commit(generation, body),
             deadline_ms,
-            on_done=on_done,
+            on_done=on_done if self.on_commit is None else self._observed(offsets, self.on_commit, on_done),
         )
         refusal = self._membership.commit_refusal(at_last=at_last) if as_member else None
         if refusal is not None:
@@ -116,6 +118,22 @@ class OffsetCommits:
         else:
             self._channel.send(call)
         return call
+
+    def _observed(
+        self,
+        offsets: Offsets,
+        on_commit: Callable[[Offsets], None],
+        on_done: Callable[[CoordinatorCall], None] | None,
+    ) -> Callable[[CoordinatorCall], None]:
+        """Return a function that queues a call of the interceptors, if the commit succeeded, before `on_done`."""
+
+        def done(call: CoordinatorCall) -> None:
+            if call.error is None:
+                self._completed.append(CompletedCommit(lambda committed, _error: on_commit(committed), offsets, None))
+            if on_done is not None:
+                on_done(call)
+
+        return done
 
     # -- answers: the channel's thread
 

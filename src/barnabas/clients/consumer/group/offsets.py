@@ -6,7 +6,7 @@ Kafka: ConsumerCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from barnabas.clients.consumer.group.auto_commits import AutoCommits
@@ -36,6 +36,10 @@ class GroupOffsets:
         self._subscriptions = subscriptions
         self._fetch: _Fetch | None = None
         self._next_fetch_ms = 0
+
+    def observe(self, on_commit: Callable[[Offsets], None]) -> None:
+        """Have `on_commit` called with all offsets that are committed, inside a later call of the consumer."""
+        self._calls.commits.on_commit = on_commit
 
     # -- the group's rhythm
 

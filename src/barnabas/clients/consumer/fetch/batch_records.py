@@ -1,0 +1,195 @@
+"""Decodes the records of one batch straight into ConsumerRecords, as many at a time as a poll returns.
+
+Made by CompletedFetch for each batch that it reaches; owned by the consumer's thread; no lock. `records.record_reader`
+decodes the same format for everything else, and explains it; this reader is the consumer's hot path.
+Kafka: CompletedFetch.nextFetchedRecord.
+
+One loop decodes a record without a call: numbers of one and two bytes, which nearly all lengths and deltas are, are
+decoded where they stand. `_LENGTHS` maps the first byte of a length to the length. A byte that begins a longer number,
+or a negative one, maps to `_FAR`, and sends the loop to the careful functions of `record_reader`. The loop does not
+test each field against the end of its record: the fields lead exactly to the end, which is tested once, or the record
+is malformed. A field that leads out of the batch ends in an IndexError.
+
+For example, the record 0e 00 00 00 02 61 01 00 of topic t-0, in a batch with base offset 40: 7 bytes follow (0e), no
+attributes, timestamp delta 0, offset delta 0, a key of one byte (02), null (01) as the value, no headers (00). The
+loop steps over the attributes, appends offset 40 with key b"a", and finds itself where the length said.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import LegacyBatch
+from barnabas.records.record_batch import LOG_APPEND_TIME, RecordBatch
+from barnabas.records.record_reader import read_bytes, read_headers
+from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
+
+_FAR: Final = 1 << 48
+_LENGTHS: Final = tuple(_FAR if first & 1 else 1 + (first >> 1) for first in range(128)) + (_FAR,) * 128
+"""First byte of a length -> its own byte and what it counts. Bit 0 is the sign, bit 7 says that more bytes follow."""
+_NULL: Final = 1
+"""The length -1 in zigzag."""
+
+
+class BatchRecords:
+    """The records of a v2 batch that were not taken yet. The constructor raises CorruptRecord for bad compression."""
+
+    __slots__ = ("_append_time", "_batch", "_body", "_error", "_index", "_position", "_topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, batch: RecordBatch) -> None:
+        self._topic_partition = topic_partition
+        self._batch = batch
+        self._body = batch.decompressed_records()
+        # KIP-32: the records of a stamped batch keep the producer's deltas; the max timestamp replaces all of them.
+        self._append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
+        self._index = 0
+        self._position = 0
+        self._error: CorruptRecord | None = None
+        if batch.count < 0:
+            raise CorruptRecord(f"a batch claims {batch.count} records")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all records were taken, and nothing is wrong with the batch."""
+        return self._index == self._batch.count and self._error is None
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Return the next records, at most `limit`. Good records are returned before an error is raised.
+
+        Raises CorruptRecord when the next record is malformed, or bytes follow the last one.
+        """
+        if self._error is not None:
+            raise self._error
+        taken: list[ConsumerRecord] = []
+        try:
+            self._decode(taken, min(self._index + limit, self._batch.count))
+            if self._index == self._batch.count and self._position != len(self._body):
+                left = len(self._body) - self._position
+                raise CorruptRecord(f"{left} bytes behind the last of {self._batch.count} records")
+        except CorruptRecord as error:
+            self._error = error
+            if not taken:
+                raise
+        return taken
+
+    def _decode(self, taken: list[ConsumerRecord], until: int) -> None:  # noqa: C901, PLR0912, PLR0915 - unrolled
+        """Append the records up to index `until` to `taken`. Raises CorruptRecord."""
+        topic, partition = self._topic_partition
+        batch = self._batch
+        base_offset, base_timestamp, append_time = batch.base_offset, batch.base_timestamp, self._append_time
+        timestamp_type = batch.timestamp_type
+        body = self._body
+        position = self._position
+        lengths = _LENGTHS
+        append = taken.append
+        # Without the NamedTuple's constructor, a Python function, a record takes half the time.
+        new = tuple.__new__
+        record_class = ConsumerRecord
+        try:
+            for index in range(self._index, until):
+                first = body[position]
+                if first < 0x80:
+                    end = position + lengths[first]
+                    position += 2  # behind the attributes, a byte that is not used
+                elif (second := body[position + 1]) < 0x80 and not first & 1:
+                    end = position + 2 + ((first & 0x7E) >> 1) + (second << 6)
+                    position += 3
+                else:
+                    length, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+                    end = position + length
+                    position += 1
+
+                first = body[position]
+                if first < 0x80:
+                    timestamp = base_timestamp + ((first >> 1) ^ -(first & 1))
+                    position += 1
+                else:
+                    timestamp, position = decode_zigzag(body, position)
+                    timestamp += base_timestamp
+
+                first = body[position]
+                if first < 0x80:
+                    offset = base_offset + ((first >> 1) ^ -(first & 1))
+                    position += 1
+                elif (second := body[position + 1]) < 0x80 and not first & 1:
+                    offset = base_offset + ((first & 0x7E) >> 1) + (second << 6)
+                    position += 2
+                else:
+                    offset, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+                    offset += base_offset
+
+                first = body[position]
+                if first == _NULL:
+                    key = None
+                    position += 1
+                elif (length := lengths[first]) < _FAR:
+                    key = body[position + 1 : position + length]
+                    position += length
+                else:
+                    key, position = read_bytes(body, position, end)
+
+                first = body[position]
+                if (length := lengths[first]) < _FAR:
+                    value: bytes | None = body[position + 1 : position + length]
+                    position += length
+                elif first == _NULL:
+                    value = None
+                    position += 1
+                elif (second := body[position + 1]) < 0x80 and not first & 1:
+                    length = ((first & 0x7E) >> 1) + (second << 6)
+                    position += 2
+                    value = body[position : position + length]
+                    position += length
+                else:
+                    value, position = read_bytes(body, position, end)
+
+                if body[position]:
+                    headers, position = read_headers(body, position, end)
+                else:
+                    headers = ()
+                    position += 1
+                if position != end:
+                    raise CorruptRecord(f"the fields of record {index} end {position - end} bytes beyond its length")
+                if append_time is not None:
+                    timestamp = append_time
+                append(new(record_class, (topic, partition, offset, timestamp, timestamp_type, key, value, headers)))
+        except IndexError:
+            raise CorruptRecord(f"the batch ends within a record; it should hold {batch.count}") from None
+        finally:
+            self._index += len(taken)
+            self._position = position
+
+
+class LegacyRecords:
+    """The records of a batch of format 0 or 1, decoded at once."""
+
+    __slots__ = ("_error", "_records")
+
+    def __init__(self, topic_partition: TopicPartition, batch: LegacyBatch) -> None:
+        topic, partition = topic_partition
+        timestamp_type = batch.timestamp_type
+        self._error: CorruptRecord | None = None
+        self._records: list[ConsumerRecord] = []
+        try:
+            for offset, timestamp, key, value, headers in batch.records():
+                self._records.append(
+                    ConsumerRecord(topic, partition, offset, timestamp, timestamp_type, key, value, headers)
+                )
+        except CorruptRecord as error:
+            self._error = error
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all records were taken, and nothing is wrong with the batch."""
+        return not self._records and self._error is None
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Return the next records, at most `limit`. Raises CorruptRecord behind the last good one."""
+        if not self._records and self._error is not None:
+            raise self._error
+        taken = self._records[:limit]
+        del self._records[:limit]
+        return taken

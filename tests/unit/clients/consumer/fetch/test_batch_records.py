@@ -1,0 +1,82 @@
+"""The consumer's decoder against the careful one: the same records, and the same verdict on damaged batches."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from barnabas.clients.consumer.fetch.batch_records import BatchRecords
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import HEADER_SIZE, RecordBatch
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+
+TP0 = TopicPartition("t", 0)
+
+
+class Decoded(NamedTuple):
+    """The records in front of the first bad one, and whether there is a bad one."""
+
+    records: list[tuple[object, ...]]
+    is_corrupt: bool
+
+
+def random_batch(chance: Random) -> bytes:
+    """Lengths and deltas of one, two and more bytes; nulls; headers."""
+    builder = RecordBatchBuilder(base_offset=chance.randrange(1 << 40))
+    sizes = (0, 1, 62, 63, 64, 65, 500, 8190, 8192, 9000)
+    timestamp, offset = 1_700_000_000_000, 0
+    for _ in range(chance.choice((1, 3, 70))):
+        timestamp += chance.choice((-70, 0, 1, 63, 64, 9000, 10**7))
+        offset += chance.choice((1, 1, 1, 60, 9000))
+        key, value = (chance.choice((None, chance.randbytes(chance.choice(sizes)))) for _ in range(2))
+        headers = [("h" * chance.randrange(3), chance.choice((None, b"x" * 70)))] * chance.choice((0, 0, 1, 2))
+        builder.append(timestamp, key, value, headers, offset=builder.base_offset + offset)
+    return builder.build()
+
+
+def carefully(batch: RecordBatch) -> Decoded:
+    records: list[tuple[object, ...]] = []
+    try:
+        for offset, timestamp, key, value, headers in batch.records():
+            records.append(("t", 0, offset, timestamp, batch.timestamp_type, key, value, headers))
+    except CorruptRecord:
+        return Decoded(records, True)
+    return Decoded(records, False)
+
+
+def quickly(batch: RecordBatch, limit: int) -> Decoded:
+    records: list[tuple[object, ...]] = []
+    try:
+        decoder = BatchRecords(TP0, batch)
+        while not decoder.is_done:
+            records += decoder.take(limit)
+    except CorruptRecord:
+        return Decoded(records, True)
+    return Decoded(records, False)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_good_batches_are_decoded_alike(seed: int) -> None:
+    chance = Random(seed)
+    batch = RecordBatch(random_batch(chance))
+    expected = carefully(batch)
+    assert not expected.is_corrupt
+    assert quickly(batch, chance.choice((1, 7, 500))) == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damaged_batches_are_judged_alike(seed: int) -> None:
+    chance = Random(seed)
+    good = random_batch(chance)
+    for _ in range(50):
+        damaged = bytearray(good)
+        for _ in range(chance.choice((1, 1, 2))):
+            # Near the beginning, where most bytes are lengths.
+            damaged[chance.randrange(HEADER_SIZE, min(len(good), HEADER_SIZE + 40))] = chance.choice(
+                (0, 1, 3, 0x7F, 0x80, 0xFF, chance.randrange(256))
+            )
+        batch = RecordBatch(bytes(damaged))
+        assert quickly(batch, 500) == carefully(batch)

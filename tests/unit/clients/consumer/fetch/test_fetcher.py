@@ -1,0 +1,151 @@
+"""Fetches on scripted brokers: skewed partitions, fetching ahead, closer replicas, topics that are created again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.clients.consumer.consumer import Consumer
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.record_batch_builder import RecordBatchBuilder
+from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_selector import SentRequest
+
+TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
+VALUE = b"v" * 900
+
+
+def batches(first: int, end: int) -> bytes:
+    """One record of about a kilobyte in each batch."""
+    made = b""
+    for offset in range(first, end):
+        builder = RecordBatchBuilder(base_offset=offset)
+        builder.append(1000 + offset, None, VALUE)
+        made += builder.build()
+    return made
+
+
+def consumer_of(cluster: ScriptedCluster, *partitions: TopicPartition, **settings: Any) -> Consumer:
+    consumer = Consumer("", client=cluster.client(), **{"auto_offset_reset": "earliest", **settings})
+    consumer.assign(partitions)
+    return consumer
+
+
+def asked(request: SentRequest) -> dict[int, int]:
+    """The offset that a fetch asks for, by partition."""
+    return {each.partition: each.fetch_offset for topic in request.body.topics for each in topic.partitions}
+
+
+@pytest.mark.parametrize("max_poll_records", [1, 3, 500])
+def test_no_fetch_waits_while_records_are_known_to_be_there(max_poll_records: int) -> None:
+    cluster = ScriptedCluster({"t": [0, 0, 0]})
+    cluster.logs["t", 0] = batches(0, 40)
+    cluster.logs["t", 1] = batches(0, 3)
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    consumer = consumer_of(cluster, *partitions, max_partition_fetch_bytes=8000, max_poll_records=max_poll_records)
+    consumer.position(TP0)
+    before_ns = cluster.clock.nanoseconds()
+    read = 0
+    while read < 43:
+        fetches = len(cluster.sent(ApiKey.FETCH))
+        some = consumer.poll(60_000)
+        assert some
+        read += len(some)
+        waiting = [each for each in cluster.sent(ApiKey.FETCH)[fetches:] if each.body.max_wait_ms]
+        # Only the first fetch, when nothing is known, and those behind the last record may wait.
+        assert not waiting or fetches == 0 or read == 43
+        assert cluster.clock.nanoseconds() == before_ns or read == 43
+    assert consumer.poll(100) == []
+    assert cluster.sent(ApiKey.FETCH)[-1].body.max_wait_ms == 500
+
+
+def test_the_next_records_are_fetched_before_the_last_are_read() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batches(0, 40)
+    consumer = consumer_of(cluster, TP0, max_partition_fetch_bytes=10_000, max_poll_records=4)
+    assert len(consumer.poll(1000)) == 4
+    assert [asked(each) for each in cluster.sent(ApiKey.FETCH)] == [{0: 0}]
+    assert len(consumer.poll(1000)) == 4
+    assert [asked(each) for each in cluster.sent(ApiKey.FETCH)] == [{0: 0}, {0: 10}]
+    # The records behind the old position are of no use any more, neither those here nor those on their way.
+    consumer.seek(TP0, 2)
+    assert [record.offset for record in consumer.poll(1000)] == [2, 3, 4, 5]
+
+
+def test_an_error_of_a_fetch_ahead_comes_after_the_records_before_it() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batches(0, 20)
+    consumer = consumer_of(cluster, TP0, max_partition_fetch_bytes=10_000, max_poll_records=6, auto_offset_reset="none")
+    consumer.seek(TP0, 0)
+    cluster.errors["t", 0] = [ErrorCode.NONE, *[ErrorCode.OFFSET_OUT_OF_RANGE] * 2]
+    assert [record.offset for record in consumer.poll(1000)] == [0, 1, 2, 3, 4, 5]
+    assert [record.offset for record in consumer.poll(1000)] == [6, 7, 8, 9]
+    with pytest.raises(ApiError, match=r"t-0, offset: 10"):
+        consumer.poll(1000)
+
+
+def test_a_high_watermark_without_records_does_not_make_the_consumer_spin() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batches(0, 5)
+    serve = cluster.handlers[ApiKey.FETCH]
+
+    def without_records(request: SentRequest) -> FetchResponse:
+        answer: FetchResponse = serve(request)
+        answer.responses[0].partitions[0].records = b""
+        if request.body.max_wait_ms:
+            cluster.clock.advance(request.body.max_wait_ms)
+        return answer
+
+    cluster.handlers[ApiKey.FETCH] = without_records
+    consumer = consumer_of(cluster, TP0)
+    consumer.poll(5000)
+    assert all(each.body.max_wait_ms for each in cluster.sent(ApiKey.FETCH))
+
+
+def test_records_are_read_from_the_replica_that_the_leader_names() -> None:
+    cluster = ScriptedCluster({"t": [0]}, brokers=2)
+    cluster.logs["t", 0] = batches(0, 3)
+    serve = cluster.handlers[ApiKey.FETCH]
+    closer = 1
+    follower_error = ErrorCode.NONE
+
+    def by_place(request: SentRequest) -> FetchResponse:
+        if request.connection_id != "0":
+            cluster.errors["t", 0] = [follower_error]
+        answer: FetchResponse = serve(request)
+        if request.connection_id == "0" and closer:
+            answer.responses[0].partitions[0].preferred_read_replica = closer
+            answer.responses[0].partitions[0].records = b""
+        return answer
+
+    cluster.handlers[ApiKey.FETCH] = by_place
+    consumer = consumer_of(cluster, TP0, client_rack="here", metadata_max_age_ms=60_000)
+    assert len(consumer.poll(10_000)) == 3
+    assert [each.connection_id for each in cluster.sent(ApiKey.FETCH)][:2] == ["0", "1"]
+    assert cluster.sent(ApiKey.FETCH)[0].body.rack_id == "here"
+    # The leader is asked again when the choice expires.
+    seen = len(cluster.sent(ApiKey.FETCH))
+    cluster.clock.advance(61_000)
+    consumer.poll(2_000)
+    assert "0" in {each.connection_id for each in cluster.sent(ApiKey.FETCH)[seen:]}
+    # What is out of range at a follower may be there at the leader.
+    follower_error, closer = ErrorCode.OFFSET_OUT_OF_RANGE, 1
+    cluster.logs["t", 0] += batches(3, 4)
+    consumer.poll(10)
+    closer = 0
+    assert [record.offset for record in consumer.poll(10_000)] == [3]
+
+
+def test_a_topic_that_is_created_again_is_read_by_its_new_id() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batches(0, 2)
+    consumer = consumer_of(cluster, TP0)
+    assert len(consumer.poll(1000)) == 2
+    cluster.topic_ids["t"] = b"\2" * 16
+    cluster.logs["t", 0] = batches(0, 1)
+    assert [record.offset for record in consumer.poll(10_000)] == [0]
+    assert cluster.sent(ApiKey.FETCH)[-1].body.topics[0].topic_id == b"\2" * 16

@@ -21,6 +21,7 @@ COMMANDS = {
     "demo": ("barnabas.cli.demo", "Run a whole pipeline: broker, records, Spark, a picture."),
     "groups": ("barnabas.cli.groups", "Show groups and their lag; reset their offsets."),
     "log": ("barnabas.cli.log", "Show log directories and their files; adopt Kafka's."),
+    "perf": ("barnabas.cli.perf", "Measure rates and latencies, as Kafka's performance tools do."),
     "quotas": ("barnabas.cli.quotas", "Limit the rates of users, clients and addresses."),
     "reassignments": ("barnabas.cli.reassignments", "Move partitions to other brokers."),
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.clients.arrow import EncodedBatch, RecordColumns, encode_batches
+from barnabas.clients.arrow import BatchFormat, EncodedBatch, RecordColumns, encode_batches
 from barnabas.clients.arrow.key_hash import key_partitions
 from barnabas.clients.arrow.varints import Integers
 from barnabas_spark.option_values import OptionError
@@ -53,8 +53,7 @@ class RowAddresser:
                 picked = part if whole else {name: column.take(pa.array(chosen)) for name, column in part.items()}
                 encoded = encode_batches(
                     RecordColumns(len(chosen), picked.get("key"), picked["value"], picked.get("headers")),
-                    codec=self._options.codec,
-                    batch_bytes=self._options.batch_bytes,
+                    BatchFormat(self._options.codec, batch_bytes=self._options.batch_bytes),
                 )
                 for batch in encoded:
                     yield AddressedBatch(topic, int(partitions[chosen[0]]), batch)

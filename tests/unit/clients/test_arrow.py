@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from barnabas.clients.arrow import (
     COLUMNS,
     RECORD_SCHEMA,
+    BatchFormat,
     FetchedBatches,
     RecordColumns,
     Wanted,
@@ -224,7 +225,7 @@ def plain_fields(batch: bytes) -> list[tuple[int, bytes | None, bytes | None, li
 @settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=30), st.sampled_from(Codec))
 def test_an_encoded_batch_is_byte_equal_to_a_built_one(rows: list[Fields], codec: Codec) -> None:
-    (encoded,) = encode_batches(columns_of(rows), codec=codec, batch_bytes=1 << 30)
+    (encoded,) = encode_batches(columns_of(rows), BatchFormat(codec, batch_bytes=1 << 30))
     assert encoded.data == build(0, codec, rows)
     assert encoded.record_count == len(rows)
 
@@ -232,7 +233,7 @@ def test_an_encoded_batch_is_byte_equal_to_a_built_one(rows: list[Fields], codec
 @settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=60), st.integers(1, 3_000))
 def test_batches_are_cut_in_order_and_below_the_limit(rows: list[Fields], batch_bytes: int) -> None:
-    encoded = list(encode_batches(columns_of(rows), batch_bytes=batch_bytes))
+    encoded = list(encode_batches(columns_of(rows), BatchFormat(batch_bytes=batch_bytes)))
     assert [fields for each in encoded for fields in plain_fields(each.data)] == rows
     for each in encoded:
         (batch,) = batches(each.data)
@@ -265,9 +266,9 @@ def test_a_header_without_a_key_is_refused() -> None:
 def test_encoding_in_several_groups_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.clients.arrow.encoder._JOINED_BYTES", 1_000)
     rows: list[Fields] = [(i, b"k%d" % i, b"v" * (i * 37 % 400), [("h", b"%d" % i)]) for i in range(200)]
-    encoded = list(encode_batches(columns_of(rows), batch_bytes=300))
+    encoded = list(encode_batches(columns_of(rows), BatchFormat(batch_bytes=300)))
     assert [fields for each in encoded for fields in plain_fields(each.data)] == rows
-    whole = list(encode_batches(columns_of(rows), batch_bytes=5_000))
+    whole = list(encode_batches(columns_of(rows), BatchFormat(batch_bytes=5_000)))
     assert [fields for each in whole for fields in plain_fields(each.data)] == rows
     assert RecordBatch(whole[0].data).producer_id == -1
 

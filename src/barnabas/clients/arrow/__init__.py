@@ -3,8 +3,16 @@
 Users import from here. This package needs pyarrow and numpy, which the broker never imports.
 """
 
+try:
+    import numpy as np  # noqa: F401
+    import pyarrow as pa  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"tables need pyarrow and numpy, and {error.name} is missing: pip install 'barnabas[arrow]'", name=error.name
+    ) from None
+
 from barnabas.clients.arrow.decoder import RecordArrays, Wanted, empty_headers
-from barnabas.clients.arrow.encoder import EncodedBatch, RecordColumns, encode_batches
+from barnabas.clients.arrow.encoder import BatchFormat, EncodedBatch, RecordColumns, encode_batches
 from barnabas.clients.arrow.fetched_batches import (
     COLUMNS,
     RECORD_SCHEMA,
@@ -12,14 +20,19 @@ from barnabas.clients.arrow.fetched_batches import (
     decode_batches,
     record_batch_of,
 )
+from barnabas.clients.arrow.table_delivery import BatchMetadata, TableMetadata, TableNotDelivered
 
 __all__ = [
     "COLUMNS",
     "RECORD_SCHEMA",
+    "BatchFormat",
+    "BatchMetadata",
     "EncodedBatch",
     "FetchedBatches",
     "RecordArrays",
     "RecordColumns",
+    "TableMetadata",
+    "TableNotDelivered",
     "Wanted",
     "decode_batches",
     "empty_headers",

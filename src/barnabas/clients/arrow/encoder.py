@@ -10,7 +10,8 @@ each record ends, which is all that cutting into batches needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from barnabas.records.record_batch import (
 BATCH_BYTES = 256 << 10
 """The uncompressed size at which a batch is cut, well below Kafka's `max.message.bytes` of 1,048,588."""
 
-_RECORD_OVERHEAD_BYTES = 36
+RECORD_OVERHEAD_BYTES = 36
 """The most bytes that a record needs besides its key, value and headers.
 
 Length 5, attributes 1, timestamp 10, offset 5, lengths of key, value and headers 15.
@@ -69,13 +70,29 @@ class RecordColumns(NamedTuple):
         return RecordColumns(stop - start, *(None if column is None else column[start:stop] for column in self[1:]))
 
 
+class BatchFormat(NamedTuple):
+    """The form of encoded batches. `level` None is the codec's default; `batch_bytes` counts uncompressed bytes."""
+
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    batch_bytes: int = BATCH_BYTES
+
+
+PLAIN = BatchFormat()
+
+
 def encode_batches(
-    columns: RecordColumns, *, codec: Codec = Codec.NONE, batch_bytes: int = BATCH_BYTES, now_ms: int | None = None
+    columns: RecordColumns,
+    batch_format: BatchFormat = PLAIN,
+    *,
+    now_ms: int | None = None,
+    cuts: Sequence[int] = (),
 ) -> Iterator[EncodedBatch]:
     """Encode all rows, in order.
 
-    A batch is cut before it exceeds `batch_bytes` uncompressed, but has at least one record. Rows without a timestamp
-    get `now_ms` (milliseconds since 1970; None: the system's clock). Raises ValueError for a header without a key.
+    A batch is cut before it exceeds `batch_bytes` uncompressed, but has at least one record. A batch also begins at
+    each row of `cuts`, which ascend. Rows without a timestamp get `now_ms` (milliseconds since 1970; None: the system's
+    clock). Raises ValueError for a header without a key.
     """
     columns = _as_binary(columns)
     if columns.timestamps is None:
@@ -84,27 +101,27 @@ def encode_batches(
     if not columns.row_count:
         return
     headers = None if columns.headers is None else _encoded_headers(columns.headers)
-    sizes = _RECORD_OVERHEAD_BYTES + _byte_lengths(columns.keys) + _byte_lengths(columns.values)
+    sizes = RECORD_OVERHEAD_BYTES + _byte_lengths(columns.keys) + _byte_lengths(columns.values)
     sizes = np.broadcast_to(sizes if headers is None else sizes + _byte_lengths(headers), columns.row_count)
-    batch_starts = _cut(sizes, batch_bytes)
+    batch_starts = _cut(sizes, batch_format.batch_bytes, cuts)
     for start, stop in _groups(batch_starts, sizes):
         rows = columns.rows(start, stop)._replace(headers=None if headers is None else headers[start:stop])
         firsts = batch_starts[(batch_starts >= start) & (batch_starts < stop)] - start
-        yield from _encode_group(rows, firsts, codec)
+        yield from _encode_group(rows, firsts, batch_format)
 
 
-def _cut(sizes: Integers, batch_bytes: int) -> Integers:
+def _cut(sizes: Integers, batch_bytes: int, cuts: Sequence[int]) -> Integers:
     """Return the row numbers at which batches start."""
     ends = np.cumsum(sizes)
-    starts = [0]
-    behind = 0
-    while True:
-        following = int(np.searchsorted(ends, behind + batch_bytes, "right"))
-        following = max(following, starts[-1] + 1)
-        if following >= len(ends):
-            return np.array(starts, np.int64)
-        starts.append(following)
-        behind = int(ends[following - 1])
+    starts = []
+    for first, stop in pairwise([0, *cuts, len(ends)]):
+        row = first
+        while row < stop:
+            starts.append(row)
+            behind = int(ends[row - 1]) if row else 0
+            following = int(np.searchsorted(ends, behind + batch_bytes, "right"))
+            row = max(min(following, stop), row + 1)
+    return np.array(starts, np.int64)
 
 
 def _groups(batch_starts: Integers, sizes: Integers) -> Iterator[tuple[int, int]]:
@@ -122,7 +139,7 @@ def _groups(batch_starts: Integers, sizes: Integers) -> Iterator[tuple[int, int]
         start = stop
 
 
-def _encode_group(rows: RecordColumns, firsts: Integers, codec: Codec) -> Iterator[EncodedBatch]:
+def _encode_group(rows: RecordColumns, firsts: Integers, batch_format: BatchFormat) -> Iterator[EncodedBatch]:
     """Encode rows whose batches start at `firsts`; `headers` are encoded already."""
     assert rows.timestamps is not None
     count = rows.row_count
@@ -130,14 +147,15 @@ def _encode_group(rows: RecordColumns, firsts: Integers, codec: Codec) -> Iterat
     counts = np.diff(bounds)
     first_of = np.repeat(firsts, counts)
     offset_deltas = np.arange(count) - first_of
-    body, ends = _record_bodies(rows, rows.timestamps - rows.timestamps[first_of], offset_deltas)
+    records_of_all, ends = _record_bodies(rows, rows.timestamps - rows.timestamps[first_of], offset_deltas)
     largest_timestamps = np.maximum.reduceat(rows.timestamps, firsts)
     for start, stop, largest in zip(
         bounds[:-1].tolist(), bounds[1:].tolist(), largest_timestamps.tolist(), strict=True
     ):
-        records = body[int(ends[start]) : int(ends[stop])]
+        records = records_of_all[int(ends[start]) : int(ends[stop])]
         timestamp = int(rows.timestamps[start])
-        yield EncodedBatch(_with_header(records, codec, stop - start, timestamp, largest), stop - start)
+        body = compress(batch_format.codec, records, batch_format.level) if batch_format.codec else records
+        yield EncodedBatch(_with_header(body, batch_format.codec, stop - start, timestamp, largest), stop - start)
 
 
 def _record_bodies(
@@ -168,8 +186,7 @@ def _record_bodies(
     return memoryview(joined.buffers()[2]), _offsets(joined)
 
 
-def _with_header(records: memoryview, codec: Codec, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
-    body = compress(codec, records) if codec else records
+def _with_header(body: bytes | memoryview, codec: Codec, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
     header = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         header, 0, 0, HEADER_SIZE - LOG_OVERHEAD + len(body), NO_LEADER_EPOCH, 2, 0, codec, count - 1,

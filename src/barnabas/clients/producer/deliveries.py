@@ -10,6 +10,7 @@ import logging
 import threading
 from concurrent.futures import Future, InvalidStateError
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
@@ -97,10 +98,12 @@ class Deliveries:
     def move(self, record_count: int) -> list[Delivery]:
         """Return the delivery of each record, for the pieces of a batch that is split.
 
-        A ready-made batch has one delivery, which goes with its first record.
+        A ready-made batch has one delivery, which ends when all of its records have ended.
         """
-        unheard = [Delivery(Future(), None) for _ in range(record_count - len(self._deliveries))]
-        return self._deliveries + unheard
+        if len(self._deliveries) == record_count:
+            return self._deliveries
+        joined = _JoinedDelivery(self._deliveries[0], record_count)
+        return [Delivery(Future(), partial(joined.ended, index)) for index in range(record_count)]
 
     def hand_over(self, successors: list[Deliveries]) -> None:
         """End without a result: the pieces of the batch deliver the results."""
@@ -127,7 +130,35 @@ class Deliveries:
         self._ended.set()
 
 
-def _tell(delivery: Delivery, metadata: RecordMetadata | None, error: Exception | None) -> None:
+class _JoinedDelivery:
+    """The one delivery of a ready-made batch that was split: it has the first record's metadata, or the first error.
+
+    Its records end in several batches, one after another on the thread that ends these, or on a closing thread.
+    """
+
+    def __init__(self, delivery: Delivery, record_count: int) -> None:
+        self._delivery = delivery
+        self._lock = threading.Lock()
+        self._left = record_count
+        self._first: RecordMetadata | None = None
+        self._error: BaseException | None = None
+
+    def ended(self, index: int, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        """Note the result of one record. Called as the delivery callback of record `index`."""
+        with self._lock:
+            self._left -= 1
+            self._error = self._error or error
+            if index == 0:
+                self._first = metadata
+            if self._left:
+                return
+        if self._error is not None:
+            _tell(self._delivery, None, self._error)
+        else:
+            _tell(self._delivery, self._first, None)
+
+
+def _tell(delivery: Delivery, metadata: RecordMetadata | None, error: BaseException | None) -> None:
     # The callback first, as in Kafka: a thread that waits for the future then sees what the callback has done.
     if delivery.callback is not None:
         try:

@@ -15,9 +15,10 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from random import Random
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.cluster import PartitionInfo
@@ -47,6 +48,10 @@ from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
 from barnabas.transport.selector import Selector
+
+if TYPE_CHECKING:
+    from barnabas.clients.arrow.table_delivery import TableMetadata
+    from barnabas.clients.arrow.table_producer import TableProducer
 
 _numbers = itertools.count(1)
 _TIMESTAMP_END = 1 << 63
@@ -78,7 +83,7 @@ class Producer:
         self.config = config
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
         self._clock = clock if clock is not None else SystemClock()
-        random = random if random is not None else Random()
+        self._random = random = random if random is not None else Random()
         self._process_id = os.getpid()
         self._closed = False
         metadata_config = config.metadata_config(
@@ -193,6 +198,48 @@ class Producer:
         self._sender.wakeup()
         return future
 
+    def send_table(
+        self,
+        topic: str,
+        table: object,
+        *,
+        value: str | None = "value",
+        key: str | None = None,
+        headers: str | None = None,
+        partition: str | int | None = None,
+        timestamp: str | int | None = None,
+    ) -> Future[TableMetadata]:
+        """Queue each row of an Arrow table as a record, and return a future of the places of all batches.
+
+        The arguments name columns; `partition` and `timestamp` (milliseconds) may be numbers for all rows. `table` is a
+        pyarrow Table or RecordBatch, or has an Arrow stream. The future raises TableNotDelivered if any row failed.
+        docs/tables.md has the types and rules. Raises TypeError and ValueError, before any row is queued, for a column
+        or row that cannot be sent, ClientClosed.
+        """
+        self._check_usable()
+        if partition is None and self._partitioner is not None:
+            raise ValueError("partitioner_class chooses for single records: give send_table the partitions as a column")
+        # Imported when used: only tables need pyarrow and numpy.
+        from barnabas.clients.arrow.table_columns import ColumnNames  # noqa: PLC0415
+
+        names = ColumnNames(value, key, headers, partition, timestamp)
+        return self._tables.send(topic, table, names, self._clock.milliseconds())
+
+    @cached_property
+    def _tables(self) -> TableProducer:
+        from barnabas.clients.arrow.encoder import BATCH_BYTES, BatchFormat  # noqa: PLC0415
+        from barnabas.clients.arrow.table_producer import TableLimits, TableProducer  # noqa: PLC0415
+
+        config = self.config
+        batch_format = BatchFormat(config.codec, config.compression_level, max(config.batch_size, BATCH_BYTES))
+        return TableProducer(
+            self,
+            lambda topic, partition: self._topics.wait(topic, partition).cluster.topics[topic],
+            TableLimits(batch_format, config.largest_record, config.largest_record_setting),
+            self._random,
+            ignore_keys=config.partitioner_ignore_keys,
+        )
+
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the topic's partitions, fetched if needed. Raises ClientTimeout after `max_block_ms`, ApiError."""
         self._check_usable()
@@ -258,12 +305,10 @@ class Producer:
 
     def _reject_size(self, size: int) -> None:
         """Reject a record that is too large. Raises ApiError: MESSAGE_TOO_LARGE."""
-        limit = self.config.largest_record
-        name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The message is {size} bytes when serialized which is larger than {limit},"
-            f" which is the value of the {name} configuration.",
+            f"The message is {size} bytes when serialized which is larger than {self.config.largest_record},"
+            f" which is the value of the {self.config.largest_record_setting} configuration.",
         )
 
 

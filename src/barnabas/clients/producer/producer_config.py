@@ -120,6 +120,11 @@ class ProducerConfig(ClientConfig):
         """The bytes that one record may take, with the header of its batch."""
         return min(self.max_request_size, self.buffer_memory)
 
+    @property
+    def largest_record_setting(self) -> str:
+        """Kafka's name of the setting that limits a record's size."""
+        return "max.request.size" if self.max_request_size <= self.buffer_memory else "buffer.memory"
+
     @cached_property
     def codec(self) -> Codec:
         """The codec that `compression_type` names."""

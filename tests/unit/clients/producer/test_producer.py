@@ -356,3 +356,9 @@ def test_listeners_see_each_new_view_of_the_cluster(setting: Setting) -> None:
     assert {cluster.cluster_id for cluster in (*seen, *also_seen)} == {"cluster"}
     assert seen
     assert also_seen
+
+
+def test_a_table_is_not_given_to_a_partitioner_of_records(setting: Setting) -> None:
+    producer = setting.producer(partitioner_class="round_robin")
+    with pytest.raises(ValueError, match="give send_table the partitions as a column"):
+        producer.send_table("t", object())

@@ -131,6 +131,10 @@ def test_ready_made_batches() -> None:
     future = batch.add_delivery(None)
     pieces = batch.split(200)
     pieces[0].complete(12, -1)
+    # Until the last piece has arrived, the batch may still fail.
+    assert not future.done()
+    for piece in pieces[1:]:
+        piece.complete(20, -1)
     assert future.result(0).offset == 12
     with pytest.raises(CorruptRecord):
         ProducerBatch.ready_made(TP, data[:-1], 0)

@@ -152,6 +152,11 @@ class ClusterMetadata:
             return self._bootstrap_failures.error()
         return ClientTimeout(text)
 
+    def age_ms(self, now_ms: int) -> int | None:
+        """Return the milliseconds since the last full update, None before the first one."""
+        with self._condition:
+            return self._schedule.age_ms(now_ms)
+
     def close(self) -> None:
         """Fail the threads that wait for an update with ClientClosed."""
         with self._condition:

@@ -34,6 +34,10 @@ class UpdateSchedule:
         self.version += 1
         self._last_refresh_ms = -FOREVER_MS
 
+    def age_ms(self, now_ms: int) -> int | None:
+        """Return the milliseconds since the last full answer, None before the first one."""
+        return None if self._last_success_ms < 0 else now_ms - self._last_success_ms
+
     def is_expired(self, now_ms: int) -> bool:
         """Return whether the view is too old."""
         return self._last_success_ms + self._max_age_ms <= now_ms

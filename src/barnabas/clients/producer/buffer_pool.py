@@ -8,15 +8,35 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import NamedTuple
 
+from barnabas.clients.client_metrics import Meter
 from barnabas.clients.errors import BufferExhausted, ClientClosed
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
+
+_NANOSECONDS_PER_SECOND = 1_000_000_000
+
+
+class PoolUse(NamedTuple):
+    """The use of a pool. `wait_ratio`: of the last minute, the part in which a thread waited for memory."""
+
+    total_bytes: int
+    available_bytes: int
+    waiting: int
+    wait_ratio: float
+    waited_ns: float
+    exhausted_rate: float
+    exhausted: float
 
 
 class BufferPool:
     """A budget of `total_bytes`."""
 
-    def __init__(self, total_bytes: int) -> None:
+    def __init__(self, total_bytes: int, clock: Clock | None = None) -> None:
         self.total_bytes = total_bytes
+        self._clock = clock if clock is not None else SystemClock()
+        self._waited_ns = Meter()
+        self._exhausted = Meter()
         self._lock = threading.Lock()
         self._available = total_bytes
         self._waiters: deque[threading.Condition] = deque()
@@ -49,6 +69,7 @@ class BufferPool:
             # as long as they keep coming.
             mine = threading.Condition(self._lock)
             self._waiters.append(mine)
+            began_ns = self._clock.nanoseconds()
             try:
                 granted = mine.wait_for(
                     lambda: self._closed or (self._waiters[0] is mine and self._available >= size), timeout_ms / 1000
@@ -56,12 +77,14 @@ class BufferPool:
                 if self._closed:
                     raise ClientClosed("Producer closed while allocating memory")
                 if not granted:
+                    self._exhausted.record(1, self._now_ms())
                     raise BufferExhausted(
                         f"Failed to allocate {size} bytes within the configured max blocking time {timeout_ms:.0f} ms."
                         f" Total memory: {self.total_bytes} bytes. Available memory: {self._available} bytes."
                     )
                 self._available -= size
             finally:
+                self._waited_ns.record(self._clock.nanoseconds() - began_ns, self._now_ms())
                 # Also after a timeout: the memory that was too little for this thread may be enough for the next one.
                 self._waiters.remove(mine)
                 self._notify_first()
@@ -72,12 +95,29 @@ class BufferPool:
             self._available += size
             self._notify_first()
 
+    def use(self) -> PoolUse:
+        """Return how the pool is used now."""
+        with self._lock:
+            now_ms = self._now_ms()
+            return PoolUse(
+                self.total_bytes,
+                self._available,
+                len(self._waiters),
+                self._waited_ns.rate(now_ms) / _NANOSECONDS_PER_SECOND,
+                self._waited_ns.total,
+                self._exhausted.rate(now_ms),
+                self._exhausted.total,
+            )
+
     def close(self) -> None:
         """Fail the threads that wait, and later calls of `allocate`, with ClientClosed."""
         with self._lock:
             self._closed = True
             for waiter in self._waiters:
                 waiter.notify()
+
+    def _now_ms(self) -> int:
+        return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
     def _notify_first(self) -> None:
         if self._waiters:

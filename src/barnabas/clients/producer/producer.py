@@ -11,6 +11,7 @@ accumulator's lock and the metadata's condition guard what they share. Kafka: Ka
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from barnabas.clients.bootstrap import bootstrap_nodes
+from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.cluster_metadata import ClusterListener, ClusterMetadata
 from barnabas.clients.errors import ClientClosed, ClientTimeout
@@ -31,6 +33,7 @@ from barnabas.clients.producer.murmur2 import partition_for_key
 from barnabas.clients.producer.partition_choice import checked_choice, partitioner_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_metrics import ClientState
 from barnabas.clients.producer.producer_record import Headers, ProducerRecord
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
@@ -91,7 +94,7 @@ class Producer:
         )
         self._metadata = ClusterMetadata(bootstrap_nodes(bootstrap_servers), metadata_config, random)
         sequences = SequenceNumbers() if config.is_idempotent else None
-        self._pool = BufferPool(config.buffer_memory)
+        self._pool = BufferPool(config.buffer_memory, self._clock)
         self._accumulator = RecordAccumulator(config, self._pool, random, sequences)
         self._sender = Sender(
             self._network_client(make_selector, random), self._metadata, self._accumulator, config, sequences
@@ -173,7 +176,7 @@ class Producer:
                 now=self._now_ms,
             )
         except (ApiError, ClientTimeout) as error:
-            return _failed(error, on_delivery)
+            return self._failed(topic, error, on_delivery)
         # Outside the accumulator's lock, which the sender takes as soon as it wakes.
         if wakes_sender:
             self._sender.wakeup()
@@ -194,7 +197,7 @@ class Producer:
                 self._reject_size(len(batch))
             future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)
         except (ApiError, ClientTimeout) as error:
-            return _failed(error, on_delivery)
+            return self._failed(topic, error, on_delivery)
         self._sender.wakeup()
         return future
 
@@ -248,6 +251,13 @@ class Producer:
     def partition_count(self, topic: str) -> int:
         """Return how many partitions the topic has. Raises ClientTimeout after `max_block_ms`, ApiError."""
         return len(self.partitions_for(topic))
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what this producer has sent, by Kafka's names; not a number where nothing was measured yet."""
+        age_ms = self._metadata.age_ms(self._now_ms())
+        age_seconds = math.nan if age_ms is None else age_ms / 1_000
+        state = ClientState(self._pool.use(), self._sender.in_flight_count(), age_seconds)
+        return self._sender.metrics.measure(self.client_id, state)
 
     def on_cluster_update(self, listener: ClusterListener) -> None:
         """Call `listener(cluster)` after each update of the metadata, on the sending thread. Its errors are logged."""
@@ -311,10 +321,11 @@ class Producer:
             f" which is the value of the {self.config.largest_record_setting} configuration.",
         )
 
-
-def _failed(error: Exception, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
-    future: Future[RecordMetadata] = Future()
-    if callback is not None:
-        callback(None, error)
-    future.set_exception(error)
-    return future
+    def _failed(self, topic: str, error: Exception, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
+        """Return the future of a record that came into no batch."""
+        self._sender.metrics.records_failed(topic, 1)
+        future: Future[RecordMetadata] = Future()
+        if callback is not None:
+            callback(None, error)
+        future.set_exception(error)
+        return future

@@ -18,21 +18,21 @@ from typing import NamedTuple
 
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed
+from barnabas.clients.producer.batch_queues import BatchQueues
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.compression_ratio import CompressionRatioEstimator
 from barnabas.clients.producer.incomplete_batches import IncompleteBatches
 from barnabas.clients.producer.partition_loads import PartitionLoads
-from barnabas.clients.producer.partition_sequences import is_before
 from barnabas.clients.producer.partitioner import StickyPartitioners
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord
+from barnabas.clients.producer.readiness import Readiness, ReadyResult
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import HEADER_SIZE
-from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
 logger = logging.getLogger(__name__)
@@ -40,14 +40,6 @@ logger = logging.getLogger(__name__)
 # A look-up of an enum's member costs more than the rest of its comparison, and `send` makes it for every record.
 _NO_CODEC = Codec.NONE
 _CLOSED = "Producer closed while send in progress"
-
-
-class ReadyResult(NamedTuple):
-    """The nodes with batches to send, the time to the next check, and topics whose leaders are partly unknown."""
-
-    node_ids: set[int]
-    next_check_ms: int
-    unknown_leader_topics: set[str]
 
 
 class Appended(NamedTuple):
@@ -70,12 +62,12 @@ class RecordAccumulator:
         self._config = config
         self._pool = pool
         self._sequences = sequences
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._ratios = CompressionRatioEstimator()
+        self._readiness = Readiness(config, self._ratios, random)
         self._lock = threading.Lock()
-        self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._queues = BatchQueues()
         loads = PartitionLoads(
-            self._queues,
+            self._queues.by_partition,
             is_adaptive=config.partitioner_adaptive_partitioning_enable,
             availability_timeout_ms=config.partitioner_availability_timeout_ms,
         )
@@ -114,7 +106,7 @@ class RecordAccumulator:
                         raise ClientClosed(_CLOSED)
                     sticky = self._partitioners.get(topic) if partition is None else None
                     chosen = partition if sticky is None else sticky.partition(cluster)
-                    queue = self._queues.get((topic, chosen))  # type: ignore[call-overload]  # equal, and made faster
+                    queue = self._queues.by_partition.get((topic, chosen))  # type: ignore[call-overload]  # equal, and made faster
                     ratio = 1.0 if codec is _NO_CODEC else self._ratios.estimate(topic, codec)
                     future = None
                     if queue:
@@ -153,10 +145,8 @@ class RecordAccumulator:
             allocated_bytes=allocated_bytes,
             compression_level=self._config.compression_level,
         )
-        queue = self._queues.setdefault(topic_partition, deque())
-        queue.append(batch)
         self._incomplete.add(batch)
-        return queue, batch
+        return self._queues.append(batch), batch
 
     def append_batch(
         self, batch: ProducerBatch, callback: DeliveryCallback | None, *, max_block_ms: float
@@ -166,11 +156,10 @@ class RecordAccumulator:
         future = batch.add_delivery(callback)
         with self._lock:
             if not self._closed:
-                queue = self._queues.setdefault(batch.topic_partition, deque())
-                if queue:
+                queue = self._queues.append(batch)
+                if len(queue) > 1:
                     # A later record must not be put before this batch.
-                    queue[-1].is_closed = True
-                queue.append(batch)
+                    queue[-2].is_closed = True
                 self._incomplete.add(batch)
                 return future
         self._pool.give_back(batch.allocated_bytes)
@@ -201,41 +190,10 @@ class RecordAccumulator:
         A batch should be sent when it is full, has lingered long enough, or its backoff after a failure is over. Every
         batch should be sent when memory is short, and during a flush or close. Muted partitions wait.
         """
-        node_ids: set[int] = set()
-        unknown: set[str] = set()
-        next_check_ms = FOREVER_MS
         with self._lock:
             # A thread that waits for memory can only go on when batches leave, so even a batch of one record is sent.
-            urgent = bool(self._pool.waiting or self._closed or self._incomplete.flushes)
-            for topic_partition, queue in self._queues.items():
-                if not queue:
-                    continue
-                leader = cluster.leader(topic_partition)
-                if leader is None:
-                    unknown.add(topic_partition.topic)
-                    continue
-                if leader.id in node_ids or topic_partition in self._muted:
-                    continue
-                # Only the first batch decides: a later one may not overtake it. A second batch means that the first one
-                # is full, because a batch is begun only when its predecessor has no room.
-                wait_ms, backing_off = self._wait_ms(queue[0], now_ms)
-                is_full = len(queue) > 1 or self._is_full(queue[0])
-                if not backing_off and (is_full or wait_ms <= 0 or urgent):
-                    node_ids.add(leader.id)
-                else:
-                    next_check_ms = min(next_check_ms, max(wait_ms, 0))
-        return ReadyResult(node_ids, next_check_ms, unknown)
-
-    def _wait_ms(self, batch: ProducerBatch, now_ms: int) -> tuple[int, bool]:
-        waited_ms = batch.waited_ms(now_ms)
-        if batch.attempts:
-            backoff_ms = self._backoff.after(batch.attempts - 1)
-            if waited_ms < backoff_ms:
-                return backoff_ms - waited_ms, True
-        return (0 if batch.attempts else self._config.linger_ms - waited_ms), False
-
-    def _is_full(self, batch: ProducerBatch) -> bool:
-        return batch.is_full(self._config.batch_size, self._ratios.estimate(batch.topic_partition.topic, batch.codec))
+            is_urgent = bool(self._pool.waiting or self._closed or self._incomplete.flushes)
+            return self._readiness.check(self._queues.by_partition, self._muted, cluster, now_ms, is_urgent=is_urgent)
 
     def note_node(self, node_id: int, now_ms: int, *, is_ready: bool) -> None:
         """Note whether a node that `ready` has named takes requests, for the choice of partitions."""
@@ -256,7 +214,7 @@ class RecordAccumulator:
             return {}
         with self._lock:
             by_node: dict[int, list[tuple[TopicPartition, deque[ProducerBatch]]]] = {}
-            for topic_partition, queue in self._queues.items():
+            for topic_partition, queue in self._queues.by_partition.items():
                 leader = cluster.leader(topic_partition) if queue else None
                 if leader is not None and leader.id in wanted and topic_partition not in self._muted:
                     by_node.setdefault(leader.id, []).append((topic_partition, queue))
@@ -281,7 +239,7 @@ class RecordAccumulator:
         for topic_partition, queue in queues[start:] + queues[:start]:
             batch = queue[0]
             # A failed batch waits for its backoff here too: another partition may have made its node ready.
-            if self._wait_ms(batch, now_ms)[1]:
+            if self._readiness.wait(batch, now_ms).is_backing_off:
                 continue
             estimated = batch.estimated_bytes(self._ratios.estimate(topic_partition.topic, batch.codec))
             if batches and size + estimated > max_bytes:
@@ -320,19 +278,7 @@ class RecordAccumulator:
         """Put a batch back after a failed attempt: at the head of its queue, or by its sequence number."""
         with self._lock:
             batch.reenqueued(now_ms)
-            self._insert(batch)
-
-    def _insert(self, batch: ProducerBatch) -> None:
-        queue = self._queues.setdefault(batch.topic_partition, deque())
-        # Several batches of a partition may be retried at once (up to five in flight), and their answers come in any
-        # order. The broker accepts them only in sequence, so they go back into the queue in sequence.
-        index = 0
-        if batch.has_sequence:
-            while index < len(queue) and queue[index].has_sequence:
-                if not is_before(queue[index].base_sequence, batch.base_sequence):
-                    break
-                index += 1
-        queue.insert(index, batch)
+            self._queues.put_back(batch)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
         """Split a batch that the broker found too large, and put its pieces at the head of the queue.
@@ -351,26 +297,19 @@ class RecordAccumulator:
             # In reverse: each piece goes to the head of the queue.
             for piece in reversed(pieces):
                 self._incomplete.add(piece)
-                self._insert(piece)
+                self._queues.put_back(piece)
         return len(pieces)
 
     def expire(self, now_ms: int) -> list[ProducerBatch]:
         """Remove and return the queued batches whose `delivery_timeout_ms` is over."""
-        expired = []
-        timeout_ms = self._config.delivery_timeout_ms
         with self._lock:
-            for queue in self._queues.values():
-                while queue and queue[0].has_reached_delivery_timeout(timeout_ms, now_ms):
-                    batch = queue.popleft()
-                    batch.is_closed = True
-                    expired.append(batch)
-        return expired
+            return self._queues.expire(self._config.delivery_timeout_ms, now_ms)
 
     def next_expiry_ms(self, now_ms: int) -> int:
         """Return the milliseconds until the first queued batch expires."""
         with self._lock:
-            created = [queue[0].created_ms for queue in self._queues.values() if queue]
-        return max(min(created) + self._config.delivery_timeout_ms - now_ms, 0) if created else FOREVER_MS
+            oldest_ms = self._queues.oldest_ms()
+        return FOREVER_MS if oldest_ms is None else max(oldest_ms + self._config.delivery_timeout_ms - now_ms, 0)
 
     def mute(self, topic_partition: TopicPartition) -> None:
         """Drain no other batch of this partition, because one is in flight and must arrive first."""
@@ -398,7 +337,7 @@ class RecordAccumulator:
     def queue_lengths(self) -> Mapping[TopicPartition, int]:
         """Return the number of queued batches of each partition that has some."""
         with self._lock:
-            return {topic_partition: len(queue) for topic_partition, queue in self._queues.items() if queue}
+            return self._queues.lengths()
 
     def close(self) -> None:
         """Reject new records from now on, and make all queued batches ready."""
@@ -410,8 +349,7 @@ class RecordAccumulator:
         """Fail all batches that have not ended."""
         with self._lock:
             batches = self._incomplete.snapshot()
-            for queue in self._queues.values():
-                queue.clear()
+            self._queues.clear()
         for batch in batches:
             batch.abort(error)
             self.finished(batch)
@@ -419,9 +357,7 @@ class RecordAccumulator:
     def abort_undrained(self, error: Exception) -> None:
         """Fail all queued batches. Batches in flight may still succeed."""
         with self._lock:
-            batches = [batch for queue in self._queues.values() for batch in queue]
-            for queue in self._queues.values():
-                queue.clear()
+            batches = self._queues.clear()
         for batch in batches:
             if self._sequences is not None:
                 self._sequences.failed(batch)

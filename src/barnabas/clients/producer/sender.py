@@ -15,11 +15,12 @@ from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, Clien
 from barnabas.clients.producer.completion import Completion, completion_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_id_request import ProducerIdRequests
+from barnabas.clients.producer.producer_metrics import ProducerMetrics
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
-from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.metadata_updater import FOREVER_MS
@@ -29,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 _PRODUCE_VERSIONS = (3, 12)
 """Batches of format v2 need version 3; from 13 on, requests name topics by id."""
-_INIT_PRODUCER_ID_TIMEOUT_MS = 2**31 - 1
 
 
 class Sender:
@@ -49,11 +49,11 @@ class Sender:
         self._config = config
         self._acks = config.acks_number
         self._sequences = sequences
+        self._producer_ids = None if sequences is None else ProducerIdRequests(client, accumulator, sequences, config)
+        self.metrics = ProducerMetrics(client.now_ms)
         # With one request in flight, order survives retries without sequence numbers: the partition is muted meanwhile.
         self._guarantee_order = config.max_in_flight_requests_per_connection == 1
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
-        self._producer_id_requested = False
-        self._next_producer_id_attempt_ms = 0
         self._running = True
         self._forced = False
 
@@ -62,6 +62,10 @@ class Sender:
     def wakeup(self) -> None:
         """Make the loop look at the accumulator again. Any thread may call it."""
         self._client.wakeup()
+
+    def in_flight_count(self) -> int:
+        """Return the number of requests without an answer. Any thread may call it."""
+        return self._client.in_flight_count()
 
     def initiate_close(self) -> None:
         """Make the loop stop once the remaining batches are sent. Any thread may call it."""
@@ -102,10 +106,10 @@ class Sender:
         now_ms = self._client.now_ms()
         timeout_ms = FOREVER_MS
         # First, because without a producer id no new batch may be drained. Neither step waits for an answer.
-        if self._sequences is not None:
+        if self._sequences is not None and self._producer_ids is not None:
             self._sequences.settle()
             if self._sequences.needs_producer_id:
-                timeout_ms = self._request_producer_id(self._sequences, now_ms)
+                timeout_ms = self._producer_ids.send(now_ms)
         timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         self._client.poll(timeout_ms, now_ms)
 
@@ -141,8 +145,9 @@ class Sender:
         self._fail_expired(now_ms)
         for node_id, batches in drained.items():
             self._send_produce_request(node_id, batches, now_ms)
-        # There may be more batches for the same nodes.
-        if drained:
+        # There may be more batches for the same nodes. A batch that has just failed may hold up those behind it until
+        # their partition is settled, which is the next turn's first step.
+        if drained or (self._sequences is not None and self._sequences.can_settle):
             return 0
         return min(ready.next_check_ms, not_ready_ms, self._next_expiry_ms(now_ms))
 
@@ -185,8 +190,9 @@ class Sender:
             versions=_PRODUCE_VERSIONS,
             expects_response=self._acks != 0,
             timeout_ms=self._config.request_timeout_ms,
-            callback=lambda response: self._handle_produce_response(response, by_partition),
+            callback=lambda response: self._handle_produce_response(response, by_partition, now_ms),
         )
+        self.metrics.request_sent(batches, now_ms)
         try:
             self._client.send(request, now_ms)
         except Exception as error:  # the callers of `send` must learn of every failure
@@ -196,7 +202,7 @@ class Sender:
                 self._accumulator.unmute(batch.topic_partition)
 
     def _handle_produce_response(
-        self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch]
+        self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch], sent_ms: int
     ) -> None:
         now_ms = response.received_ms
         if response.disconnected:
@@ -209,6 +215,7 @@ class Sender:
             logger.warning("Cancelled request due to a version mismatch: %s", response.version_error)
             self._complete_all(batches.values(), ErrorCode.UNSUPPORTED_VERSION, str(response.version_error), now_ms)
         elif isinstance(response.body, ProduceResponse):
+            self.metrics.request_answered(now_ms - sent_ms, response.body.throttle_time_ms, now_ms)
             # A broker that leaves a partition out of its answer would otherwise keep that batch in flight until it
             # expires, and its partition muted.
             unanswered = dict(batches)
@@ -246,6 +253,7 @@ class Sender:
             self._succeed(batch, answer)
         elif completion is Completion.SPLIT:
             self._split(batch)
+            self.metrics.batch_split(now_ms)
         elif completion is Completion.RETRY:
             logger.warning(
                 "Got error produce response on topic-partition %s, retrying (%d attempts left). Error: %s %s",
@@ -256,6 +264,7 @@ class Sender:
             )
             self._forget_in_flight(batch)
             self._accumulator.reenqueue(batch, now_ms)
+            self.metrics.batch_retried(batch, now_ms)
         else:
             self._fail_with_answer(batch, error, answer)
         # A retry goes to the leader in the present metadata, so only an update sends it to another broker.
@@ -316,7 +325,8 @@ class Sender:
         if self._sequences is not None:
             self._sequences.failed(batch)
         self._forget_in_flight(batch)
-        batch.fail(cause, record_errors)
+        if batch.fail(cause, record_errors):
+            self.metrics.records_failed(batch.topic_partition.topic, batch.record_count)
         self._accumulator.finished(batch)
 
     def _forget_in_flight(self, batch: ProducerBatch) -> None:
@@ -326,38 +336,3 @@ class Sender:
             batches.remove(batch)
             if not batches:
                 del self._in_flight[batch.topic_partition]
-
-    # -- producer ids
-
-    def _request_producer_id(self, sequences: SequenceNumbers, now_ms: int) -> int:
-        """Request a producer id from any node. Returns the milliseconds until a retry is due."""
-        if self._producer_id_requested:
-            return FOREVER_MS
-        if now_ms < self._next_producer_id_attempt_ms:
-            return self._next_producer_id_attempt_ms - now_ms
-        node = self._client.least_loaded_node(now_ms)
-        if node is None or not self._client.ready(node, now_ms):
-            return self._config.reconnect_backoff_ms
-        message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_INIT_PRODUCER_ID_TIMEOUT_MS)
-        request = self._client.new_request(
-            node.id, message, callback=lambda response: self._handle_producer_id(sequences, response)
-        )
-        self._producer_id_requested = True
-        self._client.send(request, now_ms)
-        return FOREVER_MS
-
-    def _handle_producer_id(self, sequences: SequenceNumbers, response: ClientResponse) -> None:
-        self._producer_id_requested = False
-        self._next_producer_id_attempt_ms = response.received_ms + self._config.retry_backoff_ms
-        body = response.body
-        if response.version_error is not None:
-            self._accumulator.abort_undrained(response.version_error)
-        elif isinstance(body, InitProducerIdResponse):
-            error = error_of(body.error_code)
-            if error is ErrorCode.NONE:
-                logger.info("ProducerId set to %d with epoch %d", body.producer_id, body.producer_epoch)
-                sequences.set_producer_id(body.producer_id, body.producer_epoch)
-            # No retry brings an id, and without one no batch can ever be sent: waiting for the delivery timeout would
-            # only delay the error.
-            elif not error.retriable and error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                self._accumulator.abort_undrained(ApiError(error))

@@ -115,6 +115,11 @@ class SequenceNumbers:
             if partition.has_gap:
                 self._unsettled.add(batch.topic_partition)
 
+    @property
+    def can_settle(self) -> bool:
+        """Whether `settle` would restart a partition now."""
+        return self.identity != NO_IDENTITY and any(self._partitions[each].must_restart for each in self._unsettled)
+
     def settle(self) -> None:
         """Restart the numbering of the partitions that cannot go on with theirs. Called in each turn of the sender."""
         for topic_partition in list(self._unsettled):

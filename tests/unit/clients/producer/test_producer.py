@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.producer import (
@@ -362,3 +363,18 @@ def test_a_table_is_not_given_to_a_partitioner_of_records(setting: Setting) -> N
     producer = setting.producer(partitioner_class="round_robin")
     with pytest.raises(ValueError, match="give send_table the partitions as a column"):
         producer.send_table("t", object())
+
+
+def test_metrics_by_kafkas_names(setting: Setting) -> None:
+    setting.cluster.topics["bad/name"] = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    producer = setting.producer(client_id="mine")
+    producer.send("t", b"v" * 10).result(WAIT_S)
+    producer.flush()
+    producer.send("bad/name", b"v").exception(WAIT_S)
+    measured = producer.metrics()
+    tags = (("client-id", "mine"),)
+    assert measured[MetricName("record-send-total", "producer-metrics", tags)] == 1
+    assert measured[MetricName("byte-total", "producer-topic-metrics", (*tags, ("topic", "t")))] > 61
+    assert measured[MetricName("buffer-available-bytes", "producer-metrics", tags)] == 33_554_432
+    assert measured[MetricName("metadata-age", "producer-metrics", tags)] >= 0
+    assert measured[MetricName("record-error-total", "producer-topic-metrics", (*tags, ("topic", "bad/name")))] == 1

@@ -475,6 +475,22 @@ def test_an_expired_batch_is_a_gap_until_a_later_one_is_acknowledged() -> None:
     assert waits.result(0).offset == 3
 
 
+def test_the_poll_does_not_wait_when_an_expired_batch_held_up_the_next_one() -> None:
+    setting = Setting(batch_size=0, request_timeout_ms=30_000, delivery_timeout_ms=30_000)
+    setting.append()
+    setting.turns(8)
+    setting.selector.sent.clear()
+    setting.clock.advance(20_000)
+    setting.append()
+    setting.clock.advance(10_000)
+    setting.turns(1)
+    assert setting.selector.last_timeout_ms == 0
+    setting.turns(6)
+    setting.clock.advance(1_000)
+    setting.turns(8)
+    assert state_of(batch_of(setting.selector.take())) == (101, 1, 0)
+
+
 def test_behind_the_last_epoch_comes_a_new_producer_id() -> None:
     setting = Setting(batch_size=0)
     assert setting.sender._sequences is not None

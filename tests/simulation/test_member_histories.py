@@ -23,7 +23,7 @@ from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.errors import ClientTimeout, CommitFailed
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.reconciling_group import ReconcilingGroup, coordinator_of
 from tests.unit.clients.consumer.test_consumer import batch
@@ -67,9 +67,19 @@ class Member(RebalanceListener):
 
     def poll(self) -> None:
         self.process()
-        self.unprocessed = self.consumer.poll(20)
+        try:
+            self.unprocessed = self.consumer.poll(20)
+        except ApiError as error:
+            self.give_up(error)
         for record in self.unprocessed:
             self.life.read.add((record.topic, record.partition, record.offset))
+
+    def give_up(self, error: ApiError) -> None:
+        """End a static member whose join was carried out and not answered: its session keeps its place, as in Kafka."""
+        if error.code is not ErrorCode.UNRELEASED_INSTANCE_ID or self.consumer.config.group_instance_id is None:
+            raise error
+        self.life.members.remove(self)
+        self.consumer.close(timeout_ms=200)
 
     def process(self) -> None:
         """What the user has polled before counts as processed when the user calls again."""
@@ -160,9 +170,23 @@ class GroupLife:
             return
         self.made += 1
         commits = self.chance.random() < 0.7
-        member = Member(self, f"member-{self.made}", enable_auto_commit=commits, max_poll_records=2)
+        instance = "static" if self.chance.random() < 0.3 and self.is_static_place_free() else None
+        member = Member(
+            self,
+            f"member-{self.made}",
+            enable_auto_commit=commits,
+            max_poll_records=2,
+            group_instance_id=instance,
+        )
         self.members.append(member)
         self.choose_topics(member)
+
+    def is_static_place_free(self) -> bool:
+        """Whether the static member of the group has left for a while, or for good."""
+        if any(member.consumer.config.group_instance_id is not None for member in self.members):
+            return False
+        known = self.group.coordinator.group.static_member("static")
+        return known is None or known.member_epoch == -2
 
     def choose_topics(self, member: Member) -> None:
         if self.chance.random() < 0.3:
@@ -173,7 +197,8 @@ class GroupLife:
     def poll(self) -> None:
         if member := self.any_member():
             for _ in range(self.chance.randint(1, 6)):
-                member.poll()
+                if member in self.members:
+                    member.poll()
 
     def heartbeat(self) -> None:
         """The user is busy; the channel's thread is not."""
@@ -277,11 +302,11 @@ class GroupLife:
         self.reconnect()
         self.group.tell_topics()
         self.group.group_errors.clear()
-        # The sessions of members that closed end, of those too whose last heartbeat was lost.
-        for member_id in self.group.coordinator.group.members.keys() - {member.member_id for member in self.members}:
-            self.group.expire(member_id)
         for _ in range(400):
-            for member in self.members:
+            # The sessions of members that closed end, of those too whose last heartbeat was lost.
+            for member_id in self.group.coordinator.group.members.keys() - {each.member_id for each in self.members}:
+                self.group.expire(member_id)
+            for member in list(self.members):
                 member.poll()
             self.check_owners()
             if self.is_settled():

@@ -65,12 +65,14 @@ class ConsumerMemberSession:
         self._topics = SubscribedTopics()
         self._heartbeat: CoordinatorCall | None = None
         """The heartbeat in flight."""
+        self._may_be_known = False
+        """Whether a heartbeat has left this client since the coordinator last did not know the member."""
         self._failure: Exception | None = None
 
     # -- the consumer's thread
 
     def polled(self, topics: SubscribedTopics, now_ms: int) -> bool:
-        """Note that the user polls, and what the user wants to read. Returns whether the latter has changed.
+        """Note that the user polls to read these topics. Returns whether they differ from those of the last poll.
 
         A change goes out at once. (Kafka's consumer waits for the next heartbeat.) Raises ApiError when a heartbeat
         failed with an error that the user has to know, and that left the member in its group.
@@ -154,14 +156,16 @@ class ConsumerMemberSession:
 
     def _send_leave(self, reason: str, now_ms: int) -> None:
         membership = self.membership
-        is_unsent = self._heartbeat is not None and self._channel.withdraw(self._heartbeat)
-        is_known = membership.member_epoch > 0 or (self._heartbeat is not None and not is_unsent)
+        # A first heartbeat makes the member known, even if its answer was lost or has not arrived yet.
+        may_be_known = self._may_be_known
+        if self._heartbeat is not None:
+            may_be_known |= not self._channel.withdraw(self._heartbeat)
         self._heartbeat = None
+        self._may_be_known = False
         self._schedule.is_in_flight = False
         self._schedule.retry_at_once(now_ms)
         self._fields.reset()
-        # A member whose first heartbeat has not left this client is unknown to the coordinator.
-        if not is_known:
+        if not may_be_known:
             return
         logger.info("Member %s sending a heartbeat to leave the group due to %s", membership.member_id, reason)
         self._channel.send_last(
@@ -197,6 +201,7 @@ class ConsumerMemberSession:
         self._heartbeat = None
         self._schedule.is_in_flight = False
         error = call.error
+        self._may_be_known |= call.node is not None and self.membership.state.sends_heartbeats
         if error is None or isinstance(error, ClientClosed) or self._is_outdated(joins):
             return
         self._fields.reset()
@@ -232,6 +237,7 @@ class ConsumerMemberSession:
             self._schedule.retry_at_once(now_ms)
         elif reaction is Reaction.FORGET_GENERATION:
             membership.fenced()
+            self._may_be_known = False
             self._schedule.retry_at_once(now_ms)
         elif reaction is Reaction.REPORT:
             self._failure = ApiError(error, text)

@@ -312,6 +312,26 @@ def test_a_member_that_leaves_while_it_joins(answered: bool) -> None:
     assert not group.coordinator.group.members
 
 
+def test_a_member_whose_first_answer_was_lost_leaves_too() -> None:
+    group = ReconcilingGroup(t=1)
+    group.silent.add(HEARTBEAT)
+    consumer = group.consumer()
+    consumer.subscribe(["t"])
+    for _ in range(5):
+        consumer.poll(20)
+    channel = coordinator_of(consumer).channel
+    group.selectors["member-1"].disconnect("0")
+    channel.run_once()
+    lookups = len(group.cluster.sent(ApiKey.FIND_COORDINATOR))
+    while len(group.cluster.sent(ApiKey.FIND_COORDINATOR)) == lookups or channel.coordinator is None:
+        group.cluster.clock.advance(10)
+        channel.run_once()
+    assert [each.member_epoch for each in group.heartbeats()] == [0], "the next one waits for this moment"
+    consumer.close()
+    assert [each.member_epoch for each in group.heartbeats()] == [0, -1]
+    assert not group.coordinator.group.members
+
+
 # -- settings
 
 

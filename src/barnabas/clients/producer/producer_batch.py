@@ -27,6 +27,7 @@ class ProducerBatch:
         "_builder",
         "allocated_bytes",
         "attempts",
+        "backoff_ms",
         "base_sequence",
         "codec",
         "created_ms",
@@ -59,6 +60,8 @@ class ProducerBatch:
         """Whether the batch takes no more records. `close` may still have to encode it."""
         self.attempts = 0
         self.last_attempt_ms = created_ms
+        self.backoff_ms = 0
+        """The wait before the next attempt."""
         self.in_flight = False
         self.record_count = 0
         self.uncompressed_bytes = HEADER_SIZE
@@ -160,9 +163,10 @@ class ProducerBatch:
         """Return whether the batch has expired, in the queue or in flight."""
         return now_ms - self.created_ms >= delivery_timeout_ms
 
-    def reenqueued(self, now_ms: int) -> None:
-        """Count a failed attempt, after which the batch goes back to its queue."""
+    def reenqueued(self, now_ms: int, backoff_ms: int) -> None:
+        """Count a failed attempt, after which the batch goes back to its queue and waits for the backoff."""
         self.attempts += 1
+        self.backoff_ms = backoff_ms
         self.last_attempt_ms = max(now_ms, self.last_attempt_ms)
         self.in_flight = False
 

@@ -81,10 +81,15 @@ class Readiness:
         waited_ms = batch.waited_ms(now_ms)
         if not batch.attempts:
             return BatchWait(self._linger_ms - waited_ms, is_backing_off=False)
-        backoff_ms = self._backoff.after(batch.attempts - 1)
-        if waited_ms < backoff_ms:
-            return BatchWait(backoff_ms - waited_ms, is_backing_off=True)
+        if waited_ms < batch.backoff_ms:
+            return BatchWait(batch.backoff_ms - waited_ms, is_backing_off=True)
         return BatchWait(0, is_backing_off=False)
+
+    def draw_backoff_ms(self, batch: ProducerBatch) -> int:
+        """Return the wait before the next attempt of a batch that has just failed, which is a matter of chance."""
+        # Drawn once for each retry. If `wait` drew it, the accumulator could still hold back a batch that `check` has
+        # named, and the Sender would poll without a deadline.
+        return self._backoff.after(batch.attempts)
 
     def _is_full(self, batch: ProducerBatch) -> bool:
         return batch.is_full(self._batch_size, self._ratios.estimate(batch.topic_partition.topic, batch.codec))

@@ -277,7 +277,7 @@ class RecordAccumulator:
     def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
         """Put a batch back after a failed attempt: at the head of its queue, or by its sequence number."""
         with self._lock:
-            batch.reenqueued(now_ms)
+            batch.reenqueued(now_ms, self._readiness.draw_backoff_ms(batch))
             self._queues.put_back(batch)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:

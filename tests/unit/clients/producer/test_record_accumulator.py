@@ -140,6 +140,19 @@ def test_a_retry_waits_at_the_head_of_the_queue_and_nothing_overtakes_it() -> No
     assert setting.drain_one() is batch
 
 
+def test_ready_and_drain_agree_on_when_a_backoff_ends() -> None:
+    """The backoff is a matter of chance: drawn anew, it would let the Sender sleep on a batch that is ready."""
+    setting = Setting(linger_ms=0, retry_backoff_ms=100)
+    for _ in range(50):
+        setting.append()
+        batch = setting.drain_one()
+        setting.accumulator.reenqueue(batch, setting.now)
+        while not setting.ready():
+            setting.now += 1
+        assert setting.drain_one() is batch
+        setting.accumulator.finished(batch)
+
+
 def test_expiry_by_age() -> None:
     setting = Setting(delivery_timeout_ms=30_010)
     setting.append()

@@ -113,6 +113,9 @@ class Campaign:
                 writer.close()
             assert self._server.stop() == 0
         finally:
+            # After a failure as well: a client that goes on looking for its broker disturbs the tests that follow.
+            for writer in self._writers:
+                writer.close(timeout_seconds=0)
             self._server.close()
 
     def _live_and_die(self) -> None:

@@ -174,15 +174,33 @@ def check_indexes(data_dir: Path) -> int:
     return checked
 
 
+class SegmentFiles(NamedTuple):
+    """What the files of one segment hold."""
+
+    log: bytes
+    offset_index: bytes
+    time_index: bytes
+
+
+def _read_segment(log: Path) -> SegmentFiles:
+    """Read the files of one and the same segment: the cleaner may swap in another one between two reads."""
+    while True:
+        before = log.stat().st_ino
+        files = SegmentFiles(*(log.with_suffix(suffix).read_bytes() for suffix in (".log", ".index", ".timeindex")))
+        if log.stat().st_ino == before:
+            return files
+
+
 def _check_segment(log: Path) -> int:
     base = int(log.stem)
-    places = {position: (last, largest) for position, last, largest in _batch_places(log.read_bytes())}
+    files = _read_segment(log)
+    places = {position: (last, largest) for position, last, largest in _batch_places(files.log)}
     by_last_offset = dict(places.values())
-    entries = _entries(log.with_suffix(".index"), _OFFSET_ENTRY)
+    entries = _entries(files.offset_index, _OFFSET_ENTRY)
     for relative, position in entries:
         assert position in places, f"{log}: index entry at {position}, where no batch begins"
         assert places[position][0] == base + relative, f"{log}: index entry {base + relative} at {position}"
-    times = _entries(log.with_suffix(".timeindex"), _TIME_ENTRY)
+    times = _entries(files.time_index, _TIME_ENTRY)
     for timestamp, relative in times:
         assert by_last_offset.get(base + relative) == timestamp, (
             f"{log}: time index entry {timestamp} {base + relative}"
@@ -200,11 +218,10 @@ def _batch_places(data: bytes) -> Iterator[tuple[int, int, int]]:
     assert position == len(data), f"{len(data) - position} bytes behind the last batch"
 
 
-def _entries(index: Path, entry: struct.Struct) -> list[tuple[int, ...]]:
+def _entries(index: bytes, entry: struct.Struct) -> list[tuple[int, ...]]:
     """Entries up to the first that is all zero: a preallocated index is zero behind its end."""
-    data = index.read_bytes()
     found = []
-    for number, unpacked in enumerate(entry.iter_unpack(data[: len(data) // entry.size * entry.size])):
+    for number, unpacked in enumerate(entry.iter_unpack(index[: len(index) // entry.size * entry.size])):
         if number and not any(unpacked):
             break
         if any(unpacked):

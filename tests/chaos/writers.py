@@ -36,8 +36,8 @@ class Client(Protocol):
     def serve(self) -> None:
         """Let callbacks run."""
 
-    def close(self) -> None:
-        """End it."""
+    def close(self, timeout_seconds: float) -> None:
+        """End it; what is not delivered in time is given up."""
 
 
 class ConfluentClient:
@@ -76,8 +76,8 @@ class ConfluentClient:
     def serve(self) -> None:
         self._producer.poll(0.01)
 
-    def close(self) -> None:
-        self._producer.flush(GIVE_UP_SECONDS)
+    def close(self, timeout_seconds: float) -> None:
+        self._producer.flush(timeout_seconds)
 
 
 class KafkaPythonClient:
@@ -105,8 +105,8 @@ class KafkaPythonClient:
     def serve(self) -> None:
         time.sleep(0.005)
 
-    def close(self) -> None:
-        self._producer.close(GIVE_UP_SECONDS)
+    def close(self, timeout_seconds: float) -> None:
+        self._producer.close(timeout_seconds)
 
 
 class Writer:
@@ -120,6 +120,7 @@ class Writer:
         self._writing = threading.Event()
         self._resting = threading.Event()
         self._ended = False
+        self._close_timeout_seconds = float(GIVE_UP_SECONDS)
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"writer-{ledger.topic}", daemon=True)
 
@@ -142,11 +143,16 @@ class Writer:
             assert time.monotonic() < deadline, f"{self.ledger.topic}: {self.ledger.outstanding} records are undecided"
             time.sleep(0.005)
 
-    def close(self) -> None:
-        """End the thread and its client."""
+    def close(self, timeout_seconds: float = GIVE_UP_SECONDS) -> None:
+        """End the thread and its client. Idempotent."""
+        if self._ended:
+            return
+        self._close_timeout_seconds = timeout_seconds
         self._ended = True
         self._writing.set()
-        self._thread.join(GIVE_UP_SECONDS)
+        if self._thread.ident is not None:
+            self._thread.join(2 * GIVE_UP_SECONDS)
+            assert not self._thread.is_alive(), f"{self._thread.name} does not end"
 
     def _run(self) -> None:
         try:
@@ -158,7 +164,7 @@ class Writer:
                 else:
                     self._resting.set()
                 client.serve()
-            client.close()
+            client.close(self._close_timeout_seconds)
         except BaseException as error:
             self.failure = error
             self._resting.set()

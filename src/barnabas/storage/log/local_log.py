@@ -141,12 +141,18 @@ class LocalLog:
 
         Offsets that compaction removed are skipped, over segments if need be. Raises CorruptRecord, CorruptIndex.
         """
-        segment: LogSegment | None = self.segments.active
-        if start_offset < segment.base_offset:  # type: ignore[union-attr]
-            segment = self.segments.floor(start_offset)
-            if segment is None:
-                segment = self.segments.first
-        while segment is not None and segment.base_offset <= limit.segment_base_offset:
+        # Segments of one moment. With the next segment looked up anew in each turn, a reader at the end of segment 0
+        # would miss records when the cleaner puts a new segment 0 in the place of segments 0 and 100 meanwhile: what
+        # follows 0 is then 200, and offsets 100 to 199 would be taken for compacted away. The files of the old segments
+        # stay for `file.delete.delay.ms`.
+        active = self.segments.active
+        if start_offset >= active.base_offset:
+            segments: tuple[LogSegment, ...] = (active,)
+        else:
+            segments = self.segments.since(start_offset) or self.segments.all()
+        for segment in segments:
+            if segment.base_offset > limit.segment_base_offset:
+                break
             # The size is less than the limit's position if the segment was compacted since the limit was noted.
             max_position = segment.size
             if segment.base_offset == limit.segment_base_offset and limit.position_in_segment < max_position:
@@ -154,7 +160,6 @@ class LocalLog:
             data = segment.read(start_offset, max_bytes, max_position, min_one_message=min_one_message)
             if data is not None:
                 return data
-            segment = self.segments.higher(segment.base_offset)
         return FetchDataInfo(limit, b"")
 
     def position_of(self, offset: int) -> LogOffsetMetadata:
@@ -165,22 +170,18 @@ class LocalLog:
         end = self.end
         if offset == end.message_offset:
             return end
-        segment = self.segments.floor(offset)
-        while segment is not None:
+        for segment in self.segments.since(offset):
             place = segment.translate_offset(offset)
             if place is not None:
                 return LogOffsetMetadata(offset, segment.base_offset, place.position)
-            segment = self.segments.higher(segment.base_offset)
         return LogOffsetMetadata(offset)
 
     def batch_start(self, offset: int) -> int:
         """Return the base offset of the batch that holds `offset`, or `offset` in a gap, or the log end behind all."""
-        segment = self.segments.floor(offset)
-        while segment is not None:
+        for segment in self.segments.since(offset):
             place = segment.translate_offset(offset)
             if place is not None:
                 return min(place.base_offset, offset)
-            segment = self.segments.higher(segment.base_offset)
         return self.end.message_offset
 
     # -- durability

@@ -199,11 +199,11 @@ class UnifiedLog:
             local = state.local
             if size > local.config.segment_bytes:
                 raise state.failures.segment_too_small(size)
-            first = local.end.message_offset
+            place = local.end
+            first = place.message_offset
             last = first + batch.last_offset_delta
             states = end = None
             if batch.producer is not None:
-                place = local.end
                 states = state.producers.states or state.producers.make_states()
                 checked = check_producer(states, batch.producer, records or b"", first, origin)
                 if checked is not None:
@@ -229,7 +229,7 @@ class UnifiedLog:
                     end.withdraw(local.segments.active)
                 state.failures.fail("appending records", error)
             # What the log knows of itself: producers, the first unstable offset, the high watermark.
-            if states is not None and note_append(states, batch.producer, place, last, max_timestamp, end):  # type: ignore[arg-type,possibly-undefined] # set together
+            if states is not None and note_append(states, batch.producer, place, last, max_timestamp, end):  # type: ignore[arg-type] # set together
                 state.update_first_unstable_offset()
             bounds = state.bounds
             info = LogAppendInfo(

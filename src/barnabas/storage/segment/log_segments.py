@@ -63,11 +63,15 @@ class LogSegments:
         """Remove all segments."""
         self._view = ((), ())
 
-    def floor(self, offset: int) -> LogSegment | None:
-        """Return the segment with the largest base offset not above `offset`."""
+    def since(self, offset: int) -> tuple[LogSegment, ...]:
+        """Return the segments from the one that holds `offset` on, oldest first; none if `offset` is below the first.
+
+        They are those of one moment: a reader that walks on to the next segment must not look it up in a later view,
+        in which the cleaner may have merged that segment into the one before.
+        """
         bases, segments = self._view
         place = bisect_right(bases, offset)
-        return segments[place - 1] if place else None
+        return segments[place - 1 :] if place else ()
 
     def higher(self, offset: int) -> LogSegment | None:
         """Return the segment with the smallest base offset above `offset`."""

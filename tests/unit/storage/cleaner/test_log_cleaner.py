@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.crc import crc32c
+from barnabas.records.file_records import FileRecords
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, HEADER_SIZE, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
@@ -20,7 +21,7 @@ from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.offset_map import SKIMPY_BYTES_PER_ENTRY
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.segment.batch_scan import scan_batches
-from tests.support.simulated_files import SimulatedFiles
+from tests.support.simulated_files import SimulatedFile, SimulatedFiles
 from tests.unit.storage.cleaner_harness import CleanedBroker, append, append_batch, stored
 from tests.unit.storage.log_harness import LOG_DIR, NOW, PARTITION, check_indexes, fault_once, log_config, read_all
 
@@ -236,6 +237,40 @@ def test_readers_of_an_old_segment_go_on() -> None:
     assert len(list(scan_batches(old.file, 0, old.size))) == 2  # renamed, still there
     data = log.local.read(0, 10_000, limit, min_one_message=True)  # a limit noted before the cleaning
     assert len(data.records) == log.local.segments.first.size < old.size
+    data.release()
+
+
+def test_a_reader_at_the_end_of_a_segment_misses_nothing_of_a_swap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between "segment 0 ends here" and "what follows it?", the cleaner merges what follows into segment 0."""
+    really_read = SimulatedFile.read
+    rounds = 0  # of cleaning, to come with the next reads
+
+    def read_after_a_cleaning(file: SimulatedFile, position: int, size: int) -> bytes:
+        nonlocal rounds
+        if rounds and ".log" in file.path:  # an index is read under a lock, which the cleaner takes too
+            rounds -= 1
+            assert broker.clean()
+        return really_read(file, position, size)
+
+    monkeypatch.setattr(SimulatedFile, "read", read_after_a_cleaning)
+    broker = CleanedBroker(segment_bytes=1000, index_interval_bytes=4096)
+    log = broker.log()
+    append(log, (b"a", b"0"), timestamp=NOW)
+    append(log, (b"b", b"1"), timestamp=NOW)
+    log.roll()
+    append(log, (b"b", b"2"), timestamp=NOW)
+    append(log, (b"c", b"3" * 850), timestamp=NOW)  # too large for one segment with the first record
+    log.roll()
+    for key in (b"c", b"d"):
+        assert broker.clean()
+        append(log, (key, b"4"), timestamp=NOW)
+        log.roll()
+    assert [segment.base_offset for segment in log.local.segments] == [0, 2, 4, 5, 6]
+    rounds = 1
+    data = log.local.read(1, 10_000, log.local.end, min_one_message=True)
+    assert [segment.base_offset for segment in log.local.segments] == [0, 6]
+    assert isinstance(data.records, FileRecords)
+    assert [record.offset for record in RecordBatch(data.records.read()).records()] == [2]
     data.release()
 
 

@@ -65,15 +65,15 @@ def test_a_reader_whose_segment_was_replaced_reads_the_other(monkeypatch: pytest
     log = broker.log()
     for _ in range(20):
         log.append_as_leader(batch(2), 0)
-    old, floor = log.local.segments.first, LogSegments.floor
+    old, since = log.local.segments.all(), LogSegments.since
 
-    def floor_before(self: LogSegments, offset: int) -> object:
-        monkeypatch.setattr(LogSegments, "floor", floor)
+    def since_before(self: LogSegments, offset: int) -> object:
+        monkeypatch.setattr(LogSegments, "since", since)
         log.truncate_fully_and_start_at(0)
         log.append_as_leader(batch(3), 0)
         return old
 
-    monkeypatch.setattr(LogSegments, "floor", floor_before)
+    monkeypatch.setattr(LogSegments, "since", since_before)
     data = log.read(0, 1000, FetchIsolation.LOG_END, min_one_message=True)
     assert len(data.records) > 0
     data.release()

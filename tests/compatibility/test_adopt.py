@@ -183,7 +183,7 @@ def test_settings_from_a_file(data_dir: Path, tmp_path: Path) -> None:
     [
         (f"{ORDERS}:retention.ms=x", "retention.ms"),
         (f"{ORDERS}:no.such=1", "Unknown topic config name: no.such"),
-        ("elsewhere:retention.ms=1", "topic elsewhere, which has no directory here"),
+        ("elsewhere:retention.ms=1", "topic elsewhere, which has no directory in the log directories"),
     ],
 )
 def test_wrong_settings_are_refused(data_dir: Path, setting: str, reason: str) -> None:
@@ -228,7 +228,7 @@ def test_another_topic_of_the_same_name_is_refused(data_dir: Path) -> None:
 
 
 def test_another_broker_is_refused(data_dir: Path) -> None:
-    assert "are those of broker 0, not of 3" in refused(data_dir, *POLICY, "--broker-id", 3)
+    assert "belong to broker 0, not to broker 3" in refused(data_dir, *POLICY, "--broker-id", 3)
 
 
 def test_the_newest_epochs_of_a_crashed_kafka_are_in_the_batches(data_dir: Path) -> None:

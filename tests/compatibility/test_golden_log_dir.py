@@ -59,7 +59,7 @@ def test_a_directory_that_was_not_adopted_is_not_served(tmp_path: Path) -> None:
     before = contents(unpack(ours.data_dir))
     with pytest.raises(ServerFailed):
         ours.start()
-    assert "`barnabas log adopt` makes it this broker's" in ours.log_text()
+    assert "take it over with `barnabas log adopt`" in ours.log_text()
     assert "Traceback" not in ours.log_text()
     after = contents(ours.data_dir)
     assert {name: after[name] for name in before} == before

@@ -84,7 +84,14 @@ def test_endpoints(tools: KafkaTools, ours: Server) -> None:
     ids=" ".join,
 )
 def test_features(same_steps: SameSteps, arguments: tuple[str, ...]) -> None:
-    same_steps.run("kafka-features", *arguments)
+    # The tools of Kafka 4 ask ours by version 2 of UpdateFeatures, which refuses all features with one error as Kafka 4
+    # does; Kafka 3.9 has version 1, with an error for each.
+    by_version_2 = same_steps.tools.release != "3.9" and arguments != ("describe",)
+    output = same_steps.run("kafka-features", *arguments, ignoring=r"^(Could|Can) not " if by_version_2 else None)
+    if by_version_2:
+        assert re.search(
+            r"^(Could|Can) not .* following feature had an error: Invalid update version", output.text, re.MULTILINE
+        )
 
 
 def test_there_are_no_client_metrics(tools: KafkaTools, ours: Server) -> None:

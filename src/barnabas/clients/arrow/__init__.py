@@ -20,11 +20,13 @@ from barnabas.clients.arrow.fetched_batches import (
     decode_batches,
     record_batch_of,
 )
+from barnabas.clients.arrow.record_tables import TABLE_SCHEMA
 from barnabas.clients.arrow.table_delivery import BatchMetadata, TableMetadata, TableNotDelivered
 
 __all__ = [
     "COLUMNS",
     "RECORD_SCHEMA",
+    "TABLE_SCHEMA",
     "BatchFormat",
     "BatchMetadata",
     "EncodedBatch",

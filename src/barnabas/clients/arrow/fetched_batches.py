@@ -75,12 +75,8 @@ class FetchedBatches:
         Control batches are skipped. Raises CorruptRecord for a wrong checksum and for anything inside a batch that
         does not add up.
         """
-        for batch_type, run in groupby(self._relevant(start_offset, end_offset, verify_crc), type):
-            if batch_type is LegacyBatch:
-                yield _decode_legacy(cast("Iterator[LegacyBatch]", run), start_offset, end_offset, wanted)
-                continue
-            for chunk in _chunks(cast("Iterator[RecordBatch]", run), chunk_bytes):
-                yield decode_record_batches(chunk, start_offset, end_offset, wanted)
+        relevant = self._relevant(start_offset, end_offset, verify_crc)
+        yield from decoded_chunks(relevant, start_offset, end_offset, wanted, chunk_bytes)
 
     def _relevant(self, start_offset: int, end_offset: int, verify_crc: bool) -> Iterator[RecordBatch | LegacyBatch]:
         """Yield the batches that may hold records in the range, after a check of each."""
@@ -93,6 +89,22 @@ class FetchedBatches:
             if verify_crc:
                 batch.check()
             yield batch
+
+
+def decoded_chunks(
+    batches: Iterable[RecordBatch | LegacyBatch],
+    start_offset: int,
+    end_offset: int,
+    wanted: Wanted,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[RecordArrays]:
+    """Yield the records of batches of one buffer, about `chunk_bytes` at a time. Raises CorruptRecord."""
+    for batch_type, run in groupby(batches, type):
+        if batch_type is LegacyBatch:
+            yield _decode_legacy(cast("Iterator[LegacyBatch]", run), start_offset, end_offset, wanted)
+            continue
+        for chunk in _chunks(cast("Iterator[RecordBatch]", run), chunk_bytes):
+            yield decode_record_batches(chunk, start_offset, end_offset, wanted)
 
 
 def decode_batches(

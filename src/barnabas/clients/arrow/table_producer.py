@@ -5,10 +5,10 @@ deliveries. Ready batches go through the accumulator like those of `send`, so re
 (idempotence), `buffer.memory` and `flush` hold for tables, too. Kafka has no counterpart.
 
 A table of 1,000,000 rows of 100 bytes with keys, for a topic with three partitions: `TableColumns` checks all rows.
-The first stretch has some 240,000 rows, 32 MiB. Their keys are hashed at once, and a stable sort by partition brings
+The first stretch has some 58,000 rows, 8 MiB. Their keys are hashed at once, and a stable sort by partition brings
 the rows of each partition together, in their order. One call encodes all of them: a batch is cut at each change of
-partition, and before it exceeds the batch size. So about 130 batches are queued, and the next stretch is encoded while
-the sending thread sends these; `buffer.memory` holds the caller back once 32 MiB are unsent.
+partition, and before it exceeds 256 KiB. So 33 batches are queued, eleven for each partition, and the next stretch is
+encoded while the sending thread sends these; `buffer.memory` holds the caller back once 32 MiB are unsent.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.errors import ApiError
 from barnabas.records.record_batch import HEADER_SIZE
 
-STRETCH_BYTES = 32 << 20
-"""The bytes of rows that are encoded together. Encoding needs about three times as much memory."""
+STRETCH_BYTES = 8 << 20
+"""The bytes of rows that are encoded together: with more, the sending thread would have nothing to do at first."""
 
 _ROWS_PER_RUN = 64
 """The mean length of runs of one partition from which on sorting the rows by partition does not pay."""

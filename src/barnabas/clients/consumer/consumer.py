@@ -16,10 +16,10 @@ Kafka: KafkaConsumer, ClassicKafkaConsumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_metrics import MetricName
@@ -31,6 +31,7 @@ from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.fetch_buffer import FetchBuffer
 from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
 from barnabas.clients.consumer.fetch.fetcher import Fetcher
+from barnabas.clients.consumer.fetch.table_taker import TableTaker
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
 from barnabas.clients.consumer.group.make_coordinator import make_coordinator
@@ -52,6 +53,11 @@ from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from barnabas.clients.arrow.record_tables import Rows, Table
+
+T = TypeVar("T")
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
@@ -348,10 +354,45 @@ class Consumer:
         if `auto_offset_reset` is none), CorruptRecord and RecordDeserializationError (the position stays at the
         record), WokenUp, what the listener raises, RuntimeError without a subscription or partitions.
         """
+        limit = self.config.max_poll_records if max_records is None else max_records
+        records = self._poll(timeout_ms, lambda: self._buffer.take(limit))
+        return self._interceptors.on_consume(records) if records and self._interceptors else records
+
+    def poll_table(
+        self,
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Table:
+        """Return records as a pyarrow Table: as soon as there are any, or without rows after `timeout_ms`.
+
+        Does all that `poll` does, with whole batches. Returns all that was fetched, but at most `max_records`, and no
+        further batch once `max_bytes` (default `fetch_max_bytes`) were read. `columns` chooses some of
+        `barnabas.clients.arrow.TABLE_SCHEMA`. docs/tables.md has more. Raises what `poll` raises, and ValueError for an
+        unknown column or a limit below 1.
+        """
+        # Imported when used: only tables need pyarrow and numpy.
+        from barnabas.clients.arrow.record_tables import TableDecoder  # noqa: PLC0415
+
+        for name, limit in (("max_records", max_records), ("max_bytes", max_bytes)):
+            if limit is not None and limit < 1:
+                raise ValueError(f"{name} must be at least 1, not {limit}")
+        decoder = TableDecoder(columns)
+        limit_bytes = self.config.fetch_max_bytes if max_bytes is None else max_bytes
+
+        def take() -> list[Rows]:
+            taker = TableTaker(decoder, max_records, limit_bytes)
+            self._buffer.drain(taker)
+            return taker.rows
+
+        return decoder.table(self._poll(timeout_ms, take))
+
+    def _poll(self, timeout_ms: float, take: Callable[[], list[T]]) -> list[T]:
         self._check_usable()
         if self._subscriptions.type is SubscriptionMode.NONE:
             raise RuntimeError("Consumer is not subscribed to any topics or assigned any partitions")
-        limit = self.config.max_poll_records if max_records is None else max_records
         deadline_ms = self._client.now_ms() + timeout_ms
         while True:
             self._waiting.raise_if_woken()
@@ -362,15 +403,14 @@ class Consumer:
                 wait_ms = min(wait_ms, self._coordinator.next_poll_ms(now_ms))
                 self._positions.raise_topic_errors()
             self._update_positions()
-            records = self._buffer.take(limit)
+            records = take()
             if not records:
                 self._fetcher.raise_error()
             self._fetcher.send_fetches()
             if records or self._client.now_ms() >= deadline_ms:
                 # The next fetch leaves before the caller works on these records, so that both happen at once.
                 self._client.poll(0)
-                records = records or self._buffer.take(limit)
-                return self._interceptors.on_consume(records) if records and self._interceptors else records
+                return records or take()
             # No answer is sure to end the wait: leaders and positions that are missing are looked up again soon.
             if not self._fetcher.is_waiting or not self._subscriptions.has_all_positions():
                 wait_ms = min(wait_ms, self.config.retry_backoff_ms)

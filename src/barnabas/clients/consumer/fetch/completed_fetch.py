@@ -6,8 +6,8 @@ Made by the Fetcher, kept by the FetchBuffer; owned by the consumer's thread; no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
@@ -24,6 +24,13 @@ from barnabas.records.record_batch import HEADER_SIZE, MAGIC_POSITION, Buffer, R
 _RECORD_BATCH_MAGIC: Final = 2
 
 
+class _Passed(NamedTuple):
+    """A place in the answer: an offset, and the leader epoch of the batch before it."""
+
+    next_offset: int
+    last_epoch: int
+
+
 class CompletedFetch:
     """The records from `offset` on, without control batches; `next_offset` follows the records that were taken.
 
@@ -37,7 +44,10 @@ class CompletedFetch:
         "_buffer",
         "_check_crcs",
         "_end_offset",
+        "_error",
         "_frame",
+        "_given_back",
+        "_passed",
         "_position",
         "_record_count",
         "_records",
@@ -80,6 +90,12 @@ class CompletedFetch:
         self._records: BatchRecords | LegacyRecords | None = None
         self._record_count = 0
         self._end_offset: int | None = None
+        self._given_back: deque[RecordBatch | LegacyBatch] = deque()
+        """Batches that were taken whole, but not used."""
+        self._passed: _Passed | None = None
+        """The place behind the last of them, which control batches may have moved further."""
+        self._error: CorruptRecord | None = None
+        """The error behind the batches that were taken whole."""
 
     @property
     def end_offset(self) -> int:
@@ -125,10 +141,56 @@ class CompletedFetch:
         except CorruptRecord as error:
             if taken:
                 return taken
-            raise CorruptRecord(
-                f"Record batch for partition {self.topic_partition} at offset {self.next_offset} is invalid: {error}"
-            ) from error
+            raise self._named(error) from error
         return taken
+
+    def take_batches(self, limit_bytes: int) -> list[RecordBatch | LegacyBatch]:
+        """Return whole batches, one at least unless this is the end, and move behind them.
+
+        The first may hold records before `next_offset` as it was. Good batches before a bad one are returned first.
+        Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE when the answer holds no whole batch.
+        """
+        if self._error is not None:
+            raise self._error
+        taken: list[RecordBatch | LegacyBatch] = []
+        if self._records is not None:
+            # `take` stopped within this batch.
+            assert self._batch is not None
+            self._records = None
+            self._given_back.appendleft(self._batch)
+        size = 0
+        try:
+            while size < limit_bytes and (batch := self._next_readable()) is not None:
+                taken.append(batch)
+                size += batch.end - batch.position
+                self._pass_batch(batch)
+        except CorruptRecord as error:
+            self._error = self._named(error)
+            if not taken:
+                raise self._error from error
+        return taken
+
+    def give_back(self, batches: Sequence[RecordBatch | LegacyBatch], next_offset: int, last_epoch: int) -> None:
+        """Take back batches of `take_batches`, the last ones that it returned, from `next_offset` in the first one on.
+
+        last_epoch: the leader epoch of the batch before `next_offset`.
+        """
+        # The batches are kept as they are. A second walk from here would judge aborted transactions by markers that
+        # it has passed already.
+        self._passed = self._passed or _Passed(self.next_offset, self.last_epoch)
+        self._given_back.extendleft(reversed(batches))
+        self._start = self.next_offset = next_offset
+        self.last_epoch = last_epoch
+        self.unread_bytes = len(self._buffer) - batches[0].position
+
+    def count(self, records: int) -> None:
+        """Count records that were made of batches that were taken whole, for the metrics."""
+        self._record_count += records
+
+    def _named(self, error: CorruptRecord) -> CorruptRecord:
+        return CorruptRecord(
+            f"Record batch for partition {self.topic_partition} at offset {self.next_offset} is invalid: {error}"
+        )
 
     def _take_from_batch(self, limit: int) -> list[ConsumerRecord]:
         batch, records = self._batch, self._records
@@ -152,6 +214,24 @@ class CompletedFetch:
 
         Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE.
         """
+        batch = self._next_readable()
+        if batch is None:
+            return False
+        self._batch = batch
+        self._records = (
+            BatchRecords(self.topic_partition, batch)
+            if isinstance(batch, RecordBatch)
+            else LegacyRecords(self.topic_partition, batch)
+        )
+        return True
+
+    def _next_readable(self) -> RecordBatch | LegacyBatch | None:
+        """Return the next batch with records for the user, or None at the end.
+
+        Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE.
+        """
+        if self._given_back:
+            return self._given_back.popleft()
         while (batch := self._next_batch()) is not None:
             # After compaction, the first batch may even end before the position.
             if batch.next_offset <= self._start:
@@ -161,13 +241,7 @@ class CompletedFetch:
             if batch.is_control:
                 self._pass_marker(batch)
             elif not self._is_aborted(batch):
-                self._batch = batch
-                self._records = (
-                    BatchRecords(self.topic_partition, batch)
-                    if isinstance(batch, RecordBatch)
-                    else LegacyRecords(self.topic_partition, batch)
-                )
-                return True
+                return batch
             self._pass_batch(batch)
         if not self._position and len(self._buffer):
             raise ApiError(
@@ -175,7 +249,7 @@ class CompletedFetch:
                 f"There is a message of {self.topic_partition} at offset {self._start} that is larger than the fetch"
                 " size",
             )
-        return False
+        return None
 
     def _next_batch(self) -> RecordBatch | LegacyBatch | None:
         """Return the next whole batch, or None at the end. Raises CorruptRecord."""
@@ -198,6 +272,9 @@ class CompletedFetch:
         self.next_offset = max(self.next_offset, batch.next_offset)
         self.last_epoch = _epoch_of(batch)
         self.unread_bytes = len(self._buffer) - batch.end
+        if self._passed is not None and not self._given_back:
+            self.next_offset, self.last_epoch = self._passed
+            self._passed = None
 
     # -- transactions
 

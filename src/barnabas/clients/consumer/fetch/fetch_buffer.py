@@ -8,7 +8,7 @@ FetchCollector.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.deserializers import Deserializers
@@ -27,12 +27,29 @@ class BufferedRecords(NamedTuple):
     last: CompletedFetch
 
 
-class TakenRecords(NamedTuple):
-    """Records of one completed fetch, the offset behind them, and the error of the record at that offset, or None."""
+class Taken(NamedTuple):
+    """The offset behind what was taken from one completed fetch, and the error of the record there, or None."""
 
-    records: list[ConsumerRecord]
     next_offset: int
     error: Exception | None
+
+
+class Taker(Protocol):
+    """The reader of completed fetches for one call of the user."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as much as the user wants."""
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has nothing yet."""
+        ...
+
+    def take(self, fetch: CompletedFetch) -> Taken:
+        """Read a fetch to its end, to an error, or until this is full."""
+        ...
 
 
 class FetchBuffer:
@@ -80,10 +97,20 @@ class FetchBuffer:
 
         Raises CorruptRecord, ApiError, RecordDeserializationError.
         """
-        records: list[ConsumerRecord] = []
+        taker = _RecordTaker(limit, self._deserializers)
+        self.drain(taker)
+        return taker.records
+
+    def drain(self, taker: Taker) -> None:
+        """Let the taker read the completed fetches until it is full, and move the positions behind what it has.
+
+        Raises the error that the taker met, if it has nothing else: CorruptRecord, ApiError,
+        RecordDeserializationError.
+        """
         held_back = []
         completed = self._completed
-        while completed and len(records) < limit:
+        error = None
+        while completed and error is None and not taker.is_full:
             fetch = completed[0]
             state = self._subscriptions.partitions.get(fetch.topic_partition)
             # These records were fetched before a seek, or before the partition was assigned to another member.
@@ -95,33 +122,52 @@ class FetchBuffer:
             if state.paused or state.revoked or state.is_validating:
                 held_back.append(completed.popleft())
                 continue
-            taken = self._take_from(fetch, limit - len(records))
+            next_offset, error = taker.take(fetch)
             # Without records, the epoch of the last ones stays.
-            if state.offset != taken.next_offset:
-                state.advance(taken.next_offset, fetch.last_epoch)
+            if state.offset != next_offset:
+                state.advance(next_offset, fetch.last_epoch)
                 self._metrics.advanced(fetch.topic_partition, state)
-            if records:
-                records += taken.records
-            else:
-                records = taken.records
-            if taken.error is not None or len(records) < limit:
+            if error is not None or not taker.is_full:
                 completed.popleft().close()
-            if taken.error is not None:
-                # The position stays at the bad record. Good ones are returned first: the next poll fetches the bad one
-                # again and raises, unless the caller seeks on.
-                completed.extendleft(reversed(held_back))
-                if records:
-                    return records
-                raise taken.error
         completed.extendleft(reversed(held_back))
-        return records
+        # The position stays at the bad record. Good ones are returned first: the next poll fetches the bad one again
+        # and raises, unless the caller seeks on.
+        if error is not None and taker.is_empty:
+            raise error
 
-    def _take_from(self, fetch: CompletedFetch, limit: int) -> TakenRecords:
+
+class _RecordTaker:
+    """The records of one poll."""
+
+    __slots__ = ("_deserializers", "_limit", "records")
+
+    def __init__(self, limit: int, deserializers: Deserializers) -> None:
+        self._limit = limit
+        self._deserializers = deserializers
+        self.records: list[ConsumerRecord] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.records) >= self._limit
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.records
+
+    def take(self, fetch: CompletedFetch) -> Taken:
+        error: Exception | None = None
         try:
-            records = fetch.take(limit)
-        except (CorruptRecord, ApiError) as error:
-            return TakenRecords([], fetch.next_offset, error)
-        if not self._deserializers:
-            return TakenRecords(records, fetch.next_offset, None)
-        made, failure = self._deserializers.apply(records)
-        return TakenRecords(made, fetch.next_offset if failure is None else failure.offset, failure)
+            records: list[ConsumerRecord] = fetch.take(self._limit - len(self.records))
+        except (CorruptRecord, ApiError) as bad:
+            return Taken(fetch.next_offset, bad)
+        next_offset = fetch.next_offset
+        if self._deserializers:
+            records, failure = self._deserializers.apply(records)
+            if failure is not None:
+                next_offset, error = failure.offset, failure
+        # Nearly always one fetch has all records that are wanted: no copy.
+        if self.records:
+            self.records += records
+        else:
+            self.records = records
+        return Taken(next_offset, error)

@@ -4,6 +4,34 @@ Threads that call `send` append. The sending thread asks which nodes are ready, 
 batches back and expires old ones. One lock guards the queues, the sticky partitioners, the ratio estimates and the
 incomplete batches; it is never held while waiting for memory, nor while a batch is encoded. Times are monotonic
 milliseconds. Kafka: RecordAccumulator.
+
+A batch is always in exactly one place: at the end of its queue, where it is filled; in the queue behind that, closed;
+or with the sending thread, in flight. It goes back to the head of its queue after an error that may pass. From its
+first record to its end it is also among the incomplete batches, for which `flush` and `close` wait, and it holds its
+memory in the pool. What happens to one record, with `linger_ms=5` and `batch_size=16384`:
+
+    0 ms    `send("flights", value)`: no key, so the topic's sticky partitioner says 2. Partition 2 has no open batch:
+            16,384 bytes are taken from the pool, without the lock, and a batch is begun. The record is its first one.
+            The sending thread is woken: from now on it has a deadline.
+    1 ms    More records go to partition 2, from several threads. Each finds room in the open batch; no memory is
+            taken, and the sending thread sleeps on.
+    3 ms    A record finds no room. The batch is closed, and a second one begun behind it, for another 16,384 bytes.
+            The sending thread is woken again, because a closed batch need not linger. The partitioner has counted
+            16,384 bytes for partition 2, and says 0 from now on.
+    3 ms    Sending thread, `ready`: partition 2 has a full batch, and its leader is node 1. `drain` takes the first
+            batch of each partition of node 1, up to `max_request_size`, the lock is let go, and the batches are
+            numbered and encoded: compression takes longer than all the rest.
+    9 ms    Node 1 answers NOT_LEADER_OR_FOLLOWER. `reenqueue` puts the batch back at the head, before the second
+            batch; it may be drained again 100 ms later, for the leader that the metadata name by then.
+    120 ms  Node 3 answers with base offset 70. The record's future yields offset 70, the second record's 71. `finished`
+            gives the 16,384 bytes back, which lets a thread go on that waits for memory.
+
+Why the queue may be looked at twice in `append`: memory is waited for without the lock, and in the meantime another
+thread may have begun the batch that was missing. Then the memory goes back, and the record goes into that batch. Kafka
+does the same; the alternative is two half-empty batches.
+
+The memory is a budget (decision 0023). Records are kept as the caller's objects until the batch is encoded, in one
+piece, so a batch that is drained early never occupied the bytes that it was charged for.
 """
 
 from __future__ import annotations

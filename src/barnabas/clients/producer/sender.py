@@ -3,6 +3,36 @@
 Owned by `kafka-producer-network-thread | <client id>`, which alone touches the NetworkClient. Other threads set the two
 closing flags and wake it. An exception in a turn is logged, and the loop goes on. Times are monotonic milliseconds.
 Kafka: Sender.
+
+A turn never waits for an answer. It sends whatever may be sent now, then polls the network until the first of these:
+an answer, a wake-up by `send`, the end of a linger or of a wait after a failure, the expiry of a batch. Answers are
+handled inside the poll, by the callbacks of their requests, on this thread. So no lock guards what is only here: which
+batches are in flight, and all sequence numbers.
+
+Every batch that is drained ends exactly once, in one of these ways (`completion` has the rules):
+
+    answer                                      what becomes of the batch
+    no error, DUPLICATE_SEQUENCE_NUMBER         its futures get their offsets
+    MESSAGE_TOO_LARGE, several records          its pieces take its place at the head of the queue, and its numbers
+    an error that may pass, a lost connection   it goes back to its queue, if retries and time are left
+    any other error                             its futures fail
+    none within `delivery_timeout_ms`           its futures fail; an answer that comes later finds it ended
+
+Retries and order. With several requests in flight, A, B and C of one partition may be on their way when A fails. An
+idempotent producer may retry: the broker refuses B and C, since A is missing, all three go back into the queue by their
+sequence numbers, and A goes alone until it is stored (`sequence_numbers`). Without idempotence only one request in
+flight keeps the order: the partition is muted from the time that its batch is drained until its answer is handled.
+With more, B may be stored before A.
+
+    turn 1  drain: A to node 1. The poll sends the request, and returns for the wake-up of a `send`.
+    turn 2  drain: B to node 1, behind A. The poll receives A's answer, NOT_ENOUGH_REPLICAS: A is put back, with a wait
+            of 100 ms. It receives B's answer, OUT_OF_ORDER_SEQUENCE_NUMBER: B is put back behind A.
+    turn 3  Nothing may be drained: A waits, and B is behind A. The poll is given A's 100 ms.
+    turn 4  drain: A alone; A's answer has an offset.
+    turn 5  drain: B, and C behind B again.
+
+An error by which a broker says that it does not lead the partition asks for new metadata. Until they come, the retry
+would go to the same broker; its wait is there for that.
 """
 
 from __future__ import annotations

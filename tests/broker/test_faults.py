@@ -330,6 +330,21 @@ def test_an_api_that_the_broker_does_not_serve(b: BrokerProcess, client: RawClie
         b.faults.add(Drop(), api=missing)
 
 
+def test_a_paused_broker_installs_a_fault_when_it_goes_on(
+    b: BrokerProcess, client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.testing.fault_pipe.ANSWER_SECONDS", 0.05)
+    b.pause()
+    with pytest.raises(TimeoutError, match="the broker did not answer a command about faults"):
+        b.faults.add(Error(NOT_LEADER), api="Produce")
+    b.resume()
+    monkeypatch.undo()
+    (fault,) = b.faults
+    assert fault.hits == 0
+    assert client.produce(TOPIC, make_batch([b"x"])).error_code == NOT_LEADER
+    assert fault.hits == 1
+
+
 # -- reach
 
 

@@ -52,8 +52,8 @@ def inherited_pipes(text: str) -> PipeEnds:
     for descriptor in ends:
         try:
             is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-        except OSError as error:
-            raise ValueError(f"file descriptor {descriptor} is not open: {error.strerror}") from error
+        except (OSError, OverflowError) as error:
+            raise ValueError(f"file descriptor {descriptor} is not open: {error}") from error
         if not is_pipe:
             raise ValueError(f"file descriptor {descriptor} is no pipe")
         os.set_inheritable(descriptor, False)

@@ -90,11 +90,14 @@ class FaultTable:
 
     def remove(self, fault_ids: Iterable[int]) -> None:
         """Remove the faults with these ids. Requests that they have hit are not affected."""
-        self._remove(set(fault_ids))
+        removed = set(fault_ids)
+        with self._lock:
+            self._remove([fault for fault in self._faults if fault.fault_id in removed])
 
     def remove_all(self) -> None:
         """Remove every fault."""
-        self._remove({fault.fault_id for fault in self._faults})
+        with self._lock:
+            self._remove(self._faults)
 
     def take_changes(self) -> dict[int, Counts]:
         """Return the counts, by id, of the faults whose counts have changed since the last call."""
@@ -102,8 +105,7 @@ class FaultTable:
             changed, self._changed = self._changed, set()
             return {fault.fault_id: Counts(fault.calls, fault.hits) for fault in changed}
 
-    def _remove(self, fault_ids: set[int]) -> None:
-        with self._lock:
-            for fault in self._faults:
-                fault.is_removed = fault.fault_id in fault_ids
-            self._faults = tuple(fault for fault in self._faults if not fault.is_removed)
+    def _remove(self, faults: Iterable[InstalledFault]) -> None:
+        for fault in faults:
+            fault.is_removed = True
+        self._faults = tuple(fault for fault in self._faults if not fault.is_removed)

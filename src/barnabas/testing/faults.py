@@ -105,17 +105,20 @@ class Faults:
         that the request names, by name or id. calls: which of these requests are hit (Nth, First, Every, Chance);
         None: each one. Of the faults that are due for a request, the one that was added first hits it.
 
-        Raises ValueError or TypeError for a plan that makes no sense, or an API that the broker does not serve.
+        Raises ValueError or TypeError for a plan that makes no sense, or an API that the broker does not serve;
+        TimeoutError if a paused broker does not answer (it installs the fault when it goes on).
         """
         plan = fault_plan(action, api=api, client_id=client_id, topic=topic, calls=calls)
         with self._lock:
             fault = Fault(self, next(self._ids), plan)
             if isinstance(action, Kill):
                 self._kills.add(fault.fault_id)
+            # Before the call: a broker that does not answer in time, because it is paused, installs the fault later.
+            self._faults[fault.fault_id] = fault
             report = self._call(install=(InstalledFault(fault.fault_id, plan),))
             if report is not None and report.error is not None:
+                del self._faults[fault.fault_id]
                 raise ValueError(report.error)
-            self._faults[fault.fault_id] = fault
         return fault
 
     def remove(self, fault: Fault) -> None:

@@ -144,8 +144,9 @@ def test_descriptors_have_to_be_pipes() -> None:
     with open(os.devnull, "rb") as no_pipe:
         with pytest.raises(ValueError, match=f"file descriptor {no_pipe.fileno()} is no pipe"):
             inherited_pipes(f"{reader}:{no_pipe.fileno()}")
-        with pytest.raises(ValueError, match="file descriptor 99999 is not open"):
-            inherited_pipes(f"99999:{writer}")
+        for number in (99999, 10**30):
+            with pytest.raises(ValueError, match=f"file descriptor {number} is not open"):
+                inherited_pipes(f"{number}:{writer}")
     os.set_inheritable(reader, True)
     assert inherited_pipes(f"{reader}:{writer}") == PipeEnds(reader, writer)
     assert not os.get_inheritable(reader)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, NewTopic
+from barnabas.clients.admin import (
+    Admin,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    FeatureUpdate,
+    NewTopic,
+    UpgradeType,
+)
 from barnabas.clients.consumer import Consumer, RawFetcher, TopicPartition
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -114,3 +123,22 @@ def test_settings_records_directories_and_producers(server: Server, topic: str) 
         assert 0 < directory.usable_bytes < directory.total_bytes
         assert directory.replicas[first].size > 500
         assert directory.replicas[first].offset_lag == 0
+
+
+def test_resources_features_and_credentials(server: Server, topic: str) -> None:
+    with Admin(server.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+        found = admin.list_config_resources()
+        assert ConfigResource.topic(topic) in found
+        assert ConfigResource.broker(0) in found
+        assert found == sorted(found)
+        assert admin.list_config_resources([ConfigResourceType.BROKER]) == [ConfigResource.broker(0)]
+        assert admin.list_config_resources([ConfigResourceType.CLIENT_METRICS]) == []
+        assert admin.update_features({}) == {}
+        # Kafka's brokers with ZooKeeper have no features, and neither has ours.
+        with pytest.raises(ApiError) as raised:
+            admin.update_features({"group.version": FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)}, validate_only=True)
+        assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION
+        assert "group.version" in str(raised.value)
+        assert admin.describe_user_scram_credentials() == {}
+        assert admin.describe_user_scram_credentials(["alice"]) == {}

@@ -3,7 +3,7 @@
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
-from barnabas.clients.admin.features import BrokerFeatures
+from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate, UpgradeType
 from barnabas.clients.admin.group_members import GroupDescription, GroupListing, GroupMember
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
@@ -14,9 +14,10 @@ from barnabas.clients.admin.new_topic import (
 )
 from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
+from barnabas.clients.admin.scram_credentials import ScramCredential, ScramMechanism
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.protocol.config_codes import ConfigOperation
+from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 
 __all__ = [
@@ -28,8 +29,10 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
+    "ConfigResourceType",
     "CreatedTopic",
     "ElectionType",
+    "FeatureUpdate",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -42,5 +45,8 @@ __all__ = [
     "ProducerState",
     "QuotaEntity",
     "ReplicaInfo",
+    "ScramCredential",
+    "ScramMechanism",
     "TopicDescription",
+    "UpgradeType",
 ]

@@ -23,7 +23,7 @@ from barnabas.clients.admin.client_quotas import (
     describe_client_quotas,
 )
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
-from barnabas.clients.admin.features import BrokerFeatures, describe_features
+from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate, describe_features, update_features
 from barnabas.clients.admin.group_admin import delete_groups, describe_groups, list_groups, remove_members
 from barnabas.clients.admin.group_members import GroupDescription, GroupListing
 from barnabas.clients.admin.group_offsets import (
@@ -47,10 +47,12 @@ from barnabas.clients.admin.partition_changes import (
     list_partition_reassignments,
 )
 from barnabas.clients.admin.replicas import LogDir, ProducerState
+from barnabas.clients.admin.scram_credentials import ScramCredential, describe_user_scram_credentials
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
+from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -141,6 +143,21 @@ class Admin:
         """Return the APIs and features of a broker, or of any broker. Raises ApiError."""
         return describe_features(self._calls, broker_id)
 
+    def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
+    ) -> dict[str, ApiError | None]:
+        """Change the levels of features by name. With `validate_only`, only check whether they could be changed.
+
+        Returns each feature's error, or None. Raises ApiError when no feature was changed at all.
+        """
+        return update_features(self._calls, updates, validate_only=validate_only)
+
+    def describe_user_scram_credentials(
+        self, users: Collection[str] | None = None
+    ) -> dict[str, tuple[ScramCredential, ...]]:
+        """Return the SCRAM credentials of these users, or of all. A user without any is left out. Raises ApiError."""
+        return describe_user_scram_credentials(self._calls, users)
+
     def describe_client_quotas(
         self, entity: QuotaEntity = ANY_ENTITY, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
@@ -219,6 +236,13 @@ class Admin:
     def describe_configs(self, resource: ConfigResource, names: Iterable[str] | None = None) -> dict[str, ConfigEntry]:
         """Return settings of a topic or broker by name: these, or all. Raises ApiError."""
         return configs.describe_configs(self._calls, resource, names)
+
+    def list_config_resources(self, types: Collection[ConfigResourceType] = ()) -> list[ConfigResource]:
+        """Return the resources of these types that have settings, or all, sorted. Raises ApiError, UnsupportedVersion.
+
+        Brokers before Kafka 4.1 list client metrics only (KIP-1142).
+        """
+        return configs.list_config_resources(self._calls, types)
 
     def incremental_alter_configs(
         self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False

@@ -42,10 +42,16 @@ class AdminCalls:
         """The timeout to put into requests, within which the broker has to do its work."""
         return min(self._timeout_ms, _LONGEST_BROKER_TIMEOUT_MS)
 
-    def ask(self, request: Message, answer_class: type[_A], to: Callable[[Cluster], Node | None] | None = None) -> _A:
+    def ask(
+        self,
+        request: Message,
+        answer_class: type[_A],
+        to: Callable[[Cluster], Node | None] | None = None,
+        versions: tuple[int, int] | None = None,
+    ) -> _A:
         """Return the answer of the node that `to` chooses, or of any node. Raises ClientTimeout, Disconnected."""
         with self._lock:
-            answer = self._client.call(request, to=to, deadline_ms=self._deadline_ms())
+            answer = self._client.call(request, to=to, versions=versions, deadline_ms=self._deadline_ms())
         assert isinstance(answer, answer_class)
         return answer
 

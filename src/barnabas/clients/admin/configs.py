@@ -1,11 +1,11 @@
-"""Describes and changes the settings of topics and brokers.
+"""Lists the resources that have settings; describes and changes the settings of topics and brokers.
 
 Called by `Admin`. Kafka: KafkaAdminClient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
@@ -17,8 +17,12 @@ from barnabas.protocol.messages.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from barnabas.rpc.node import Node
+
+_VERSIONS_WITH_TYPES = (1, 1)
 
 
 def describe_configs(
@@ -56,6 +60,18 @@ def incremental_alter_configs(
     response = calls.ask(request, IncrementalAlterConfigsResponse, _chosen_broker(resource))
     for result in response.responses:
         raise_error(result.error_code, result.error_message, resource.name)
+
+
+def list_config_resources(calls: AdminCalls, types: Collection[ConfigResourceType] = ()) -> list[ConfigResource]:
+    """Return the resources of these types, or of all, sorted. Raises ApiError."""
+    wanted = sorted(set(types) or ConfigResourceType)
+    # v0 takes no types: it lists the subscriptions to client metrics (KIP-714).
+    versions = None if wanted == [ConfigResourceType.CLIENT_METRICS] else _VERSIONS_WITH_TYPES
+    response = calls.ask(ListConfigResourcesRequest(list(wanted)), ListConfigResourcesResponse, versions=versions)
+    raise_error(response.error_code, None, "Resources are not known")
+    return sorted(
+        ConfigResource(ConfigResourceType(each.resource_type), each.resource_name) for each in response.config_resources
+    )
 
 
 def _chosen_broker(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:

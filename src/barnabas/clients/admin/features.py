@@ -1,16 +1,37 @@
-"""The versions of APIs that a broker supports, and the cluster's features (KIP-584).
+"""The versions of APIs that a broker supports; the cluster's features and changes of them (KIP-584).
 
-Called by `Admin`. Kafka: FeatureMetadata, NodeApiVersions.
+Called by `Admin`. Kafka: FeatureMetadata, FeatureUpdate, NodeApiVersions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas import __version__
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+# Version 0 has a flag in place of the upgrade type.
+_UPDATE_VERSIONS = (1, 2)
+
+
+class UpgradeType(IntEnum):
+    """The changes of a feature's level that are allowed. An unsafe downgrade may lose metadata."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """The wanted level of a feature. 0 removes the feature, which is a downgrade."""
+
+    max_version_level: int
+    upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
 class BrokerFeatures(NamedTuple):
@@ -40,3 +61,24 @@ def describe_features(calls: AdminCalls, broker_id: int | None) -> BrokerFeature
         {feature.name: (feature.min_version_level, feature.max_version_level) for feature in answer.finalized_features},
         answer.finalized_features_epoch,
     )
+
+
+def update_features(
+    calls: AdminCalls, updates: Mapping[str, FeatureUpdate], *, validate_only: bool
+) -> dict[str, ApiError | None]:
+    """Change the levels of features. Returns each feature's error, or None. Raises ApiError if all are rejected."""
+    request = UpdateFeaturesRequest(
+        timeout_ms=calls.broker_timeout_ms,
+        feature_updates=[
+            UpdateFeaturesRequest.FeatureUpdateKey(
+                feature=name, max_version_level=update.max_version_level, upgrade_type=update.upgrade_type
+            )
+            for name, update in updates.items()
+        ],
+        validate_only=validate_only,
+    )
+    answer = calls.ask_controller(request, UpdateFeaturesResponse, lambda answer: [answer.error_code], _UPDATE_VERSIONS)
+    raise_error(answer.error_code, answer.error_message, "No feature was changed")
+    # Version 2 has no results: all features were changed, or the request has an error.
+    errors = {each.feature: error_in(each.error_code, each.error_message, each.feature) for each in answer.results}
+    return {name: errors.get(name) for name in updates}

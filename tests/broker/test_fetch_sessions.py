@@ -195,7 +195,7 @@ def test_our_consumer_reads_in_a_session_and_closes_it(client: RawClient, topic:
             while not read and time.monotonic() < deadline:
                 read += [record.value for record in consumer.poll(1000)]
             assert read == [value]
-        (session,) = (each.session for each in consumer._fetcher._nodes.values())
+        (session,) = (each.session for each in consumer._reading._fetcher._nodes.values())
         used = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session.session_id, session_epoch=10_000)
         answer = client.call(used, 13, FetchResponse)
         assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH

@@ -28,14 +28,16 @@ from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
-from barnabas.clients.consumer.fetch.fetch_buffer import FetchBuffer
-from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
-from barnabas.clients.consumer.fetch.fetcher import Fetcher
 from barnabas.clients.consumer.fetch.table_taker import TableTaker
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
 from barnabas.clients.consumer.group.make_coordinator import make_coordinator
-from barnabas.clients.consumer.group.offset_commits import CommitCallback, Offsets, log_failed_commit
+from barnabas.clients.consumer.group.offset_commits import (
+    CommitCallback,
+    Offsets,
+    checked_offsets,
+    log_failed_commit,
+)
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.offset_reset import (
     RESET_TO_EARLIEST,
@@ -43,7 +45,7 @@ from barnabas.clients.consumer.offset_reset import (
     OffsetReset,
     parse_offset_reset,
 )
-from barnabas.clients.consumer.positions import Positions
+from barnabas.clients.consumer.reading import Reading
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
@@ -91,10 +93,7 @@ class Consumer:
             parse_offset_reset(config.auto_offset_reset), has_group=group_config is not None
         )
         self._waiting = ConsumerWaiting(self._client)
-        self._metrics = FetchMetrics(config.client_id, self._subscriptions, self._client.now_ms)
-        self._buffer = FetchBuffer(self._subscriptions, config.deserializers(), self._metrics)
-        self._fetcher = Fetcher(self._client, self._subscriptions, config, self._buffer, self._metrics)
-        self._positions = Positions(self._client, self._subscriptions, config)
+        self._reading = Reading(self._client, self._subscriptions, self._waiting, config)
         self._interceptors = config.interceptors()
         self._coordinator: GroupCoordinator | None = None
         if group_config is not None:
@@ -171,7 +170,7 @@ class Consumer:
                 self._coordinator.leave("the consumer unsubscribed from all topics")
         finally:
             self._subscriptions.unsubscribe()
-            self._buffer.drop()
+            self._reading.buffer.drop()
             if self._coordinator is not None:
                 self._coordinator.subscription_changed()
 
@@ -190,7 +189,7 @@ class Consumer:
             # The positions of partitions that are dropped here would be lost.
             self._coordinator.offsets.automatic.commit_now()
         self._subscriptions.assign(wanted)
-        self._buffer.drop()
+        self._reading.buffer.drop()
         self._follow_topics()
 
     def assignment(self) -> set[TopicPartition]:
@@ -218,7 +217,7 @@ class Consumer:
         if place.offset < 0:
             raise ValueError(f"seek offset must not be a negative number, not {place.offset}")
         self._subscriptions.state(topic_partition).seek(place.offset, place.leader_epoch)
-        self._buffer.drop(topic_partition)
+        self._reading.buffer.drop(topic_partition)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first offset that is still there, of these partitions or of all. Raises LookupError."""
@@ -231,7 +230,7 @@ class Consumer:
     def _seek_to(self, partitions: Iterable[TopicPartition], reset: OffsetReset) -> None:
         for topic_partition in list(partitions) or list(self._subscriptions.partitions):
             self._subscriptions.state(topic_partition).request_reset(reset)
-            self._buffer.drop(topic_partition)
+            self._reading.buffer.drop(topic_partition)
 
     def position(self, topic_partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record that `poll` returns, and look it up first where there is none yet.
@@ -243,7 +242,7 @@ class Consumer:
 
         def is_known() -> bool:
             if not state.is_valid:
-                self._update_positions()
+                self._reading.update_positions(self._coordinator)
             return state.offset is not None and not state.is_validating
 
         if not self._waiting.until(is_known, self._deadline_ms(timeout_ms), self.config.retry_backoff_ms):
@@ -274,7 +273,7 @@ class Consumer:
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what this consumer has fetched, by Kafka's names; not a number where nothing was measured yet."""
-        return self._metrics.measure()
+        return self._reading.metrics.measure()
 
     # -- the group's offsets
 
@@ -287,7 +286,7 @@ class Consumer:
         """
         self._check_usable()
         coordinator = self._group()
-        chosen = self._subscriptions.all_consumed() if offsets is None else _checked(offsets)
+        chosen = self._subscriptions.all_consumed() if offsets is None else checked_offsets(offsets)
         coordinator.offsets.commit_sync(chosen, self._deadline_ms(timeout_ms))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
@@ -298,7 +297,7 @@ class Consumer:
         """
         self._check_usable()
         coordinator = self._group()
-        chosen = self._subscriptions.all_consumed() if offsets is None else _checked(offsets)
+        chosen = self._subscriptions.all_consumed() if offsets is None else checked_offsets(offsets)
         coordinator.offsets.commit_async(chosen, callback or log_failed_commit)
 
     def committed(
@@ -355,7 +354,7 @@ class Consumer:
         record), WokenUp, what the listener raises, RuntimeError without a subscription or partitions.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
-        records = self._poll(timeout_ms, lambda: self._buffer.take(limit))
+        records = self._poll(timeout_ms, lambda: self._reading.buffer.take(limit))
         return self._interceptors.on_consume(records) if records and self._interceptors else records
 
     def poll_table(
@@ -384,7 +383,7 @@ class Consumer:
 
         def take() -> list[Rows]:
             taker = TableTaker(decoder, max_records, limit_bytes)
-            self._buffer.drain(taker)
+            self._reading.buffer.drain(taker)
             return taker.rows
 
         return decoder.table(self._poll(timeout_ms, take))
@@ -393,28 +392,7 @@ class Consumer:
         self._check_usable()
         if self._subscriptions.type is SubscriptionMode.NONE:
             raise RuntimeError("Consumer is not subscribed to any topics or assigned any partitions")
-        deadline_ms = self._client.now_ms() + timeout_ms
-        while True:
-            self._waiting.raise_if_woken()
-            now_ms = self._client.now_ms()
-            wait_ms = deadline_ms - now_ms
-            if self._coordinator is not None:
-                self._coordinator.poll(now_ms)
-                wait_ms = min(wait_ms, self._coordinator.next_poll_ms(now_ms))
-                self._positions.raise_topic_errors()
-            self._update_positions()
-            records = take()
-            if not records:
-                self._fetcher.raise_error()
-            self._fetcher.send_fetches()
-            if records or self._client.now_ms() >= deadline_ms:
-                # The next fetch leaves before the caller works on these records, so that both happen at once.
-                self._client.poll(0)
-                return records or take()
-            # No answer is sure to end the wait: leaders and positions that are missing are looked up again soon.
-            if not self._fetcher.is_waiting or not self._subscriptions.has_all_positions():
-                wait_ms = min(wait_ms, self.config.retry_backoff_ms)
-            self._client.poll(wait_ms)
+        return self._reading.poll(self._coordinator, self._client.now_ms() + timeout_ms, take)
 
     def wakeup(self) -> None:
         """Make the call that waits now, or else the next call that may wait, raise WokenUp. Any thread may call it."""
@@ -434,7 +412,7 @@ class Consumer:
         try:
             if self._coordinator is not None:
                 self._coordinator.close(int(timeout_ms), leave_group=leave_group)
-            self._fetcher.close_sessions()
+            self._reading.close_sessions()
         finally:
             self._client.close()
             self._interceptors.close()
@@ -467,8 +445,7 @@ class Consumer:
         # This is a forked child. It has new connections, and the answers to earlier requests will come to the parent.
         if self._coordinator is not None:
             self._coordinator.forked()
-        self._fetcher.forget_connections()
-        self._positions.forget_connections()
+        self._reading.forget_connections()
         self._follow_topics()
 
     def _follow_topics(self) -> None:
@@ -476,9 +453,6 @@ class Consumer:
             self._coordinator.subscription_changed()
         for topic in self._subscriptions.metadata_topics:
             self._client.metadata.add_topic(topic, self._client.now_ms())
-
-    def _update_positions(self) -> None:
-        self._positions.update(self._coordinator.offsets if self._coordinator is not None else None)
 
 
 def _make_client(
@@ -491,11 +465,3 @@ def _make_client(
         clock=clock,
         random=random,
     )
-
-
-def _checked(offsets: Offsets) -> Offsets:
-    """Return a copy of offsets to commit. Raises ValueError for a negative one."""
-    for topic_partition, offset in offsets.items():
-        if offset.offset < 0:
-            raise ValueError(f"Invalid offset: {offset.offset} of {topic_partition}")
-    return dict(offsets)

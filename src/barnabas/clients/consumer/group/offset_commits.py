@@ -197,3 +197,11 @@ def log_failed_commit(offsets: Offsets, error: Exception | None) -> None:
     """Log a failed commit. This is the callback where the user passes none."""
     if error is not None:
         logger.error("Offset commit with offsets %s failed: %s", offsets, error)
+
+
+def checked_offsets(offsets: Offsets) -> Offsets:
+    """Return a copy of offsets to commit. Raises ValueError for a negative one."""
+    for topic_partition, offset in offsets.items():
+        if offset.offset < 0:
+            raise ValueError(f"Invalid offset: {offset.offset} of {topic_partition}")
+    return dict(offsets)

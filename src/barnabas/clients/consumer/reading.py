@@ -1,0 +1,89 @@
+"""How a consumer comes by its records: positions, fetches, fetched records, and the loop that waits for some.
+
+Made by `Consumer`, used by `poll` and `poll_table`; owned by the consumer's thread; no lock.
+Kafka: ClassicKafkaConsumer.poll, pollForFetches.
+
+One turn of the loop does, without waiting: the group's duties; positions that are missing or have a new leader; records
+that are there already; fetches for the next ones. Only then the network may wait, for an answer or the next duty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.consumer.consumer_config import ConsumerConfig
+from barnabas.clients.consumer.fetch.fetch_buffer import FetchBuffer
+from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
+from barnabas.clients.consumer.fetch.fetcher import Fetcher
+from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
+from barnabas.clients.consumer.positions import Positions
+from barnabas.clients.consumer.subscription_state import SubscriptionState
+from barnabas.clients.consumer.waiting import ConsumerWaiting
+
+T = TypeVar("T")
+
+
+class Reading:
+    """The fetches of one consumer, from the position to the records. Times are monotonic milliseconds.
+
+    `buffer` has the fetched records, `metrics` what was read.
+    """
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        subscriptions: SubscriptionState,
+        waiting: ConsumerWaiting,
+        config: ConsumerConfig,
+    ) -> None:
+        self._client = client
+        self._subscriptions = subscriptions
+        self._waiting = waiting
+        self._retry_backoff_ms = config.retry_backoff_ms
+        self.metrics = FetchMetrics(config.client_id, subscriptions, client.now_ms)
+        self.buffer = FetchBuffer(subscriptions, config.deserializers(), self.metrics)
+        self._fetcher = Fetcher(client, subscriptions, config, self.buffer, self.metrics)
+        self._positions = Positions(client, subscriptions, config)
+
+    def forget_connections(self) -> None:
+        """Forget the requests in flight, in a forked child: their answers will come to the parent."""
+        self._fetcher.forget_connections()
+        self._positions.forget_connections()
+
+    def close_sessions(self) -> None:
+        """Tell the brokers to forget their fetch sessions."""
+        self._fetcher.close_sessions()
+
+    def update_positions(self, coordinator: GroupCoordinator | None) -> None:
+        """Request the positions that are missing or have a new leader. Raises ApiError, LogTruncation."""
+        self._positions.update(coordinator.offsets if coordinator is not None else None)
+
+    def poll(self, coordinator: GroupCoordinator | None, deadline_ms: float, take: Callable[[], list[T]]) -> list[T]:
+        """Return what `take` takes from the buffer, as soon as that is something, or nothing at the deadline.
+
+        coordinator: that of the group, or None without one. Raises ApiError, WokenUp, and what `take` and the listener
+        raise.
+        """
+        while True:
+            self._waiting.raise_if_woken()
+            now_ms = self._client.now_ms()
+            wait_ms = deadline_ms - now_ms
+            if coordinator is not None:
+                coordinator.poll(now_ms)
+                wait_ms = min(wait_ms, coordinator.next_poll_ms(now_ms))
+                self._positions.raise_topic_errors()
+            self.update_positions(coordinator)
+            records = take()
+            if not records:
+                self._fetcher.raise_error()
+            self._fetcher.send_fetches()
+            if records or self._client.now_ms() >= deadline_ms:
+                # The next fetch leaves before the caller works on these records, so that both happen at once.
+                self._client.poll(0)
+                return records or take()
+            # No answer is sure to end the wait: leaders and positions that are missing are looked up again soon.
+            if not self._fetcher.is_waiting or not self._subscriptions.has_all_positions():
+                wait_ms = min(wait_ms, self._retry_backoff_ms)
+            self._client.poll(wait_ms)

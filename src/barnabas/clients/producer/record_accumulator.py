@@ -251,7 +251,8 @@ class RecordAccumulator:
             }
         # Encoding takes long, so it happens without the lock: the batches belong to this thread now.
         encoded = {node_id: [batch for batch in batches if self._encode(batch)] for node_id, batches in drained.items()}
-        return {node_id: batches for node_id, batches in encoded.items() if batches}
+        # A node from which a batch was taken is named even if none could be encoded: there may be more for it.
+        return {node_id: batches for node_id, batches in encoded.items() if drained[node_id]}
 
     def _drain_node(
         self,

@@ -174,7 +174,8 @@ class Sender:
         # just now may be among them; its request goes out all the same, and the answer then finds it done.
         self._fail_expired(now_ms)
         for node_id, batches in drained.items():
-            self._send_produce_request(node_id, batches, now_ms)
+            if batches:
+                self._send_produce_request(node_id, batches, now_ms)
         # There may be more batches for the same nodes. A batch that has just failed may hold up those behind it until
         # their partition is settled, which is the next turn's first step.
         if drained or (self._sequences is not None and self._sequences.can_settle):

@@ -29,6 +29,15 @@ class ClientConfig:
     retry_backoff_max_ms: int = setting(1_000, "The longest wait before a retry; it doubles up to here.", minimum=0)
     reconnect_backoff_ms: int = setting(50, "How long to wait before connecting again to the same broker.", minimum=0)
     reconnect_backoff_max_ms: int = setting(1_000, "The longest wait before connecting; it doubles to here.", minimum=0)
+    socket_connection_setup_timeout_ms: int = setting(
+        10_000, "How long the first attempt to connect to a broker may take.", minimum=1
+    )
+    socket_connection_setup_timeout_max_ms: int = setting(
+        30_000,
+        "The longest time that an attempt to connect may take: the time doubles with each failed attempt in a row, more"
+        " or less by up to 20 % (KIP-601).",
+        minimum=1,
+    )
 
     bootstrap_timeout_ms: int | None = setting(
         None,
@@ -54,6 +63,8 @@ class ClientConfig:
             request_timeout_ms=self.request_timeout_ms,
             reconnect_backoff_ms=self.reconnect_backoff_ms,
             reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
+            connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
+            connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
         )
 
     def metadata_config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -231,6 +232,52 @@ def test_connection_set_up_times_out_and_the_next_address_is_tried_after_a_growi
         assert setting.selector.attempts[attempts:] == [("0", (address, 9092))]
         setting.selector.disconnect("0", ChannelState.NOT_CONNECTED)
         setting.poll()
+
+
+def test_the_set_up_timeout_doubles_up_to_its_maximum_and_a_connection_resets_it() -> None:
+    setting = Setting(
+        connection_setup_timeout_ms=100, connection_setup_timeout_max_ms=300, reconnect_backoff_ms=1, max_in_flight=1
+    )
+    setting.selector.connects = False
+
+    def timeout_of_attempt() -> float:
+        setting.clock.advance(1_000)
+        setting.client.ready(NODES[0], setting.now)
+        setting.client.poll(10_000, setting.now)
+        return setting.selector.last_timeout_ms - 1
+
+    timeouts = []
+    for _ in range(4):
+        timeouts.append(timeout_of_attempt())
+        setting.clock.advance(timeouts[-1])
+        setting.poll()
+        assert not setting.client.connection_failed(NODES[0], setting.now), "not too early"
+        setting.clock.advance(1)
+        setting.poll()
+        assert setting.client.connection_failed(NODES[0], setting.now)
+    assert timeouts == [100, 200, 300, 300]
+    timeout_of_attempt()
+    setting.selector.finish_connect("0")
+    setting.poll()
+    setting.selector.disconnect("0")
+    setting.poll()
+    assert timeout_of_attempt() == 100
+
+
+def test_the_set_up_timeout_is_drawn_from_a_fifth_around_it() -> None:
+    clock = MockClock()
+    selector = ScriptedSelector(clock)
+    selector.connects = False
+    config = NetworkClientConfig(connection_setup_timeout_ms=10_000, connection_setup_timeout_max_ms=30_000)
+    client = NetworkClient(selector, ManualMetadataUpdater(NODES), config, clock, Random(1), resolve=lambda *_: ("x",))
+    timeouts = set()
+    for node in range(20):
+        client.ready(Node(node, "a", 9092), client.now_ms())
+        client.poll(100_000, client.now_ms())
+        timeouts.add(selector.last_timeout_ms)
+        client.close_connection(node)
+    assert all(8_000 <= timeout <= 12_001 for timeout in timeouts)
+    assert len(timeouts) > 10
 
 
 def test_a_connect_that_cannot_begin_waits_too() -> None:

@@ -20,6 +20,8 @@ class ConsumerSettings(TypedDict, total=False):
     retry_backoff_max_ms: int
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
     bootstrap_timeout_ms: int | None
     group_protocol: str
     group_remote_assignor: str | None

@@ -20,6 +20,8 @@ class ProducerSettings(TypedDict, total=False):
     retry_backoff_max_ms: int
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
     bootstrap_timeout_ms: int | None
     acks: int | Literal["all"]
     linger_ms: int

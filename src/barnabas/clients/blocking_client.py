@@ -49,7 +49,7 @@ class BlockingClient:
         make_selector: Callable[[Clock], ClientSelector] = Selector,
         resolve: Callable[[str, int], Iterable[str]] = host_addresses,
     ) -> None:
-        self._bootstrap = bootstrap_nodes(bootstrap_servers)
+        self._bootstrap = bootstrap_nodes(bootstrap_servers, metadata_config.client_dns_lookup)
         self._config = config
         self._metadata_config = metadata_config
         self.clock = clock if clock is not None else SystemClock()

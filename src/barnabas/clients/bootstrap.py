@@ -1,21 +1,51 @@
-"""Bootstrap addresses, such as `host:port,[::1]:9092`, and the failures to reach them. Pure; times are passed in.
+"""Bootstrap addresses, such as `host:port,[::1]:9092`, and the failures to reach them. Times are passed in.
 
 Called by the clients when they are made, and by `ClusterMetadata` under its condition. Kafka: ClientUtils.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.clients.errors import Unreachable
 from barnabas.rpc.node import Node
+from barnabas.transport.host_addresses import UnknownHost, canonical_host_names
+
+logger = logging.getLogger(__name__)
+
+USE_ALL_DNS_IPS = "use_all_dns_ips"
+RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY = "resolve_canonical_bootstrap_servers_only"
 
 
-def bootstrap_nodes(servers: str | Sequence[str]) -> list[Node]:
+def bootstrap_nodes(
+    servers: str | Sequence[str],
+    client_dns_lookup: str = USE_ALL_DNS_IPS,
+    *,
+    canonical_names: Callable[[str, int], Iterable[str]] = canonical_host_names,
+) -> list[Node]:
     """Return nodes for the addresses, with ids that no broker has: -1, -2, and so on.
 
-    Raises ValueError for an address without host or port, or when there are none.
+    With RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, an address stands for the canonical names of all machines behind it
+    (KIP-235), which Kerberos needs; `canonical_names` looks them up, given host and port. Raises ValueError for an
+    address without host or port, when there are none, or when no canonical name can be found.
     """
+    nodes = _parse(servers)
+    if client_dns_lookup != RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY:
+        return nodes
+    addresses: dict[tuple[str, int], None] = {}
+    for node in nodes:
+        try:
+            addresses.update(((name, node.port), None) for name in canonical_names(node.host, node.port))
+        except UnknownHost as error:
+            logger.warning("Cannot resolve %s:%d of bootstrap_servers: %s", node.host, node.port, error)
+    if not addresses:
+        given = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+        raise ValueError(f"No resolvable bootstrap urls given in bootstrap_servers: {given}; expected known hosts")
+    return [Node(-1 - index, host, port) for index, (host, port) in enumerate(addresses)]
+
+
+def _parse(servers: str | Sequence[str]) -> list[Node]:
     addresses = servers.split(",") if isinstance(servers, str) else servers
     nodes: list[Node] = []
     for address in addresses:

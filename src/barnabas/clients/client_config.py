@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
+from barnabas.clients.bootstrap import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, USE_ALL_DNS_IPS
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.settings import check_names, check_values, setting
 from barnabas.rpc.network_client_config import NetworkClientConfig
@@ -37,6 +38,12 @@ class ClientConfig:
         "The longest time that an attempt to connect may take: the time doubles with each failed attempt in a row, more"
         " or less by up to 20 % (KIP-601).",
         minimum=1,
+    )
+    client_dns_lookup: str = setting(
+        USE_ALL_DNS_IPS,
+        "use_all_dns_ips: the addresses of a name are tried in turn. resolve_canonical_bootstrap_servers_only: first,"
+        " each bootstrap server is replaced by the canonical names of its addresses.",
+        choices=(USE_ALL_DNS_IPS, RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY),
     )
 
     bootstrap_timeout_ms: int | None = setting(
@@ -78,4 +85,5 @@ class ClientConfig:
             refresh_backoff_max_ms=self.retry_backoff_max_ms,
             allow_auto_topic_creation=allow_auto_topic_creation,
             bootstrap_timeout_ms=self.bootstrap_timeout_ms,
+            client_dns_lookup=self.client_dns_lookup,
         )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, TypeAlias
 
-from barnabas.clients.bootstrap import BootstrapFailures
+from barnabas.clients.bootstrap import USE_ALL_DNS_IPS, BootstrapFailures
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata_merge import merge
@@ -49,6 +49,8 @@ class MetadataConfig:
     refresh_backoff_max_ms: int = 1_000
     allow_auto_topic_creation: bool = True
     bootstrap_timeout_ms: int | None = None
+    client_dns_lookup: str = USE_ALL_DNS_IPS
+    """How the bootstrap addresses become nodes: see `bootstrap_nodes`."""
 
 
 class UpdateRequest(NamedTuple):

@@ -36,10 +36,15 @@ class ConnectionState(Enum):
         return self in {ConnectionState.CONNECTING, ConnectionState.CHECKING_API_VERSIONS}
 
 
+_CONNECTED = frozenset({ConnectionState.READY, ConnectionState.CHECKING_API_VERSIONS})
+
+
 class _NodeState:
     __slots__ = (
         "addresses",
         "failures",
+        "host",
+        "last_address",
         "last_attempt_ms",
         "reconnect_backoff_ms",
         "setup_failures",
@@ -48,8 +53,11 @@ class _NodeState:
         "throttled_until_ms",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "") -> None:
+        self.host = host
         self.addresses: list[str] = []
+        """The addresses of the host that were not tried since its name was resolved."""
+        self.last_address: str | None = None
         self.state = ConnectionState.DISCONNECTED
         self.last_attempt_ms = 0
         self.failures = 0
@@ -105,9 +113,11 @@ class ConnectionStates:
             return throttled
         return self.connection_delay_ms(node_id, now_ms)
 
-    def connecting(self, node_id: int, now_ms: int) -> None:
-        """Note the beginning of an attempt to connect."""
-        node = self._nodes.setdefault(node_id, _NodeState())
+    def connecting(self, node_id: int, host: str, now_ms: int) -> None:
+        """Note the beginning of an attempt to connect. Another host than before is a new node, without a past."""
+        node = self._nodes.get(node_id)
+        if node is None or node.host != host:
+            node = self._nodes[node_id] = _NodeState(host)
         node.state = ConnectionState.CONNECTING
         node.last_attempt_ms = now_ms
         node.setup_timeout_ms = self._setup_timeout.after(node.setup_failures)
@@ -116,15 +126,19 @@ class ConnectionStates:
     def next_address(self, node_id: int, resolve: Callable[[], Iterable[str]]) -> str:
         """Return the address for the attempt that begins.
 
-        The addresses that `resolve` returns are used in turn; then it is called again. Raises OSError: the name cannot
-        be resolved, or has no address.
+        The addresses that `resolve` returns are used in turn (KIP-302); then it is called again. Raises OSError: the
+        name cannot be resolved, or has no address.
         """
-        addresses = self._nodes[node_id].addresses
-        if not addresses:
-            addresses.extend(resolve())
-            if not addresses:
+        node = self._nodes[node_id]
+        if not node.addresses:
+            node.addresses.extend(resolve())
+            if not node.addresses:
                 raise OSError(f"node {node_id} has no address")
-        return addresses.pop(0)
+            # The machine behind the address of the last attempt may be down: begin with another one, if there is any.
+            if len(node.addresses) > 1 and node.addresses[0] == node.last_address:
+                del node.addresses[0]
+        node.last_address = node.addresses.pop(0)
+        return node.last_address
 
     def checking_api_versions(self, node_id: int) -> None:
         """Note that the node is connected and is asked for its versions."""
@@ -156,6 +170,9 @@ class ConnectionStates:
         if node.state is ConnectionState.CONNECTING:
             node.setup_failures += 1
             self._connecting.discard(node_id)
+        elif node.state in _CONNECTED:
+            # The name may have other addresses since this connection was made.
+            node.addresses.clear()
         failed = ConnectionState.AUTHENTICATION_FAILED
         node.state = failed if authentication_failed else ConnectionState.DISCONNECTED
 
@@ -182,7 +199,7 @@ class ConnectionStates:
 
     def is_connected(self, node_id: int) -> bool:
         """Return whether a connection exists, ready or not."""
-        return self.state(node_id) in {ConnectionState.READY, ConnectionState.CHECKING_API_VERSIONS}
+        return self.state(node_id) in _CONNECTED
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         """Return whether requests may be sent now."""

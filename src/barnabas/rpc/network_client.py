@@ -172,7 +172,7 @@ class NetworkClient:
         """Begin to connect. If that fails, the connection counts as lost."""
         config = self._config
         # First, since a name that cannot be resolved is a failed attempt too, with its backoff.
-        self._states.connecting(node.id, now_ms)
+        self._states.connecting(node.id, node.host, now_ms)
         try:
             address = self._states.next_address(node.id, lambda: self._resolve(node.host, node.port))
             self._selector.connect(

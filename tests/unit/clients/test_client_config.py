@@ -20,6 +20,11 @@ def test_set_up_timeouts_reach_the_connections() -> None:
     [
         ("socket_connection_setup_timeout_ms", 0, "socket_connection_setup_timeout_ms must be at least 1, not 0"),
         ("socket_connection_setup_timeout_max_ms", 0, "must be at least 1, not 0"),
+        (
+            "client_dns_lookup",
+            "default",
+            "client_dns_lookup must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only, not 'default'",
+        ),
     ],
 )
 def test_a_value_out_of_bounds_is_named(name: str, value: object, text: str) -> None:

@@ -25,6 +25,8 @@ NODES = [Node(0, "a", 9092), Node(1, "b", 9092), Node(2, "c", 9092)]
 
 class Setting:
     def __init__(self, **config: Any) -> None:
+        self.names = {"a": ["10.0.0.1", "10.0.0.2"]}
+        """The addresses of host names; others have those of "a"."""
         self.clock = MockClock()
         self.selector = ScriptedSelector(self.clock)
         self.updater = ManualMetadataUpdater(NODES)
@@ -33,7 +35,7 @@ class Setting:
             self.updater,
             NetworkClientConfig(client_id="test", **config),
             self.clock,
-            resolve=lambda host, port: ("10.0.0.1", "10.0.0.2"),
+            resolve=lambda host, port: self.names.get(host, self.names["a"]),
         )
         self.answers: list[ClientResponse] = []
 
@@ -232,6 +234,42 @@ def test_connection_set_up_times_out_and_the_next_address_is_tried_after_a_growi
         assert setting.selector.attempts[attempts:] == [("0", (address, 9092))]
         setting.selector.disconnect("0", ChannelState.NOT_CONNECTED)
         setting.poll()
+
+
+def attempts_that_fail(setting: Setting, count: int, node: Node = NODES[0]) -> list[str]:
+    """The addresses of the next attempts."""
+    setting.selector.connects = False
+    setting.selector.attempts.clear()
+    for _ in range(count):
+        setting.clock.advance(10_000)
+        setting.client.ready(node, setting.now)
+        setting.selector.disconnect(str(node.id), ChannelState.NOT_CONNECTED)
+        setting.poll()
+    return [address for _, (address, _) in setting.selector.attempts]
+
+
+def test_a_lost_connection_is_made_again_to_an_address_that_is_looked_up_anew_and_not_to_the_lost_one() -> None:
+    setting = Setting()
+    setting.names["a"] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    setting.make_ready()
+    setting.names["a"] = ["10.0.0.1", "10.0.0.8", "10.0.0.9"]
+    setting.selector.disconnect("0")
+    setting.poll()
+    assert attempts_that_fail(setting, 3) == ["10.0.0.8", "10.0.0.9", "10.0.0.1"]
+
+
+def test_attempts_use_up_all_addresses_before_the_name_is_looked_up_again() -> None:
+    setting = Setting()
+    assert attempts_that_fail(setting, 1) == ["10.0.0.1"]
+    setting.names["a"] = ["10.0.0.8"]
+    assert attempts_that_fail(setting, 3) == ["10.0.0.2", "10.0.0.8", "10.0.0.8"]
+
+
+def test_a_node_that_moves_to_another_host_is_not_sought_at_the_addresses_of_the_old_one() -> None:
+    setting = Setting()
+    setting.names["moved"] = ["10.0.9.9"]
+    assert attempts_that_fail(setting, 1) == ["10.0.0.1"]
+    assert attempts_that_fail(setting, 1, Node(0, "moved", 9092)) == ["10.0.9.9"]
 
 
 def test_the_set_up_timeout_doubles_up_to_its_maximum_and_a_connection_resets_it() -> None:

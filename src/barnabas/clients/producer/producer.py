@@ -92,7 +92,8 @@ class Producer:
         metadata_config = config.metadata_config(
             topic_idle_ms=config.metadata_max_idle_ms, allow_auto_topic_creation=True
         )
-        self._metadata = ClusterMetadata(bootstrap_nodes(bootstrap_servers), metadata_config, random)
+        bootstrap = bootstrap_nodes(bootstrap_servers, config.client_dns_lookup)
+        self._metadata = ClusterMetadata(bootstrap, metadata_config, random)
         sequences = SequenceNumbers() if config.is_idempotent else None
         self._pool = BufferPool(config.buffer_memory, self._clock)
         self._accumulator = RecordAccumulator(config, self._pool, random, sequences)

@@ -123,6 +123,34 @@ def test_damage_behind_a_right_checksum_is_found_as_by_the_plain_iterator(
         assert [record[2:] for record in decoded(buffer, -(1 << 62))] == [record[2:] for record in expected]
 
 
+runs = st.lists(st.tuples(st.integers(1, 120), st.sampled_from([0, 3, 60, 61, 70, 9_000])), min_size=1, max_size=4)
+
+
+@settings(deadline=None, max_examples=30)  # each builds hundreds of records
+@given(runs, st.integers(0, 400), st.sampled_from([Codec.NONE, Codec.ZSTD]))
+def test_runs_of_records_of_one_size_are_found_exactly(runs: list[tuple[int, int]], odd: int, codec: Codec) -> None:
+    """Lengths of one to three bytes; offsets that need a second byte from 64 on; one record that differs."""
+    rows: list[Fields] = [(5, b"k", b"v" * size, []) for count, size in runs for _ in range(count)]
+    rows[odd % len(rows)] = (5, None, b"odd", [("h", b"")])
+    buffer = build(7, codec, rows) + build(7 + len(rows), codec, rows[:30])
+    assert decoded(buffer) == plain(buffer)
+
+
+@settings(deadline=None)
+@given(st.integers(17, 150), st.integers(1, 70), st.data())
+def test_damage_within_a_run_is_found_as_by_the_plain_iterator(count: int, size: int, data: st.DataObject) -> None:
+    damaged = bytearray(build(0, Codec.NONE, [(5, b"k", b"v" * size, [])] * count))
+    damaged[data.draw(st.integers(61, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    buffer = with_valid_crc(bytes(damaged))
+    try:
+        expected = plain(buffer)
+    except CorruptRecord:
+        with pytest.raises(CorruptRecord):
+            decoded(buffer, -(1 << 62))
+    else:
+        assert [record[2:] for record in decoded(buffer, -(1 << 62))] == [record[2:] for record in expected]
+
+
 def test_a_wrong_checksum_is_refused() -> None:
     batch = bytearray(build(0, Codec.NONE, [(1, b"k", b"v", [])]))
     batch[-2] ^= 1

@@ -2,9 +2,10 @@
 
 Called by `fetched_batches`, which scans the fetched bytes and names the columns. Pure functions; no state, no lock.
 
-A Python loop walks only the lengths of the records; every other varint is decoded across all records at once. Keys and
-values become an Arrow `binary_view` array whose views point into the fetched bytes, and one cast to `binary` gathers
-them in C++. The result owns its memory, so the fetch buffer may be reused afterwards.
+A Python loop walks only the lengths of records that differ in size. Every other varint, and runs of records of one
+size, are decoded across all records at once. Keys and values become an Arrow `binary_view` array whose views point into
+the fetched bytes, and one cast to `binary` gathers them in C++. The result owns its memory, so the fetch buffer may be
+reused afterwards.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _INLINE_BYTES = 12
 """The longest entry that a binary_view holds itself, after its length. Longer ones are references."""
 _INLINE_MASKS = np.where(np.arange(_INLINE_BYTES) < np.arange(_INLINE_BYTES + 1)[:, None], 0xFF, 0).astype(np.uint8)
 """A mask for each length: row n keeps the first n bytes."""
+
+_FIRST_WALK_RECORDS = 16
+"""The records that are walked one by one before a run of equal ones is looked for."""
 
 
 class RecordArrays(NamedTuple):
@@ -84,11 +88,12 @@ def decode_record_batches(
     """
     data, extents = _one_buffer(unpacked)
     batches = [each.batch for each in unpacked]
-    positions: list[int] = []
-    for batch, (start, end) in zip(batches, extents, strict=True):
-        _walk_lengths(data, start, end, batch.count, positions)
     array = np.frombuffer(data, np.uint8)
-    starts = np.array(positions, np.int64)
+    found = [
+        _record_positions(data, array, start, end, batch.count)
+        for batch, (start, end) in zip(batches, extents, strict=True)
+    ]
+    starts = np.concatenate(found)
 
     counts = np.array([batch.count for batch in batches], np.int64)
     # `positions` cannot leave the array: the walk above has proved where each record ends. The fields inside a record
@@ -145,16 +150,60 @@ def _one_buffer(unpacked: Sequence[UnpackedBatch]) -> tuple[Buffer, list[tuple[i
     return b"".join(pieces), list(pairwise(bounds))
 
 
-def _walk_lengths(data: Buffer, position: int, end: int, count: int, out: list[int]) -> None:
-    """Append the position of each of `count` records. Raises CorruptRecord unless they end exactly at `end`.
+def _record_positions(data: Buffer, array: Bytes, position: int, end: int, count: int) -> Integers:
+    """Return the position of each of `count` records. Raises CorruptRecord unless they end exactly at `end`.
 
-    The walk goes from length to length, unrolled for lengths of one and two bytes. The position never goes back, so
-    ending exactly at `end` proves that every position lies inside. The signs of the lengths are checked later, all at
-    once.
+    `array` is `data`. The position never goes back, so ending exactly at `end` proves that every position lies inside.
+    The signs of the lengths are checked later, all at once.
     """
     # Checked before the walk, because a hostile count would otherwise make a list of billions of positions.
     if count < 0 or count * (1 + MIN_RECORD_SIZE) > end - position:
         raise CorruptRecord(f"{end - position} bytes cannot hold {count} records")
+    pieces = [np.zeros(0, np.int64)]
+    left = count
+    walk = _FIRST_WALK_RECORDS
+    while left:
+        walked: list[int] = []
+        position = _walk_lengths(data, position, min(walk, left), walked)
+        pieces.append(np.array(walked, np.int64))
+        left -= len(walked)
+        size = position - walked[-1]
+        # Where records differ in size, attempts to find a run would only cost: they become rare.
+        if len(walked) < 2 or walked[-1] - walked[-2] != size:
+            walk *= 8
+            continue
+        run = _equal_records(array, walked[-1], size, min(left, (end - position) // size))
+        pieces.append(position + np.arange(run) * size)
+        position += run * size
+        left -= run
+        walk = _FIRST_WALK_RECORDS if run >= walk else 8 * walk
+    if position != end:
+        raise CorruptRecord(f"{count} records end {position - end} bytes past the end of their batch")
+    return np.concatenate(pieces)
+
+
+def _equal_records(array: Bytes, position: int, size: int, most: int) -> int:
+    """Return how many records behind the one at `position` have the same length, at most `most`.
+
+    That one has `size` bytes. A record that begins with the same length ends `size` bytes later, where the next one
+    begins: so whole runs are found by one comparison of every `size`-th place. Records of equal keys and values come in
+    such runs, which end where the offset needs another byte: at 64, 8,192 and so on.
+    """
+    if most < 1:
+        return 0
+    width = 1
+    while array[position + width - 1] >= 0x80:
+        width += 1
+    following = array[position + size : position + size * (1 + most)].reshape(most, size)[:, :width]
+    differs = (following != array[position : position + width]).any(axis=1)
+    return int(np.argmax(differs)) if differs.any() else most
+
+
+def _walk_lengths(data: Buffer, position: int, count: int, out: list[int]) -> int:
+    """Append the positions of `count` records, and return the position behind them. Raises CorruptRecord.
+
+    The walk goes from length to length, unrolled for lengths of one and two bytes.
+    """
     append = out.append
     try:
         for _ in range(count):
@@ -180,8 +229,7 @@ def _walk_lengths(data: Buffer, position: int, end: int, count: int, out: list[i
             position += value >> 1
     except IndexError:
         raise CorruptRecord("a record runs past the end of its batch") from None
-    if position != end:
-        raise CorruptRecord(f"{count} records end {position - end} bytes past the end of their batch")
+    return position
 
 
 def _check_fields(key_lengths: Integers, value_lengths: Integers, behind: Integers, ends: Integers) -> None:

@@ -22,8 +22,8 @@ Place: TypeAlias = int | str | datetime | Mapping[int, int]
 """An offset in all partitions, "earliest", "latest", a time, or an offset for each partition."""
 
 _POLL_MS = 1_000
-_PARTITION_FETCH_BYTES = 8 << 20
-"""A whole range is wanted, so answers are larger than those of a consumer that works on each record."""
+_PARTITION_FETCH_BYTES = 2 << 20
+"""Larger than a consumer's default, as a whole range is wanted; with 8 MiB, new pages for answers cost a third more."""
 
 
 def fetch_table(

@@ -75,7 +75,7 @@ class ReconcilingGroup:
         """A consumer of the group "g", which subscribes to nothing yet."""
         made: list[ScriptedSelector] = []
 
-        def make_selector(clock: Any) -> ScriptedSelector:
+        def make_selector(clock: Any, *, max_idle_ms: float) -> ScriptedSelector:
             selector = ScriptedSelector(self.cluster.clock)
             selector.responder = self.cluster.selector.responder
             selector.passes_time = not made

@@ -54,7 +54,7 @@ class ScriptedCluster:
             NetworkClientConfig(),
             MetadataConfig(),
             clock=self.clock,
-            make_selector=lambda clock: self.selector,
+            make_selector=lambda clock, *, max_idle_ms: self.selector,
             resolve=lambda host, port: (host,),
         )
 

@@ -93,7 +93,7 @@ class ScriptedGroup:
         """A consumer of the group "g", that subscribes to nothing yet."""
         selectors = iter((self.cluster.selector, self.group_selector))
 
-        def make_selector(clock: Clock) -> ScriptedSelector:
+        def make_selector(clock: Clock, *, max_idle_ms: float) -> ScriptedSelector:
             return next(selectors)
 
         client = SteppingClient(

@@ -20,7 +20,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
-from barnabas.rpc.client_selector import ClientSelector
+from barnabas.rpc.client_selector import SelectorFactory
 from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
@@ -46,7 +46,7 @@ class BlockingClient:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
-        make_selector: Callable[[Clock], ClientSelector] = Selector,
+        make_selector: SelectorFactory = Selector,
         resolve: Callable[[str, int], Iterable[str]] = host_addresses,
     ) -> None:
         self._bootstrap = bootstrap_nodes(bootstrap_servers, metadata_config.client_dns_lookup)
@@ -71,7 +71,7 @@ class BlockingClient:
 
     def make_network(self, updater: MetadataUpdater) -> NetworkClient:
         """Return a new network client with the same settings, for another thread to own."""
-        selector = self._make_selector(self.clock)
+        selector = self._make_selector(self.clock, max_idle_ms=self._config.connections_max_idle_ms)
         return NetworkClient(selector, updater, self._config, self.clock, self.random, resolve=self._resolve)
 
     def check_usable(self) -> bool:

@@ -39,6 +39,9 @@ class ClientConfig:
         " or less by up to 20 % (KIP-601).",
         minimum=1,
     )
+    connections_max_idle_ms: int = setting(
+        540_000, "How long a connection may be idle before the client closes it; -1 is for ever.", minimum=-1
+    )
     client_dns_lookup: str = setting(
         USE_ALL_DNS_IPS,
         "use_all_dns_ips: the addresses of a name are tried in turn. resolve_canonical_bootstrap_servers_only: first,"
@@ -72,6 +75,7 @@ class ClientConfig:
             reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
             connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
             connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
+            connections_max_idle_ms=self.connections_max_idle_ms,
         )
 
     def metadata_config(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from barnabas.runtime.clock import Clock
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame
 
@@ -75,3 +76,10 @@ class ClientSelector(Protocol):
 
     def wakeup(self) -> None:
         """Make `poll` return. Any thread may call this."""
+
+
+class SelectorFactory(Protocol):
+    """A function that makes the selector of one client: `transport.Selector`, or a scripted one in tests."""
+
+    def __call__(self, clock: Clock, *, max_idle_ms: float) -> ClientSelector:
+        """Return a new selector, which closes connections that are idle for `max_idle_ms`; below zero, none."""

@@ -19,6 +19,8 @@ class NetworkClientConfig:
     reconnect_backoff_max_ms: int = 1_000
     connection_setup_timeout_ms: int = 10_000
     connection_setup_timeout_max_ms: int = 30_000
+    connections_max_idle_ms: int = 540_000
+    """For the code that makes the client's selector, which closes idle connections; -1 is never."""
     send_buffer_bytes: int = 131_072
     receive_buffer_bytes: int = 65_536
     discover_broker_versions: bool = True

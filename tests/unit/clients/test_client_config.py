@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.producer.producer import Producer
+from barnabas.rpc.client_selector import ClientSelector
+from barnabas.runtime.clock import Clock
 
 
 def test_set_up_timeouts_reach_the_connections() -> None:
@@ -15,11 +19,33 @@ def test_set_up_timeouts_reach_the_connections() -> None:
     assert (defaults.connection_setup_timeout_ms, defaults.connection_setup_timeout_max_ms) == (10_000, 30_000)
 
 
+class FactoryCalled(Exception):
+    """Ends the construction of a client at its selector."""
+
+
+def refuse_to_make(clock: Clock, *, max_idle_ms: float) -> ClientSelector:
+    raise FactoryCalled(max_idle_ms)
+
+
+def test_a_blocking_client_gives_its_selector_the_idle_time() -> None:
+    config = ClientConfig(connections_max_idle_ms=7)
+    with pytest.raises(FactoryCalled, match=r"^7$"):
+        BlockingClient("a:1", config.network_config(), config.metadata_config(), make_selector=refuse_to_make)
+
+
+def test_a_producer_gives_its_selector_the_idle_time() -> None:
+    with pytest.raises(FactoryCalled, match=r"^540000$"):
+        Producer("a:1", make_selector=refuse_to_make)
+    with pytest.raises(FactoryCalled, match=r"^-1$"):
+        Producer("a:1", connections_max_idle_ms=-1, make_selector=refuse_to_make)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("socket_connection_setup_timeout_ms", 0, "socket_connection_setup_timeout_ms must be at least 1, not 0"),
         ("socket_connection_setup_timeout_max_ms", 0, "must be at least 1, not 0"),
+        ("connections_max_idle_ms", -2, "connections_max_idle_ms must be at least -1, not -2"),
         (
             "client_dns_lookup",
             "default",

@@ -14,7 +14,7 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from random import Random
@@ -47,7 +47,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import HEADER_SIZE
 from barnabas.records.record_batch_builder import estimate_size
-from barnabas.rpc.client_selector import ClientSelector
+from barnabas.rpc.client_selector import SelectorFactory
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
 from barnabas.transport.selector import Selector
@@ -76,7 +76,7 @@ class Producer:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
-        make_selector: Callable[[Clock], ClientSelector] = Selector,
+        make_selector: SelectorFactory = Selector,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         if config is None:
@@ -110,7 +110,7 @@ class Producer:
         )
         self._thread.start()
 
-    def _network_client(self, make_selector: Callable[[Clock], ClientSelector], random: Random) -> NetworkClient:
+    def _network_client(self, make_selector: SelectorFactory, random: Random) -> NetworkClient:
         config = self.config
         updater = ClusterMetadataUpdater(
             self._metadata,
@@ -118,7 +118,8 @@ class Producer:
             reconnect_backoff_ms=config.reconnect_backoff_ms,
         )
         client_config = config.network_config(self.client_id, config.max_in_flight_requests_per_connection)
-        return NetworkClient(make_selector(self._clock), updater, client_config, self._clock, random)
+        selector = make_selector(self._clock, max_idle_ms=config.connections_max_idle_ms)
+        return NetworkClient(selector, updater, client_config, self._clock, random)
 
     # -- sending
 

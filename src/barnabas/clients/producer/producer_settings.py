@@ -22,6 +22,7 @@ class ProducerSettings(TypedDict, total=False):
     reconnect_backoff_max_ms: int
     socket_connection_setup_timeout_ms: int
     socket_connection_setup_timeout_max_ms: int
+    connections_max_idle_ms: int
     client_dns_lookup: str
     bootstrap_timeout_ms: int | None
     acks: int | Literal["all"]

@@ -81,7 +81,7 @@ class Setting:
             "127.0.0.1:9092",
             clock=self.cluster.clock,
             random=Random(1),
-            make_selector=lambda clock: self.selector,
+            make_selector=lambda clock, *, max_idle_ms: self.selector,
             **settings,
         )
         self.producers.append(producer)

@@ -56,7 +56,7 @@ def keyword_module(module: KeywordModule) -> str:
 
 def client_settings_page() -> str:
     """docs/client-settings.md."""
-    common = {each.name for each in settings_of(ClientConfig)}
+    common = list(settings_of(ClientConfig))
     lines = [
         "# Settings of the clients",
         "",
@@ -70,9 +70,9 @@ def client_settings_page() -> str:
         "```",
     ]
     for title, settings in (
-        ("Both", list(settings_of(ClientConfig))),
-        ("Producer", [each for each in settings_of(ProducerConfig) if each.name not in common]),
-        ("Consumer", [each for each in settings_of(ConsumerConfig) if each.name not in common]),
+        ("Both, unless a table below says otherwise", common),
+        ("Producer", [each for each in settings_of(ProducerConfig) if each not in common]),
+        ("Consumer", [each for each in settings_of(ConsumerConfig) if each not in common]),
     ):
         lines += ["", f"## {title}", "", "| name | type | default | at least | what it does |", "|---|---|---|---|---|"]
         lines += map(_row, settings)

@@ -49,6 +49,8 @@ class ScriptedSelector:
         """False leaves connections hanging until `finish_connect`."""
         self.sends = True
         self.attempts: list[tuple[str, tuple[str, int]]] = []
+        self.buffer_sizes: list[tuple[int, int]] = []
+        """The sizes of the send and the receive buffer of each attempt."""
         self.sent: list[SentRequest] = []
         """Requests that no test has looked at yet."""
         self.channels: dict[str, ScriptedChannel] = {}
@@ -73,6 +75,7 @@ class ScriptedSelector:
         self, connection_id: str, address: tuple[str, int], send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
     ) -> None:
         self.attempts.append((connection_id, address))
+        self.buffer_sizes.append((send_buffer_bytes, receive_buffer_bytes))
         if connection_id in self.refused:
             raise OSError("refused")
         assert connection_id not in self.channels

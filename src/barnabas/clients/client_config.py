@@ -42,6 +42,12 @@ class ClientConfig:
     connections_max_idle_ms: int = setting(
         540_000, "How long a connection may be idle before the client closes it; -1 is for ever.", minimum=-1
     )
+    send_buffer_bytes: int = setting(
+        131_072, "The size of the socket's send buffer; -1 is the system's, which grows.", minimum=-1
+    )
+    receive_buffer_bytes: int = setting(
+        65_536, "The size of the socket's receive buffer; -1 is the system's, which grows.", minimum=-1
+    )
     client_dns_lookup: str = setting(
         USE_ALL_DNS_IPS,
         "use_all_dns_ips: the addresses of a name are tried in turn. resolve_canonical_bootstrap_servers_only: first,"
@@ -76,6 +82,8 @@ class ClientConfig:
             connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
             connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
             connections_max_idle_ms=self.connections_max_idle_ms,
+            send_buffer_bytes=self.send_buffer_bytes,
+            receive_buffer_bytes=self.receive_buffer_bytes,
         )
 
     def metadata_config(

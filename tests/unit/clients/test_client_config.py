@@ -6,9 +6,16 @@ import pytest
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.producer.producer import Producer
+from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.rpc.client_selector import ClientSelector
+from barnabas.rpc.metadata_updater import ManualMetadataUpdater
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
+from tests.support.mock_clock import MockClock
+from tests.support.scripted_selector import ScriptedSelector
 
 
 def test_set_up_timeouts_reach_the_connections() -> None:
@@ -17,6 +24,20 @@ def test_set_up_timeouts_reach_the_connections() -> None:
     assert (network.connection_setup_timeout_ms, network.connection_setup_timeout_max_ms) == (5, 7)
     defaults = ClientConfig().network_config()
     assert (defaults.connection_setup_timeout_ms, defaults.connection_setup_timeout_max_ms) == (10_000, 30_000)
+
+
+@pytest.mark.parametrize(
+    ("config_class", "receive_buffer_bytes"), [(ClientConfig, 65_536), (ProducerConfig, 32_768), (ConsumerConfig, -1)]
+)
+def test_buffer_sizes_reach_the_sockets(config_class: type[ClientConfig], receive_buffer_bytes: int) -> None:
+    defaults = config_class().network_config()
+    assert (defaults.send_buffer_bytes, defaults.receive_buffer_bytes) == (131_072, receive_buffer_bytes)
+    network = config_class(send_buffer_bytes=1_000, receive_buffer_bytes=-1).network_config()
+    clock = MockClock()
+    selector = ScriptedSelector(clock)
+    client = NetworkClient(selector, ManualMetadataUpdater(), network, clock, resolve=lambda *_: ("10.0.0.1",))
+    client.ready(Node(0, "a", 1), client.now_ms())
+    assert selector.buffer_sizes == [(1_000, -1)]
 
 
 class FactoryCalled(Exception):
@@ -45,6 +66,8 @@ def test_a_producer_gives_its_selector_the_idle_time() -> None:
     [
         ("socket_connection_setup_timeout_ms", 0, "socket_connection_setup_timeout_ms must be at least 1, not 0"),
         ("socket_connection_setup_timeout_max_ms", 0, "must be at least 1, not 0"),
+        ("send_buffer_bytes", -2, "send_buffer_bytes must be at least -1, not -2"),
+        ("receive_buffer_bytes", -2, "receive_buffer_bytes must be at least -1, not -2"),
         ("connections_max_idle_ms", -2, "connections_max_idle_ms must be at least -1, not -2"),
         (
             "client_dns_lookup",

@@ -6,7 +6,7 @@ Made by users and by `Consumer`, on any thread. Kafka: ConsumerConfig.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
 from barnabas.clients.consumer.deserializers import Deserializer, Deserializers
@@ -14,10 +14,8 @@ from barnabas.clients.consumer.group.config import GroupProtocol, GroupRebalance
 from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
 from barnabas.clients.settings import setting, settings_of
-from barnabas.rpc.network_client_config import NetworkClientConfig
 
 READ_COMMITTED = 1
-_MAX_IN_FLIGHT = 100
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": READ_COMMITTED}
 # With the consumer protocol, the coordinator assigns the partitions and sets the times.
 _SETTINGS_OF_OTHER_PROTOCOL = {
@@ -97,11 +95,6 @@ class ConsumerConfig(GroupSettings):
         changed = [name for name in names if getattr(self, name) != defaults[name]]
         if changed:
             raise ValueError(f"{', '.join(changed)} cannot be set when group_protocol={self.group_protocol.upper()}")
-
-    def network_config(self, default_client_id: str = "", max_in_flight: int = _MAX_IN_FLIGHT) -> NetworkClientConfig:
-        """Return the settings of the connections."""
-        config = super().network_config(default_client_id, max_in_flight)
-        return replace(config, receive_buffer_bytes=self.receive_buffer_bytes)
 
     def deserializers(self) -> Deserializers:
         """Return the deserializers of keys and values."""

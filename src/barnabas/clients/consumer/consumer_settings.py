@@ -23,6 +23,8 @@ class ConsumerSettings(TypedDict, total=False):
     socket_connection_setup_timeout_ms: int
     socket_connection_setup_timeout_max_ms: int
     connections_max_idle_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
     client_dns_lookup: str
     bootstrap_timeout_ms: int | None
     group_protocol: str
@@ -48,6 +50,5 @@ class ConsumerSettings(TypedDict, total=False):
     key_deserializer: str | Deserializer
     value_deserializer: str | Deserializer
     interceptor_classes: Sequence[ConsumerInterceptor]
-    receive_buffer_bytes: int
     default_api_timeout_ms: int
     allow_auto_create_topics: bool

@@ -41,6 +41,9 @@ class ProducerConfig(ClientConfig):
     max_request_size: int = setting(1_048_576, "How large a request, and thus a record, may be.", minimum=1)
     compression_type: str = setting("none", "The codec of batches: none, gzip, snappy, lz4 or zstd.")
     compression_level: int | None = setting(None, "The codec's level. None is the codec's own default.")
+    receive_buffer_bytes: int = setting(
+        32_768, "The size of the socket's receive buffer; -1 is the system's, which grows.", minimum=-1
+    )
     retries: int = setting(2**31 - 1, "How often a batch is sent again.", minimum=0)
     delivery_timeout_ms: int = setting(120_000, "How long a record may take, from `send` to the answer.", minimum=0)
     max_in_flight_requests_per_connection: int = setting(

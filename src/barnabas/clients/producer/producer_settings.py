@@ -23,6 +23,8 @@ class ProducerSettings(TypedDict, total=False):
     socket_connection_setup_timeout_ms: int
     socket_connection_setup_timeout_max_ms: int
     connections_max_idle_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
     client_dns_lookup: str
     bootstrap_timeout_ms: int | None
     acks: int | Literal["all"]

@@ -147,6 +147,31 @@ def test_good_batches_before_a_bad_one_come_first() -> None:
         data.release()
 
 
+def test_batches_that_were_given_back_come_before_the_bad_one() -> None:
+    bad = bytearray(batch(4, [b"e", b"f"]))
+    bad[-1] ^= 1
+    data = batch(0, [b"a", b"b"]) + batch(2, [b"c", b"d"]) + bytes(bad) + batch(6, [b"g"])
+
+    def limited_table(fetch: CompletedFetch) -> tuple[int, Exception | None]:
+        taker = TableTaker(TableDecoder(["offset"]), 1, MANY_BYTES)
+        error = taker.take(fetch).error
+        return sum(rows.num_rows for rows in taker.rows), error
+
+    fetch = CompletedFetch(TP0, 0, data, check_crcs=True)
+    assert [limited_table(fetch) for _ in range(4)] == [(1, None)] * 4
+    count, error = limited_table(fetch)
+    assert count == 0
+    assert "partition t-0 at offset 4 is invalid" in str(error)
+
+    fetch = CompletedFetch(TP0, 0, data, check_crcs=True)
+    assert limited_table(fetch) == (1, None)
+    # Not the good batch behind the bad one, whose records would be passed over without a word.
+    assert [record.offset for record in fetch.take(100)] == [1, 2, 3]
+    assert fetch.next_offset == 4
+    with pytest.raises(CorruptRecord, match="partition t-0 at offset 4 is invalid"):
+        fetch.take(100)
+
+
 # -- the consumer
 
 

@@ -43,8 +43,8 @@ class CompletedFetch:
         "_batch",
         "_buffer",
         "_check_crcs",
+        "_damage",
         "_end_offset",
-        "_error",
         "_frame",
         "_given_back",
         "_passed",
@@ -94,8 +94,8 @@ class CompletedFetch:
         """Batches that were taken whole, but not used."""
         self._passed: _Passed | None = None
         """The place behind the last of them, which control batches may have moved further."""
-        self._error: CorruptRecord | None = None
-        """The error behind the batches that were taken whole."""
+        self._damage: str | None = None
+        """The damage behind the batches that were taken whole: the text only, because a traceback holds the buffer."""
 
     @property
     def end_offset(self) -> int:
@@ -150,8 +150,6 @@ class CompletedFetch:
         The first may hold records before `next_offset` as it was. Good batches before a bad one are returned first.
         Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE when the answer holds no whole batch.
         """
-        if self._error is not None:
-            raise self._error
         taken: list[RecordBatch | LegacyBatch] = []
         if self._records is not None:
             # `take` stopped within this batch.
@@ -165,9 +163,9 @@ class CompletedFetch:
                 size += batch.end - batch.position
                 self._pass_batch(batch)
         except CorruptRecord as error:
-            self._error = self._named(error)
+            self._damage = str(error)
             if not taken:
-                raise self._error from error
+                raise self._named(error) from error
         return taken
 
     def give_back(self, batches: Sequence[RecordBatch | LegacyBatch], next_offset: int, last_epoch: int) -> None:
@@ -232,6 +230,9 @@ class CompletedFetch:
         """
         if self._given_back:
             return self._given_back.popleft()
+        # `_position` is behind the bad batch already: without this error, the walk would go on with the next one.
+        if self._damage is not None:
+            raise CorruptRecord(self._damage)
         while (batch := self._next_batch()) is not None:
             # After compaction, the first batch may even end before the position.
             if batch.next_offset <= self._start:

@@ -46,10 +46,14 @@ class ConsumerInterceptors:
         return bool(self._interceptors)
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Return the records after all interceptors. One that raises is passed over."""
+        """Return the records after all interceptors. One that raises, or returns no list, is passed over."""
         for interceptor in self._interceptors:
             try:
-                records = interceptor.on_consume(records)
+                changed: object = interceptor.on_consume(records)
+                # A forgotten `return`, most likely.
+                if not isinstance(changed, list):
+                    raise TypeError(f"on_consume must return a list of records, not {changed!r}")
+                records = changed
             except Exception:
                 logger.exception("Error executing interceptor on_consume")
         return records

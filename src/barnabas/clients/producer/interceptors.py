@@ -50,10 +50,14 @@ class ProducerInterceptors:
         return bool(self._interceptors)
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
-        """Return the record after all interceptors. One that raises is passed over."""
+        """Return the record after all interceptors. One that raises, or returns no record, is passed over."""
         for interceptor in self._interceptors:
             try:
-                record = interceptor.on_send(record)
+                changed: object = interceptor.on_send(record)
+                # A forgotten `return`, most likely.
+                if not isinstance(changed, OutgoingRecord):
+                    raise TypeError(f"on_send must return an OutgoingRecord, not {changed!r}")
+                record = changed
             except Exception:
                 logger.exception("Error executing interceptor on_send for topic %s", record.topic)
         return record

@@ -7,7 +7,7 @@ import pytest
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.group.offset_commits import Offsets
-from barnabas.clients.consumer.interceptors import ConsumerInterceptor
+from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -60,6 +60,16 @@ def test_records_pass_all_interceptors_and_errors_are_logged(caplog: pytest.LogC
     consumer.close()
     assert recorder.closed == 1
     assert "Error executing interceptor on_consume" in caplog.text
+
+
+def test_an_interceptor_that_returns_no_list_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    class Forgetful(ConsumerInterceptor):
+        def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+            return None  # type: ignore[return-value]  # as a function without `return` does
+
+    record = ConsumerRecord("t", 0, 0, 1, 0, None, b"v", ())
+    assert ConsumerInterceptors([Forgetful(), Recorder()]).on_consume([record]) == [record]
+    assert "on_consume must return a list of records, not None" in caplog.text
 
 
 def test_no_interceptor_is_refused() -> None:

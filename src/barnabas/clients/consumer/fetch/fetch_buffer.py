@@ -108,11 +108,16 @@ class FetchBuffer:
         RecordDeserializationError.
         """
         held_back = []
+        held_partitions = set()
         completed = self._completed
         error = None
         while completed and error is None and not taker.is_full:
             fetch = completed[0]
             state = self._subscriptions.partitions.get(fetch.topic_partition)
+            # Records that were fetched ahead, behind others that stay.
+            if fetch.topic_partition in held_partitions:
+                held_back.append(completed.popleft())
+                continue
             # These records were fetched before a seek, or before the partition was assigned to another member.
             if state is None or state.offset != fetch.next_offset:
                 completed.popleft().close()
@@ -121,6 +126,7 @@ class FetchBuffer:
             # partition whose new leader may have another log stay until its position is checked.
             if state.paused or state.revoked or state.is_validating:
                 held_back.append(completed.popleft())
+                held_partitions.add(fetch.topic_partition)
                 continue
             next_offset, error = taker.take(fetch)
             # Without records, the epoch of the last ones stays.

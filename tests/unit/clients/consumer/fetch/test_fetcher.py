@@ -40,6 +40,21 @@ def asked(request: SentRequest) -> dict[int, int]:
     return {each.partition: each.fetch_offset for topic in request.body.topics for each in topic.partitions}
 
 
+def test_records_that_were_fetched_ahead_stay_while_a_partition_is_paused() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batches(0, 20)
+    consumer = consumer_of(cluster, TP0, max_partition_fetch_bytes=8000, max_poll_records=1)
+    offsets = []
+    while len(offsets) < 20:
+        offsets += [record.offset for record in consumer.poll(60_000)]
+        consumer.pause([TP0])
+        assert consumer.poll(0) == []
+        consumer.resume([TP0])
+    assert offsets == list(range(20))
+    # The end of the log is asked for again and again, everything before it once.
+    assert [asked(each)[0] for each in cluster.sent(ApiKey.FETCH) if asked(each).get(0, 20) < 20] == [0, 8, 16]
+
+
 @pytest.mark.parametrize("max_poll_records", [1, 3, 500])
 def test_no_fetch_waits_while_records_are_known_to_be_there(max_poll_records: int) -> None:
     cluster = ScriptedCluster({"t": [0, 0, 0]})

@@ -1,0 +1,32 @@
+"""A producer's interceptors: what they may return. Their calls by a producer are in test_producer."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptor, ProducerInterceptors
+from barnabas.clients.producer.record_metadata import RecordMetadata
+
+
+class Named(ProducerInterceptor):
+    """Gives each record its key."""
+
+    def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
+        return record._replace(key=b"named")
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Forgetful(Named):
+    def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
+        return None  # type: ignore[return-value]  # as a function without `return` does
+
+
+def test_an_interceptor_that_returns_no_record_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    record = OutgoingRecord("t", b"v", None, (), None, None)
+    assert ProducerInterceptors([Forgetful(), Named()]).on_send(record) == record._replace(key=b"named")
+    assert "on_send must return an OutgoingRecord, not None" in caplog.text

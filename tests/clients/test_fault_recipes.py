@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
+from tests.support.documented_code import ROOT, CodeBlock, python_blocks
 from tests.support.server_fixtures import AGAINST_KAFKA
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="faults are ours")
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing-with-faults.md"
-
-
-class Recipe(NamedTuple):
-    """A section of the page whose code defines a test."""
-
-    title: str
-    code: str
-
-
-def _recipes() -> list[Recipe]:
-    sections = [section.partition("\n") for section in PAGE.read_text().split("\n## ")[1:]]
-    found = [Recipe(title, text.partition("```python\n")[2].partition("```")[0]) for title, _, text in sections]
-    return [recipe for recipe in found if "\ndef test_" in recipe.code]
-
-
-RECIPES = _recipes()
+RECIPES = [block for block in python_blocks(ROOT / "docs" / "testing-with-faults.md") if "\ndef test_" in block.code]
 
 
 def test_the_page_has_its_recipes() -> None:
     assert len(RECIPES) == 5
 
 
-@pytest.mark.parametrize("code", [pytest.param(recipe.code, id=recipe.title) for recipe in RECIPES])
-def test_recipe(code: str) -> None:
-    names: dict[str, Callable[[], None]] = {}
-    exec(compile(code, str(PAGE), "exec"), names)
+@pytest.mark.parametrize("recipe", [pytest.param(recipe, id=recipe.section) for recipe in RECIPES])
+def test_recipe(recipe: CodeBlock) -> None:
+    names: dict[str, Any] = {}
+    recipe.run(names)
     (test,) = (value for name, value in names.items() if name.startswith("test_"))
     test()

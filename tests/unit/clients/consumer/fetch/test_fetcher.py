@@ -44,7 +44,7 @@ def test_records_that_were_fetched_ahead_stay_while_a_partition_is_paused() -> N
     cluster = ScriptedCluster({"t": [0]})
     cluster.logs["t", 0] = batches(0, 20)
     consumer = consumer_of(cluster, TP0, max_partition_fetch_bytes=8000, max_poll_records=1)
-    offsets = []
+    offsets: list[int] = []
     while len(offsets) < 20:
         offsets += [record.offset for record in consumer.poll(60_000)]
         consumer.pause([TP0])

@@ -92,12 +92,12 @@ def perf_consume(
             try:
                 consumer.partitions_for(topic)
                 consumer.subscribe([topic], listener=rebalances)
-                reading = Reading(consumer, counts, clock, idle_seconds)
-                if reading.read(warmup):
+                loop = PollLoop(consumer, counts, clock, idle_seconds)
+                if loop.read(warmup):
                     rebalances.restart()
                 counts.restart()
                 with Progress(counts, "read", interval_of(interval_seconds), has_latency=False):
-                    reading.read(records)
+                    loop.read(records)
             except KeyboardInterrupt:
                 interrupted = True
     run = ConsumerFigures(counts.total(), rebalances.seconds)
@@ -105,7 +105,7 @@ def perf_consume(
     print_result(run.summary(), result, as_json=as_json, interrupted=interrupted)
 
 
-class Reading:
+class PollLoop:
     """The polls of one run."""
 
     def __init__(self, consumer: Consumer, counts: PerfCounts, clock: Clock, idle_seconds: float) -> None:

@@ -27,7 +27,7 @@ class MetricName(NamedTuple):
     tags: tuple[tuple[str, str], ...] = ()
 
 
-class Meter:
+class ClientMeter:
     """A total since the start, and its rate a second."""
 
     __slots__ = ("_rate", "total")

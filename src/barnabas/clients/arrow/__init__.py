@@ -21,14 +21,14 @@ from barnabas.clients.arrow.fetched_batches import (
     record_batch_of,
 )
 from barnabas.clients.arrow.record_tables import TABLE_SCHEMA
-from barnabas.clients.arrow.table_delivery import BatchMetadata, TableMetadata, TableNotDelivered
+from barnabas.clients.arrow.table_delivery import DeliveredBatch, TableMetadata, TableNotDelivered
 
 __all__ = [
     "COLUMNS",
     "RECORD_SCHEMA",
     "TABLE_SCHEMA",
     "BatchFormat",
-    "BatchMetadata",
+    "DeliveredBatch",
     "EncodedBatch",
     "FetchedBatches",
     "RecordArrays",

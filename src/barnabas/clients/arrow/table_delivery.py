@@ -35,7 +35,7 @@ BatchCallback: TypeAlias = Callable[[BatchResult | None, BaseException | None], 
 """A function that the producer calls once for each batch, with the result or the error."""
 
 
-class BatchMetadata(NamedTuple):
+class DeliveredBatch(NamedTuple):
     """The place of one batch of a table. Its records have consecutive offsets from `base_offset` on.
 
     `base_offset` is -1 with acks=0. A batch that the broker found too large was sent in pieces, and other producers'
@@ -53,7 +53,7 @@ class TableMetadata(NamedTuple):
     """The place of a table's rows, batch by batch in the order in which they were sent."""
 
     topic: str
-    batches: tuple[BatchMetadata, ...]
+    batches: tuple[DeliveredBatch, ...]
 
     @property
     def record_count(self) -> int:
@@ -96,7 +96,7 @@ class TableDelivery:
         self._topic = topic
         self._row_count = row_count
         self._lock = threading.Lock()
-        self._metadata: list[BatchMetadata | None] = []
+        self._metadata: list[DeliveredBatch | None] = []
         self._failed: list[BatchRows] = []
         self._pending = 1
         """The batches that have not ended, and one for the sending itself."""
@@ -120,7 +120,7 @@ class TableDelivery:
                     self._failed.append(rows)
                     self._error = self._error or error
                 else:
-                    self._metadata[index] = BatchMetadata(
+                    self._metadata[index] = DeliveredBatch(
                         partition, metadata.offset, rows.stop - rows.start, size_bytes, metadata.timestamp_ms
                     )
             self._end_one()

@@ -30,8 +30,8 @@ from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.table_taker import TableTaker
 from barnabas.clients.consumer.group.group_client import GroupClient
-from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
 from barnabas.clients.consumer.group.make_coordinator import make_coordinator
+from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
 from barnabas.clients.consumer.group.offset_commits import (
     CommitCallback,
     Offsets,
@@ -95,7 +95,7 @@ class Consumer:
         self._waiting = ConsumerWaiting(self._client)
         self._reading = Reading(self._client, self._subscriptions, self._waiting, config)
         self._interceptors = config.interceptors()
-        self._coordinator: GroupCoordinator | None = None
+        self._coordinator: MemberCoordinator | None = None
         if group_config is not None:
             group = GroupClient(
                 group_config,
@@ -430,7 +430,7 @@ class Consumer:
     def _deadline_ms(self, timeout_ms: float | None = None) -> int:
         return self._client.now_ms() + int(self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
-    def _group(self) -> GroupCoordinator:
+    def _group(self) -> MemberCoordinator:
         """Return the group's coordinator. Raises ValueError without a `group_id`."""
         if self._coordinator is None:
             raise ValueError(

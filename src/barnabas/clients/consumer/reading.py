@@ -17,7 +17,7 @@ from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.fetch.fetch_buffer import FetchBuffer
 from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
 from barnabas.clients.consumer.fetch.fetcher import Fetcher
-from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
+from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
 from barnabas.clients.consumer.positions import Positions
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
@@ -56,11 +56,11 @@ class Reading:
         """Tell the brokers to forget their fetch sessions."""
         self._fetcher.close_sessions()
 
-    def update_positions(self, coordinator: GroupCoordinator | None) -> None:
+    def update_positions(self, coordinator: MemberCoordinator | None) -> None:
         """Request the positions that are missing or have a new leader. Raises ApiError, LogTruncation."""
         self._positions.update(coordinator.offsets if coordinator is not None else None)
 
-    def poll(self, coordinator: GroupCoordinator | None, deadline_ms: float, take: Callable[[], list[T]]) -> list[T]:
+    def poll(self, coordinator: MemberCoordinator | None, deadline_ms: float, take: Callable[[], list[T]]) -> list[T]:
         """Return what `take` takes from the buffer, as soon as that is something, or nothing at the deadline.
 
         coordinator: that of the group, or None without one. Raises ApiError, WokenUp, and what `take` and the listener

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from typing import NamedTuple
 
-from barnabas.clients.client_metrics import Meter
+from barnabas.clients.client_metrics import ClientMeter
 from barnabas.clients.errors import BufferExhausted, ClientClosed
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
 
@@ -35,8 +35,8 @@ class BufferPool:
     def __init__(self, total_bytes: int, clock: Clock | None = None) -> None:
         self.total_bytes = total_bytes
         self._clock = clock if clock is not None else SystemClock()
-        self._waited_ns = Meter()
-        self._exhausted = Meter()
+        self._waited_ns = ClientMeter()
+        self._exhausted = ClientMeter()
         self._lock = threading.Lock()
         self._available = total_bytes
         self._waiters: deque[threading.Condition] = deque()

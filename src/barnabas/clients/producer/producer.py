@@ -36,13 +36,13 @@ from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ClientState
 from barnabas.clients.producer.producer_record import Headers, ProducerRecord
 from barnabas.clients.producer.producer_settings import ProducerSettings
+from barnabas.clients.producer.producer_topics import ProducerTopics
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
 from barnabas.clients.producer.sender import Sender
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.serializers import as_bytes
-from barnabas.clients.producer.topic_metadata import TopicMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import HEADER_SIZE
@@ -100,7 +100,7 @@ class Producer:
         self._sender = Sender(
             self._network_client(make_selector, random), self._metadata, self._accumulator, config, sequences
         )
-        self._topics = TopicMetadata(self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup)
+        self._topics = ProducerTopics(self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup)
         self._preparation = preparation_of(config)
         self._partitioner = partitioner_of(config.partitioner_class)
         for listener in cluster_listeners(config, self._partitioner):

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from barnabas.clients.client_metrics import Meter, MetricName, Values
+from barnabas.clients.client_metrics import ClientMeter, MetricName, Values
 from barnabas.clients.producer.buffer_pool import PoolUse
 from barnabas.clients.producer.producer_batch import ProducerBatch
 
@@ -33,9 +33,9 @@ class _Counters:
     __slots__ = ("compression", "errors", "records", "retries")
 
     def __init__(self) -> None:
-        self.records = Meter()
-        self.retries = Meter()
-        self.errors = Meter()
+        self.records = ClientMeter()
+        self.retries = ClientMeter()
+        self.errors = ClientMeter()
         self.compression = Values()
 
     def measure(self, now_ms: int) -> Iterator[tuple[str, float]]:
@@ -51,7 +51,7 @@ class _Topic(_Counters):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bytes = Meter()
+        self.bytes = ClientMeter()
 
     def measure(self, now_ms: int) -> Iterator[tuple[str, float]]:
         yield from super().measure(now_ms)
@@ -73,7 +73,7 @@ class ProducerMetrics:
         self._request_records = Values()
         self._latency_ms = Values()
         self._throttle_ms = Values()
-        self._splits = Meter()
+        self._splits = ClientMeter()
 
     # -- the sending thread
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.clients.client_metrics import Meter, MetricName, Values
+from barnabas.clients.client_metrics import ClientMeter, MetricName, Values
 from barnabas.clients.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -40,9 +40,9 @@ class _Consumption:
     __slots__ = ("_bytes", "_fetch_sizes", "_records", "_records_per_request")
 
     def __init__(self) -> None:
-        self._bytes = Meter()
+        self._bytes = ClientMeter()
         self._fetch_sizes = Values()
-        self._records = Meter()
+        self._records = ClientMeter()
         self._records_per_request = Values()
 
     def record(self, consumed: Consumed, now_ms: int) -> None:
@@ -82,7 +82,7 @@ class FetchMetrics:
         self._topics: dict[str, _Consumption] = {}
         self._latencies = Values()
         self._throttle_times = Values()
-        self._requests = Meter()
+        self._requests = ClientMeter()
         self._farthest = _Distances()
         self._distances: dict[TopicPartition, _Distances] = {}
 

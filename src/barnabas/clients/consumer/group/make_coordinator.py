@@ -9,10 +9,10 @@ from barnabas.clients.consumer.group.classic.coordinator import ConsumerCoordina
 from barnabas.clients.consumer.group.config import GroupProtocol
 from barnabas.clients.consumer.group.consumer.coordinator import ReconcilingCoordinator
 from barnabas.clients.consumer.group.group_client import GroupClient
-from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
+from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
 
 
-def make_coordinator(group: GroupClient, assignors: Sequence[PartitionAssignor]) -> GroupCoordinator:
+def make_coordinator(group: GroupClient, assignors: Sequence[PartitionAssignor]) -> MemberCoordinator:
     """Return the consumer's side of its group, in the protocol that its config names.
 
     assignors: those of the classic protocol.

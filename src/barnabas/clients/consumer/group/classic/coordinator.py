@@ -28,7 +28,7 @@ from barnabas.clients.consumer.group.classic.member_session import MemberSession
 from barnabas.clients.consumer.group.classic.membership import MembershipState
 from barnabas.clients.consumer.group.coordinator_answers import is_retriable
 from barnabas.clients.consumer.group.group_client import GroupClient
-from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
+from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.protocol.consumer_protocol import decode_assignment
 from barnabas.protocol.topic_partition import TopicPartition
@@ -36,7 +36,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-class ConsumerCoordinator(GroupCoordinator):
+class ConsumerCoordinator(MemberCoordinator):
     """A group of the classic protocol, in which the leader's assignors divide the partitions."""
 
     def __init__(self, group: GroupClient, assignors: Sequence[PartitionAssignor]) -> None:

@@ -12,33 +12,33 @@ from typing import NamedTuple
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 
-class TopicIdPartition(NamedTuple):
+class AssignedPartition(NamedTuple):
     """One partition of a topic, which the 16 bytes of its id name."""
 
     topic_id: bytes
     partition: int
 
 
-class Assignment(NamedTuple):
+class MemberAssignment(NamedTuple):
     """A set of partitions, and its `number` among the assignments that one member was given.
 
     Two assignments with the same partitions and different numbers differ: the second one has to be acknowledged too.
     """
 
     number: int
-    partitions: frozenset[TopicIdPartition]
+    partitions: frozenset[AssignedPartition]
 
 
-def read_assignment(assignment: ConsumerGroupHeartbeatResponse.Assignment) -> frozenset[TopicIdPartition]:
+def read_assignment(assignment: ConsumerGroupHeartbeatResponse.Assignment) -> frozenset[AssignedPartition]:
     """Return the partitions in an answer to ConsumerGroupHeartbeat."""
     return frozenset(
-        TopicIdPartition(bytes(topic.topic_id), partition)
+        AssignedPartition(bytes(topic.topic_id), partition)
         for topic in assignment.topic_partitions
         for partition in topic.partitions
     )
 
 
-def owned_topics(partitions: Iterable[TopicIdPartition]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+def owned_topics(partitions: Iterable[AssignedPartition]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
     """Return partitions as a heartbeat carries them."""
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, partition in sorted(partitions):

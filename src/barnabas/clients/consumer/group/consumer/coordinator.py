@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from barnabas.clients.consumer.group.consumer.heartbeat_fields import SubscribedTopics
+from barnabas.clients.consumer.group.consumer.heartbeat_fields import TopicSelection
 from barnabas.clients.consumer.group.consumer.member_session import ConsumerMemberSession
 from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
-from barnabas.clients.consumer.group.consumer.reconciliation import Reconciliation
+from barnabas.clients.consumer.group.consumer.reconciliation import MemberReconciliation
 from barnabas.clients.consumer.group.consumer.states import MemberState
 from barnabas.clients.consumer.group.group_client import GroupClient
-from barnabas.clients.consumer.group.group_coordinator import GroupCoordinator
+from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
 
@@ -29,14 +29,14 @@ def random_member_id() -> str:
     return uuid_to_string(random_uuid())
 
 
-class ReconcilingCoordinator(GroupCoordinator):
+class ReconcilingCoordinator(MemberCoordinator):
     """A group of the consumer protocol, in which the coordinator divides the partitions."""
 
     def __init__(self, group: GroupClient, make_member_id: Callable[[], str] = random_member_id) -> None:
         self._membership = ConsumerMembership(make_member_id)
         self._member = ConsumerMemberSession(group.config, group.channel, group.backoff, self._membership)
         super().__init__(group, self._membership, self._member)
-        self._reconciliation = Reconciliation(group, self._membership, self.offsets)
+        self._reconciliation = MemberReconciliation(group, self._membership, self.offsets)
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -66,10 +66,10 @@ class ReconcilingCoordinator(GroupCoordinator):
         while self._subscriptions.is_auto_assigned and self._take_step(now_ms):
             pass
 
-    def _subscribed_topics(self) -> SubscribedTopics:
+    def _subscribed_topics(self) -> TopicSelection:
         subscriptions = self._subscriptions
         pattern = subscriptions.server_pattern
-        return SubscribedTopics(subscriptions.topics, None if pattern is None else pattern.pattern)
+        return TopicSelection(subscriptions.topics, None if pattern is None else pattern.pattern)
 
     def _take_step(self, now_ms: int) -> bool:
         """Take the member one state further. Returns False if there is something to wait for, or nothing to do."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
-from barnabas.clients.consumer.group.consumer.assignment import Assignment, owned_topics
+from barnabas.clients.consumer.group.consumer.assignment import MemberAssignment, owned_topics
 from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
 from barnabas.clients.consumer.group.consumer.states import MemberState
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
@@ -24,7 +24,7 @@ LEAVE_FOR_A_WHILE_EPOCH = -2
 _PATTERN_SINCE = 1
 
 
-class SubscribedTopics(NamedTuple):
+class TopicSelection(NamedTuple):
     """What a member wants to read: topics by name, and those that match `pattern` unless it is None."""
 
     names: frozenset[str] = frozenset()
@@ -34,8 +34,8 @@ class SubscribedTopics(NamedTuple):
 class _Sent(NamedTuple):
     """What the coordinator knows from the last heartbeats."""
 
-    topics: SubscribedTopics
-    current: Assignment | None
+    topics: TopicSelection
+    current: MemberAssignment | None
 
 
 class HeartbeatFields:
@@ -50,7 +50,7 @@ class HeartbeatFields:
         """Name all fields in the next heartbeat."""
         self._sent = None
 
-    def heartbeat(self, membership: ConsumerMembership, topics: SubscribedTopics) -> RequestBuilder:
+    def heartbeat(self, membership: ConsumerMembership, topics: TopicSelection) -> RequestBuilder:
         """Return the next heartbeat, and count it as sent."""
         sent = None if membership.state is MemberState.JOINING else self._sent
         request = self._identity(membership, membership.member_epoch)

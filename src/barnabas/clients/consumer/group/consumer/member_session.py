@@ -14,7 +14,7 @@ import logging
 
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.consumer.assignment import read_assignment
-from barnabas.clients.consumer.group.consumer.heartbeat_fields import HeartbeatFields, SubscribedTopics
+from barnabas.clients.consumer.group.consumer.heartbeat_fields import HeartbeatFields, TopicSelection
 from barnabas.clients.consumer.group.consumer.heartbeat_schedule import HeartbeatSchedule
 from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
 from barnabas.clients.consumer.group.consumer.states import MemberState
@@ -62,7 +62,7 @@ class ConsumerMemberSession:
         self._channel = channel
         self._schedule = HeartbeatSchedule(config, backoff, channel.now_ms())
         self._fields = HeartbeatFields(config)
-        self._topics = SubscribedTopics()
+        self._topics = TopicSelection()
         self._heartbeat: CoordinatorCall | None = None
         """The heartbeat in flight."""
         self._may_be_known = False
@@ -71,7 +71,7 @@ class ConsumerMemberSession:
 
     # -- the consumer's thread
 
-    def polled(self, topics: SubscribedTopics, now_ms: int) -> bool:
+    def polled(self, topics: TopicSelection, now_ms: int) -> bool:
         """Note that the user polls to read these topics. Returns whether they differ from those of the last poll.
 
         A change goes out at once. (Kafka's consumer waits for the next heartbeat.) Raises ApiError when a heartbeat
@@ -88,7 +88,7 @@ class ConsumerMemberSession:
         self._schedule.expedite(now_ms)
         return True
 
-    def subscribe(self, topics: SubscribedTopics) -> None:
+    def subscribe(self, topics: TopicSelection) -> None:
         """Join the group with the next heartbeat, to read these topics."""
         self._topics = topics
         self.membership.subscribe()

@@ -23,7 +23,7 @@ import logging
 from collections.abc import Callable
 
 from barnabas.clients.consumer.group.committing_member import NOT_PART_OF_GROUP, REBALANCED
-from barnabas.clients.consumer.group.consumer.assignment import Assignment, TopicIdPartition
+from barnabas.clients.consumer.group.consumer.assignment import AssignedPartition, MemberAssignment
 from barnabas.clients.consumer.group.consumer.states import MemberEvent, MemberState, next_state
 from barnabas.clients.consumer.group.generation import NO_GENERATION, Generation
 from barnabas.clients.errors import CommitFailed
@@ -43,12 +43,12 @@ class ConsumerMembership:
         self.member_epoch = JOIN_EPOCH
         self.joins = 0
         """How often the member has joined or left."""
-        self.target: Assignment | None = None
-        self.current: Assignment | None = None
+        self.target: MemberAssignment | None = None
+        self.current: MemberAssignment | None = None
         self._make_member_id = make_member_id
 
     @property
-    def owned(self) -> frozenset[TopicIdPartition]:
+    def owned(self) -> frozenset[AssignedPartition]:
         """The partitions that the member says it owns."""
         return frozenset() if self.current is None else self.current.partitions
 
@@ -65,7 +65,7 @@ class ConsumerMembership:
         self._apply(MemberEvent.SUBSCRIBED)
         self._end_membership()
 
-    def reconciled(self, assignment: Assignment) -> None:
+    def reconciled(self, assignment: MemberAssignment) -> None:
         """Note that the member owns exactly this assignment now; the next heartbeat acknowledges it."""
         self.current = assignment
         self._apply(MemberEvent.RECONCILED)
@@ -95,7 +95,7 @@ class ConsumerMembership:
             is_current = self.current == self.target
             self._apply(MemberEvent.ACKNOWLEDGED if is_current else MemberEvent.OUTDATED)
 
-    def answered(self, member_id: str, member_epoch: int, assigned: frozenset[TopicIdPartition] | None) -> None:
+    def answered(self, member_id: str, member_epoch: int, assigned: frozenset[AssignedPartition] | None) -> None:
         """Take an answer in. `assigned` is None if the assignment is the same as before."""
         if not self.state.sends_heartbeats:
             return
@@ -104,7 +104,7 @@ class ConsumerMembership:
         if assigned is None or not self.state.takes_assignments:
             return
         if self.target is None or self.target.partitions != assigned:
-            self.target = Assignment(0 if self.target is None else self.target.number + 1, assigned)
+            self.target = MemberAssignment(0 if self.target is None else self.target.number + 1, assigned)
         self._apply(MemberEvent.CONFIRMED if self.current == self.target else MemberEvent.ASSIGNED)
 
     def fenced(self) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from barnabas.clients.consumer.group.consumer.assignment import Assignment, TopicIdPartition
+from barnabas.clients.consumer.group.consumer.assignment import AssignedPartition, MemberAssignment
 from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.offsets import GroupOffsets
@@ -38,8 +38,8 @@ class _Plan(NamedTuple):
 
     joins: int
     is_first: bool
-    owned: frozenset[TopicIdPartition]
-    assignment: Assignment
+    owned: frozenset[AssignedPartition]
+    assignment: MemberAssignment
 
     @property
     def changes_nothing(self) -> bool:
@@ -47,22 +47,22 @@ class _Plan(NamedTuple):
         return not self.is_first and self.owned == self.assignment.partitions
 
     @property
-    def revoked(self) -> frozenset[TopicIdPartition]:
+    def revoked(self) -> frozenset[AssignedPartition]:
         """The partitions to give up."""
         return self.owned - self.assignment.partitions
 
     @property
-    def kept(self) -> frozenset[TopicIdPartition]:
+    def kept(self) -> frozenset[AssignedPartition]:
         """The partitions that stay."""
         return self.owned & self.assignment.partitions
 
     @property
-    def added(self) -> frozenset[TopicIdPartition]:
+    def added(self) -> frozenset[AssignedPartition]:
         """The partitions to take over."""
         return self.assignment.partitions - self.owned
 
 
-class Reconciliation:
+class MemberReconciliation:
     """The reconciliations of one member, and the names of the topics that it owns."""
 
     def __init__(self, group: GroupClient, membership: ConsumerMembership, offsets: GroupOffsets) -> None:
@@ -125,7 +125,7 @@ class Reconciliation:
             if resolved == owned and is_acknowledged:
                 return None
         self._names = {topic_id: known[topic_id] for topic_id in {each.topic_id for each in resolved | owned}}
-        plan = _Plan(joins, current is None, owned, Assignment(target.number, resolved))
+        plan = _Plan(joins, current is None, owned, MemberAssignment(target.number, resolved))
         logger.info(
             "Reconciling assignment %d: owned %s, added %s, revoked %s",
             target.number,
@@ -162,5 +162,5 @@ class Reconciliation:
             if error is not None:
                 raise error
 
-    def _named(self, partitions: frozenset[TopicIdPartition]) -> list[TopicPartition]:
+    def _named(self, partitions: frozenset[AssignedPartition]) -> list[TopicPartition]:
         return [TopicPartition(self._names[each.topic_id], each.partition) for each in partitions]

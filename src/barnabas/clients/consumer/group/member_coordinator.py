@@ -20,7 +20,7 @@ from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientClosed
 
 
-class GroupCoordinator(ABC):
+class MemberCoordinator(ABC):
     """The group as `Consumer` uses it. `offsets` commits offsets and reads committed ones.
 
     membership: as which commits are sent. session: what the channel's thread runs between the user's polls.

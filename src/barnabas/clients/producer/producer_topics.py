@@ -1,4 +1,4 @@
-"""The wait of a producer's users for the metadata of a topic.
+"""The topics that a producer uses, and the wait of its users for the metadata of a topic.
 
 Any thread of the user's; the snapshot is immutable, and ClusterMetadata has its own lock.
 Kafka: KafkaProducer.waitOnMetadata.
@@ -32,7 +32,7 @@ class _Fresh(NamedTuple):
     until_ms: int
 
 
-class TopicMetadata:
+class ProducerTopics:
     """The topics that a producer uses. `now` gives monotonic milliseconds; `wakeup` wakes the sending thread."""
 
     def __init__(

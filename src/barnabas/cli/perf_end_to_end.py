@@ -197,6 +197,7 @@ class RoundTrips:
             self._counts.fail(error)
 
     def _raise_timeout(self, missing: int) -> None:
+        """End the run. Raises ClientTimeout, always, with the number of records that are missing."""
         from barnabas.clients.errors import ClientTimeout
 
         seconds = self._timeout_ns / NANOSECONDS_PER_SECOND

@@ -46,6 +46,10 @@ def bootstrap_nodes(
 
 
 def _parse(servers: str | Sequence[str]) -> list[Node]:
+    """Return the nodes at the addresses, with the ids -1, -2 and so on.
+
+    Raises ValueError for an address without host or port, and when there are none.
+    """
     addresses = servers.split(",") if isinstance(servers, str) else servers
     nodes: list[Node] = []
     for address in addresses:

@@ -57,7 +57,7 @@ class Error:
 
     @property
     def error_code(self) -> ErrorCode:
-        """The code as an ErrorCode."""
+        """The code as an ErrorCode. Raises ValueError for a name or a number that Kafka does not have."""
         code = self.code
         if isinstance(code, str):
             if code in ErrorCode.__members__:
@@ -112,6 +112,7 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def _check_when(when: object) -> None:
+    """Check the moment of an action. Raises ValueError unless it is "before" or "after"."""
     if when not in get_args(When):
         raise ValueError(f"`when` is 'before' or 'after', not {when!r}")
 

@@ -102,5 +102,6 @@ CALLS: Final = (All, Nth, First, Every, Chance)
 
 
 def _check_number(name: str, number: int) -> None:
+    """Check the number that a choice takes. Raises ValueError unless it is a whole number from 1 on."""
     if type(number) is not int or number < 1:
         raise ValueError(f"{name} takes a whole number from 1, not {number!r}")

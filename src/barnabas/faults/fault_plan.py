@@ -130,6 +130,11 @@ def _squeezed(name: str) -> str:
 
 
 def _made(classes: tuple[type[Any], ...], value: Any) -> Any:
+    """Make the instance of one of `classes` whose fields, and the name of whose class, JSON has.
+
+    Raises ValueError for another class and for values that the class rejects, TypeError for unknown or missing fields,
+    KeyError without the name of a class.
+    """
     fields = dict(value)
     kind = fields.pop(_KIND)
     for each in classes:

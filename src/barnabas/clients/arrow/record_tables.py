@@ -55,7 +55,10 @@ class DecodedBatches(NamedTuple):
 
 
 class TableDecoder:
-    """The decoding of batches to the wanted columns. Raises ValueError for an unknown column. Immutable."""
+    """The decoding of batches to the wanted columns. Immutable.
+
+    Raises ValueError for an unknown column, TypeError for a string instead of a list of columns.
+    """
 
     def __init__(self, columns: Sequence[str] | None) -> None:
         self.columns = _checked(columns)
@@ -108,6 +111,10 @@ def rows_before(rows: Rows, end_offset: int) -> Rows:
 
 
 def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the wanted columns: all of TABLE_SCHEMA for None.
+
+    Raises ValueError for an unknown column, TypeError for a string instead of a list.
+    """
     if columns is None:
         return tuple(TABLE_SCHEMA.names)
     if isinstance(columns, str):

@@ -146,6 +146,10 @@ class Consumer:
     def _subscribe_pattern(
         self, pattern: str | re.Pattern[str] | SubscriptionPattern, listener: RebalanceListener | None
     ) -> None:
+        """Read the topics that match the pattern: here, or at the coordinator for a SubscriptionPattern.
+
+        Raises ValueError for an empty pattern, re.error for text that is no pattern, RuntimeError after another choice.
+        """
         chosen = pattern if isinstance(pattern, SubscriptionPattern) else re.compile(pattern)
         if chosen.pattern == "":
             raise ValueError("Topic pattern to subscribe to cannot be empty")
@@ -389,6 +393,11 @@ class Consumer:
         return decoder.table(self._poll(timeout_ms, take))
 
     def _poll(self, timeout_ms: float, take: Callable[[], list[T]]) -> list[T]:
+        """Return what `take` takes from the buffer, or nothing after `timeout_ms`.
+
+        Raises RuntimeError without a subscription or partitions, ClientClosed after `close`, ApiError, WokenUp, and
+        what `take` and the listener raise.
+        """
         self._check_usable()
         if self._subscriptions.type is SubscriptionMode.NONE:
             raise RuntimeError("Consumer is not subscribed to any topics or assigned any partitions")

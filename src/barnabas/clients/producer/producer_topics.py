@@ -67,6 +67,11 @@ class ProducerTopics:
         return self._wait_for_update(topic, partition, now_ms, count)
 
     def _wait_for_update(self, topic: str, partition: int | None, now_ms: int, count: int | None) -> KnownTopic:
+        """Wait for updates of the metadata until one has the topic and the partition. `count`: the partitions so far.
+
+        Raises ClientTimeout after `max_block_ms` (Unreachable if no broker was ever reached), ApiError for a topic that
+        cannot be described, ClientClosed, and the error because of which no metadata request can ever be sent.
+        """
         deadline_ms = now_ms + self._max_block_ms
         while True:
             # In each turn again: the topic may have been dropped as idle while this thread waited for it.

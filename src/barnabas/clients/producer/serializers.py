@@ -48,6 +48,7 @@ def as_bytes(name: str, data: object) -> bytes | None:
 
 
 def _from_str(_topic: str, value: Any) -> bytes | None:
+    """Return text as UTF-8, and None as it is. Raises TypeError for any other type."""
     if value is None:
         return None
     if not isinstance(value, str):

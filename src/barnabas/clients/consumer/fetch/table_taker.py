@@ -53,6 +53,10 @@ class TableTaker:
         return Taken(fetch.next_offset, None)
 
     def _take(self, fetch: CompletedFetch) -> None:
+        """Read a fetch to its end, or until this is full. Rows before an error are kept.
+
+        Raises CorruptRecord for a damaged batch, ApiError: MESSAGE_TOO_LARGE when the answer holds no whole batch.
+        """
         step_bytes = _STEP_BYTES
         while not self.is_full:
             start, epoch = fetch.next_offset, fetch.last_epoch

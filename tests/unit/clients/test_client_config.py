@@ -1,4 +1,4 @@
-"""ClientConfig: what reaches the connections, and the bounds of its settings."""
+"""ClientConfig: the idle time that reaches the selector, and the bounds of its settings."""
 
 from __future__ import annotations
 
@@ -6,38 +6,9 @@ import pytest
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_config import ClientConfig
-from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.producer.producer import Producer
-from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.rpc.client_selector import ClientSelector
-from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
-from tests.support.mock_clock import MockClock
-from tests.support.scripted_selector import ScriptedSelector
-
-
-def test_set_up_timeouts_reach_the_connections() -> None:
-    config = ClientConfig(socket_connection_setup_timeout_ms=5, socket_connection_setup_timeout_max_ms=7)
-    network = config.network_config()
-    assert (network.connection_setup_timeout_ms, network.connection_setup_timeout_max_ms) == (5, 7)
-    defaults = ClientConfig().network_config()
-    assert (defaults.connection_setup_timeout_ms, defaults.connection_setup_timeout_max_ms) == (10_000, 30_000)
-
-
-@pytest.mark.parametrize(
-    ("config_class", "receive_buffer_bytes"), [(ClientConfig, 65_536), (ProducerConfig, 32_768), (ConsumerConfig, -1)]
-)
-def test_buffer_sizes_reach_the_sockets(config_class: type[ClientConfig], receive_buffer_bytes: int) -> None:
-    defaults = config_class().network_config()
-    assert (defaults.send_buffer_bytes, defaults.receive_buffer_bytes) == (131_072, receive_buffer_bytes)
-    network = config_class(send_buffer_bytes=1_000, receive_buffer_bytes=-1).network_config()
-    clock = MockClock()
-    selector = ScriptedSelector(clock)
-    client = NetworkClient(selector, ManualMetadataUpdater(), network, clock, resolve=lambda *_: ("10.0.0.1",))
-    client.ready(Node(0, "a", 1), client.now_ms())
-    assert selector.buffer_sizes == [(1_000, -1)]
 
 
 class FactoryCalled(Exception):

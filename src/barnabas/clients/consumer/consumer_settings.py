@@ -15,9 +15,6 @@ class ConsumerSettings(TypedDict, total=False):
 
     client_id: str
     request_timeout_ms: int
-    metadata_max_age_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     socket_connection_setup_timeout_ms: int
@@ -26,6 +23,9 @@ class ConsumerSettings(TypedDict, total=False):
     send_buffer_bytes: int
     receive_buffer_bytes: int
     client_dns_lookup: str
+    metadata_max_age_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
     bootstrap_timeout_ms: int | None
     group_protocol: str
     group_remote_assignor: str | None

@@ -23,6 +23,7 @@ from barnabas.clients.arrow import (
 from barnabas.clients.arrow.key_hash import key_partitions
 from barnabas.clients.arrow.key_hash import murmur2 as murmur2_of_column
 from barnabas.clients.producer.murmur2 import murmur2, partition_for_key
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.crc import crc32c
 from barnabas.records.errors import CorruptRecord
@@ -62,7 +63,7 @@ def build_all(contents: list[tuple[Codec, list[Fields]]], gap: int = 0) -> bytes
 
 def decoded(buffer: bytes, start_offset: int = 0, end_offset: int = 1 << 62) -> list[Record]:
     """The Arrow decoder's rows in the plain iterator's form."""
-    rows = decode_batches(buffer, "topic", 3, start_offset=start_offset, end_offset=end_offset)
+    rows = decode_batches(buffer, TopicPartition("topic", 3), start_offset=start_offset, end_offset=end_offset)
     rows.validate(full=True)
     assert rows.schema == RECORD_SCHEMA
     milliseconds = (rows.column("timestamp").cast(pa.int64()).to_numpy() // 1000).tolist()
@@ -156,7 +157,7 @@ def test_a_wrong_checksum_is_refused() -> None:
     batch[-2] ^= 1
     with pytest.raises(CorruptRecord, match="checksum"):
         decoded(bytes(batch))
-    assert len(decode_batches(bytes(batch), "t", 0, verify_crc=False)) == 1
+    assert len(decode_batches(bytes(batch), TopicPartition("t", 0), verify_crc=False)) == 1
 
 
 def test_every_cut_leaves_the_whole_batches_before_it() -> None:
@@ -167,7 +168,7 @@ def test_every_cut_leaves_the_whole_batches_before_it() -> None:
         assert fetched.next_offset == 1
         assert [len(chunk.offsets) for chunk in fetched.decode()] == [1]
     assert FetchedBatches(first[:-1]).next_offset is None
-    assert decode_batches(first[:-1], "t", 0).num_rows == 0
+    assert decode_batches(first[:-1], TopicPartition("t", 0)).num_rows == 0
 
 
 def test_a_count_beyond_the_bytes_allocates_nothing() -> None:
@@ -202,7 +203,7 @@ def test_a_batch_stamped_by_the_broker_gives_its_time_to_all_records() -> None:
     builder.append(2, b"c", b"d")
     buffer = build(5, Codec.NONE, [(3, b"", b"", [])]) + builder.build()
     assert [record.timestamp for record in decoded(buffer)] == [3, 9_000, 9_000]
-    assert decode_batches(buffer, "t", 0).column("timestampType").to_pylist() == [0, 1, 1]
+    assert decode_batches(buffer, TopicPartition("t", 0)).column("timestampType").to_pylist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -212,7 +213,7 @@ def test_old_formats_are_read_too(magic: int, codec: Codec) -> None:
     buffer = encode_message_set(magic, rows, codec) + build(13, Codec.NONE, [(4, b"d", b"4", [("h", b"")])])
     assert decoded(buffer) == plain(buffer)
     assert decoded(buffer, 11, 12)[0].value == b"2"
-    types = decode_batches(buffer, "t", 0).column("timestampType").to_pylist()
+    types = decode_batches(buffer, TopicPartition("t", 0)).column("timestampType").to_pylist()
     assert types == [-1 if magic == 0 else 0] * 3 + [0]
 
 
@@ -224,7 +225,7 @@ def test_large_fetches_come_in_chunks() -> None:
 
 def test_only_the_asked_columns_are_made() -> None:
     buffer = build(0, Codec.NONE, [(1, b"k", b"v", [("a", b"b")])])
-    rows = decode_batches(buffer, "t", 4, columns=["partition", "value"])
+    rows = decode_batches(buffer, TopicPartition("t", 4), columns=["partition", "value"])
     assert rows.to_pylist() == [{"partition": 4, "value": b"v"}]
     chunk = next(FetchedBatches(buffer).decode(wanted=Wanted(keys=False, headers=False)))
     assert chunk.keys is None

@@ -22,6 +22,7 @@ from barnabas.clients.arrow.decoder import (
     decode_record_batches,
     empty_headers,
 )
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import Buffer, RecordBatch
@@ -109,20 +110,19 @@ def decoded_chunks(
 
 def decode_batches(
     buffer: Buffer,
-    topic: str,
-    partition: int,
+    topic_partition: TopicPartition,
     *,
     start_offset: int = 0,
     end_offset: int = MAX_OFFSET,
     columns: Sequence[str] = COLUMNS,
     verify_crc: bool = True,
 ) -> pa.RecordBatch:
-    """Return a fetched buffer as one Arrow batch with `columns` of RECORD_SCHEMA. Raises CorruptRecord."""
+    """Return the records of a buffer as one Arrow batch with `columns` of RECORD_SCHEMA. Raises CorruptRecord."""
     wanted = Wanted("key" in columns, "value" in columns, "headers" in columns)
     fetched = FetchedBatches(buffer).decode(
         start_offset=start_offset, end_offset=end_offset, wanted=wanted, verify_crc=verify_crc
     )
-    chunks = [record_batch_of(records, topic, partition, columns) for records in fetched]
+    chunks = [record_batch_of(records, *topic_partition, columns) for records in fetched]
     if not chunks:
         return pa.RecordBatch.from_pylist([], schema=_schema_of(columns))
     return chunks[0] if len(chunks) == 1 else pa.concat_batches(chunks)

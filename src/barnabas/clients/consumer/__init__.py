@@ -6,7 +6,7 @@ from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.raw_fetcher import FetchedRecords, RawFetcher
-from barnabas.clients.consumer.fetch_table import fetch_table
+from barnabas.clients.consumer.fetch_table import FetchTableSettings, fetch_table
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.interceptors import ConsumerInterceptor
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
@@ -36,6 +36,7 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerSettings",
     "Disconnected",
+    "FetchTableSettings",
     "FetchedRecords",
     "LogTruncation",
     "OffsetAndMetadata",

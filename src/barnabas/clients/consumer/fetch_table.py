@@ -26,25 +26,31 @@ _PARTITION_FETCH_BYTES = 2 << 20
 """Larger than a consumer's default, as a whole range is wanted; with 8 MiB, new pages for answers cost a third more."""
 
 
+class FetchTableSettings(ConsumerSettings, total=False):
+    """The settings that `fetch_table(...)` takes by name: those of a consumer, and the columns of the table."""
+
+    columns: Sequence[str] | None
+
+
 def fetch_table(
     bootstrap_servers: str | Sequence[str],
     topic: str,
     partitions: Iterable[int] | None = None,
     start: Place = "earliest",
     end: Place = "latest",
-    *,
-    columns: Sequence[str] | None = None,
-    **settings: Unpack[ConsumerSettings],
+    **settings: Unpack[FetchTableSettings],
 ) -> Table:
     """Return the records at `start` <= offset < `end`, by partition and offset, as a pyarrow Table.
 
     partitions: None is all of the topic. "latest" is the end at the time of the call. A datetime is the first record of
     that time or later; one without a zone is in local time. An offset behind the present end is waited for.
-    columns: some of `barnabas.clients.arrow.TABLE_SCHEMA`. settings: those of ConsumerConfig, such as isolation_level.
+    settings: those of ConsumerConfig, such as isolation_level, and `columns`, a list of names of
+    `barnabas.clients.arrow.TABLE_SCHEMA`; without it, or with None, the table has all columns.
 
     Raises ValueError for an unknown partition, column or place, ApiError: OFFSET_OUT_OF_RANGE for a start that the log
     does not have any more, ClientTimeout when nothing comes for `default_api_timeout_ms`, CorruptRecord.
     """
+    columns = settings.pop("columns", None)
     chosen: dict[str, Any] = {
         "auto_offset_reset": "none",
         "allow_auto_create_topics": False,

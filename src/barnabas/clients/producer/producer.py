@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import cached_property
@@ -25,7 +23,7 @@ from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.cluster_metadata import ClusterListener, ClusterMetadata
-from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.interceptors import OutgoingRecord
@@ -41,6 +39,7 @@ from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
 from barnabas.clients.producer.sender import Sender
+from barnabas.clients.producer.sender_thread import SenderThread
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.serializers import as_bytes
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -87,8 +86,6 @@ class Producer:
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
         self._clock = clock if clock is not None else SystemClock()
         self._random = random = random if random is not None else Random()
-        self._process_id = os.getpid()
-        self._closed = False
         metadata_config = config.metadata_config(
             topic_idle_ms=config.metadata_max_idle_ms, allow_auto_topic_creation=True
         )
@@ -105,9 +102,7 @@ class Producer:
         self._partitioner = partitioner_of(config.partitioner_class)
         for listener in cluster_listeners(config, self._partitioner):
             self._metadata.add_listener(listener)
-        self._thread = threading.Thread(
-            target=self._sender.run, name=f"kafka-producer-network-thread | {self.client_id}", daemon=True
-        )
+        self._thread = SenderThread(self._sender, self._metadata, self.client_id)
         self._thread.start()
 
     def _network_client(self, make_selector: SelectorFactory, random: Random) -> NetworkClient:
@@ -140,7 +135,7 @@ class Producer:
         error)` runs on the sending thread, before the future is set. Raises ClientClosed, SerializationFailed, and
         TypeError or ValueError for wrong arguments.
         """
-        self._check_usable()
+        self._thread.check_usable()
         if self._preparation is not None:
             record = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
             prepared, on_delivery = self._preparation.prepare(record, on_delivery)
@@ -191,7 +186,7 @@ class Producer:
 
         Raises CorruptRecord for bytes that are not one batch, ClientClosed.
         """
-        self._check_usable()
+        self._thread.check_usable()
         made = ProducerBatch.ready_made(TopicPartition(topic, partition), batch, self._now_ms())
         try:
             left_ms = self._topics.wait(topic, partition).left_ms
@@ -221,7 +216,7 @@ class Producer:
         docs/tables.md has the types and rules. Raises TypeError and ValueError, before any row is queued, for a column
         or row that cannot be sent, ClientClosed.
         """
-        self._check_usable()
+        self._thread.check_usable()
         if partition is None and self._partitioner is not None:
             raise ValueError("partitioner_class chooses for single records: give send_table the partitions as a column")
         # Imported when used: only tables need pyarrow and numpy.
@@ -247,7 +242,7 @@ class Producer:
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """Return the topic's partitions, fetched if needed. Raises ClientTimeout after `max_block_ms`, ApiError."""
-        self._check_usable()
+        self._thread.check_usable()
         return self._topics.wait(topic, None).cluster.topics[topic]
 
     def partition_count(self, topic: str) -> int:
@@ -267,8 +262,8 @@ class Producer:
 
     def flush(self) -> None:
         """Send all records now, and wait until each has arrived or failed. Raises RuntimeError in a callback."""
-        self._check_usable()
-        if threading.current_thread() is self._thread:
+        self._thread.check_usable()
+        if self._thread.is_current():
             raise RuntimeError("flush in a delivery callback would wait for itself")
         self._accumulator.begin_flush()
         self._sender.wakeup()
@@ -276,23 +271,7 @@ class Producer:
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Send the remaining records and stop. Those that remain after `timeout_ms` (None: never) fail. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        # A forked child has no sending thread to end: threads do not survive a fork.
-        if os.getpid() != self._process_id:
-            return
-        self._sender.initiate_close()
-        self._metadata.close()
-        # Called from a callback, on the sending thread, which cannot wait for its own end.
-        if threading.current_thread() is self._thread:
-            self._sender.force_close()
-        else:
-            self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
-            if self._thread.is_alive():
-                self._sender.force_close()
-                self._thread.join()
-        if self._preparation is not None:
+        if self._thread.close(timeout_ms) and self._preparation is not None:
             self._preparation.close()
 
     def __enter__(self) -> Self:
@@ -307,13 +286,6 @@ class Producer:
 
     def _now_ms(self) -> int:
         return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
-
-    def _check_usable(self) -> None:
-        """Check that the producer may be used. Raises ClientClosed after `close`, and in a forked child."""
-        if self._closed:
-            raise ClientClosed("Cannot perform operation after producer has been closed")
-        if os.getpid() != self._process_id:
-            raise ClientClosed("A producer does not survive a fork: make one in the child")
 
     def _reject_size(self, size: int) -> None:
         """Reject a record that is too large. Raises ApiError: MESSAGE_TOO_LARGE."""

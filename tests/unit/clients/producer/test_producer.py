@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -216,6 +217,22 @@ def test_flush_and_close_in_a_callback_do_not_wait_for_themselves(setting: Setti
     assert "would wait for itself" in str(outcome.result(WAIT_S))
     producer._thread.join(WAIT_S)
     assert not producer._thread.is_alive()
+
+
+def test_a_forked_child_can_neither_use_nor_end_its_parents_producer(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = setting.producer(interceptor_classes=[seen := Interceptor()])
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(ClientClosed, match="does not survive a fork"):
+            producer.send("t", b"x")
+        producer.close()
+    assert producer._thread.is_alive()
+    assert seen.closed == 0
+    # The producer counts as closed now, so the fixture would leave its thread running.
+    producer._sender.force_close()
+    producer._thread.join(WAIT_S)
 
 
 def test_settings_that_cannot_go_together() -> None:

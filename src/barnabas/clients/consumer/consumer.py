@@ -271,9 +271,9 @@ class Consumer:
     def current_lag(self, topic_partition: TopicPartition) -> int | None:
         """Return how many records are left to read, or None before the first fetch (KIP-695)."""
         state = self._subscriptions.state(topic_partition)
-        if state.high_watermark is None or state.offset is None:
+        if state.log.high_watermark is None or state.offset is None:
             return None
-        return max(state.high_watermark - state.offset, 0)
+        return max(state.log.high_watermark - state.offset, 0)
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what this consumer has fetched, by Kafka's names; not a number where nothing was measured yet."""

@@ -54,6 +54,24 @@ class PreferredReplica(NamedTuple):
     expires_ms: int
 
 
+class LogView:
+    """What answers to fetches have shown of a partition's log."""
+
+    __slots__ = ("empty_at", "high_watermark", "start_offset")
+
+    def __init__(self) -> None:
+        self.start_offset: int | None = None
+        self.high_watermark: int | None = None
+        """The end of what this consumer may read, as the last answer has it: the last stable offset, where only
+        committed records are read."""
+        self.empty_at: int | None = None
+        """The offset from which a node had no records, though the high watermark lies behind it."""
+
+    def has_more(self, offset: int) -> bool:
+        """Return whether an answer has shown that there are records from `offset` on."""
+        return self.high_watermark is not None and self.high_watermark > offset != self.empty_at
+
+
 class TopicPartitionState:
     """The position in a partition. `offset_epoch`: the leader epoch of the record before the offset.
 
@@ -61,11 +79,9 @@ class TopicPartitionState:
     """
 
     __slots__ = (
-        "empty_at",
-        "high_watermark",
         "is_validating",
         "leader",
-        "log_start_offset",
+        "log",
         "needs_committed",
         "offset",
         "offset_epoch",
@@ -91,12 +107,7 @@ class TopicPartitionState:
         """Whether that leader has not yet answered where its log ends in the epoch of the position."""
         self.preferred_replica: PreferredReplica | None = None
         """The replica that the leader named as closer to this consumer (KIP-392)."""
-        self.high_watermark: int | None = None
-        """The end of what this consumer may read, as the last answer has it: the last stable offset, where only
-        committed records are read."""
-        self.log_start_offset: int | None = None
-        self.empty_at: int | None = None
-        """The offset from which a node had no records, though the high watermark lies behind it."""
+        self.log = LogView()
 
     @property
     def is_valid(self) -> bool:
@@ -107,10 +118,6 @@ class TopicPartitionState:
     def is_fetchable(self) -> bool:
         """Whether records may be fetched and returned."""
         return self.is_valid and not self.paused and not self.revoked
-
-    def has_more(self, offset: int) -> bool:
-        """Return whether an answer has shown that there are records from `offset` on."""
-        return self.high_watermark is not None and self.high_watermark > offset != self.empty_at
 
     def seek(self, offset: int, offset_epoch: int = -1) -> None:
         """Set the offset of the next record to return. It is checked against the leader's log before it is fetched."""

@@ -37,11 +37,11 @@ _NULL: Final = 1
 class BatchRecords:
     """The records of a v2 batch that were not taken yet. The constructor raises CorruptRecord for bad compression."""
 
-    __slots__ = ("_append_time", "_batch", "_body", "_error", "_index", "_position", "_topic_partition")
+    __slots__ = ("_append_time", "_body", "_error", "_index", "_position", "_topic_partition", "batch")
 
     def __init__(self, topic_partition: TopicPartition, batch: RecordBatch) -> None:
         self._topic_partition = topic_partition
-        self._batch = batch
+        self.batch = batch
         self._body = batch.decompressed_records()
         # KIP-32: the records of a stamped batch keep the producer's deltas; the max timestamp replaces all of them.
         self._append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
@@ -54,7 +54,7 @@ class BatchRecords:
     @property
     def is_done(self) -> bool:
         """Whether all records were taken, and nothing is wrong with the batch."""
-        return self._index == self._batch.count and self._error is None
+        return self._index == self.batch.count and self._error is None
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Return the next records, at most `limit`. Good records are returned before an error is raised.
@@ -65,10 +65,10 @@ class BatchRecords:
             raise self._error
         taken: list[ConsumerRecord] = []
         try:
-            self._decode(taken, min(self._index + limit, self._batch.count))
-            if self._index == self._batch.count and self._position != len(self._body):
+            self._decode(taken, min(self._index + limit, self.batch.count))
+            if self._index == self.batch.count and self._position != len(self._body):
                 left = len(self._body) - self._position
-                raise CorruptRecord(f"{left} bytes behind the last of {self._batch.count} records")
+                raise CorruptRecord(f"{left} bytes behind the last of {self.batch.count} records")
         except CorruptRecord as error:
             self._error = error
             if not taken:
@@ -78,7 +78,7 @@ class BatchRecords:
     def _decode(self, taken: list[ConsumerRecord], until: int) -> None:  # noqa: C901, PLR0912, PLR0915 - unrolled
         """Append the records up to index `until` to `taken`. Raises CorruptRecord."""
         topic, partition = self._topic_partition
-        batch = self._batch
+        batch = self.batch
         base_offset, base_timestamp, append_time = batch.base_offset, batch.base_timestamp, self._append_time
         timestamp_type = batch.timestamp_type
         body = self._body
@@ -166,9 +166,10 @@ class BatchRecords:
 class LegacyRecords:
     """The records of a batch of format 0 or 1, decoded at once."""
 
-    __slots__ = ("_error", "_records")
+    __slots__ = ("_error", "_records", "batch")
 
     def __init__(self, topic_partition: TopicPartition, batch: LegacyBatch) -> None:
+        self.batch = batch
         topic, partition = topic_partition
         timestamp_type = batch.timestamp_type
         self._error: CorruptRecord | None = None

@@ -1,15 +1,18 @@
 """The records of one partition in the answer to one fetch, decoded when they are taken.
 
-Made by the Fetcher, kept by the FetchBuffer; owned by the consumer's thread; no lock. Kafka: CompletedFetch.
+Made by the Fetcher, kept by the FetchBuffer; owned by the consumer's thread; no lock. `answer_batches` finds the
+batches, `batch_records` decodes them, and `aborted_producers` says which are left out. Kafka: CompletedFetch.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.consumer.fetch.aborted_producers import AbortedProducers
+from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
 from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords
 from barnabas.clients.consumer.fetch.fetch_metrics import Consumed
@@ -18,10 +21,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
-from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import HEADER_SIZE, MAGIC_POSITION, Buffer, RecordBatch
-
-_RECORD_BATCH_MAGIC: Final = 2
+from barnabas.records.record_batch import Buffer, RecordBatch
 
 
 class _Passed(NamedTuple):
@@ -29,6 +29,14 @@ class _Passed(NamedTuple):
 
     next_offset: int
     last_epoch: int
+
+
+class _GivenBack(NamedTuple):
+    """Batches that were taken whole, but not used. They are read before the cursor goes on."""
+
+    batches: deque[RecordBatch | LegacyBatch]
+    passed: _Passed
+    """The place behind the last of them, which control batches may have moved further."""
 
 
 class CompletedFetch:
@@ -39,16 +47,10 @@ class CompletedFetch:
 
     __slots__ = (
         "_aborted",
-        "_aborting",
-        "_batch",
-        "_buffer",
+        "_batches",
         "_check_crcs",
-        "_damage",
-        "_end_offset",
         "_frame",
         "_given_back",
-        "_passed",
-        "_position",
         "_record_count",
         "_records",
         "_start",
@@ -65,7 +67,7 @@ class CompletedFetch:
         buffer: Buffer,
         *,
         check_crcs: bool,
-        aborted: Iterable[FetchResponse.AbortedTransaction] = (),
+        aborted: Sequence[FetchResponse.AbortedTransaction] = (),
         frame: AnswerFrame | None = None,
     ) -> None:
         """Take over the batches of an answer. `aborted`: the transactions whose records are left out.
@@ -78,43 +80,23 @@ class CompletedFetch:
         self.unread_bytes = len(buffer)
         """The size of the batches from the one that is being read."""
         self._start = offset
-        self._buffer = buffer
+        self._batches = AnswerBatches(buffer)
         self._check_crcs = check_crcs
         self._frame = frame
-        self._aborted = deque(sorted((each.first_offset, each.producer_id) for each in aborted))
-        self._aborting: set[int] = set()
-        """The producers whose transaction at the current batch was aborted."""
-        self._position = 0
-        """Where the next batch begins."""
-        self._batch: RecordBatch | LegacyBatch | None = None
+        self._aborted = AbortedProducers(aborted) if aborted else None
         self._records: BatchRecords | LegacyRecords | None = None
         self._record_count = 0
-        self._end_offset: int | None = None
-        self._given_back: deque[RecordBatch | LegacyBatch] = deque()
-        """Batches that were taken whole, but not used."""
-        self._passed: _Passed | None = None
-        """The place behind the last of them, which control batches may have moved further."""
-        self._damage: str | None = None
-        """The damage behind the batches that were taken whole: the text only, because a traceback holds the buffer."""
+        self._given_back: _GivenBack | None = None
 
     @property
     def end_offset(self) -> int:
         """The offset behind the last batch: where the next fetch of the partition begins."""
-        if self._end_offset is None:
-            end = self._start
-            try:
-                for batch in any_batches(self._buffer):
-                    end = max(end, batch.next_offset)
-            except CorruptRecord:
-                # The reader meets the same header and raises. A fetch from behind the good batches finds it again.
-                pass
-            self._end_offset = end
-        return self._end_offset
+        return self._batches.end_offset(self._start)
 
     def close(self) -> None:
         """Give the buffer back: no more records are taken. Idempotent."""
         frame, self._frame = self._frame, None
-        buffer, self._buffer = self._buffer, b""
+        buffer = self._batches.close()
         self._records = None
         if frame is not None:
             read_bytes = len(buffer) - self.unread_bytes
@@ -153,9 +135,9 @@ class CompletedFetch:
         taken: list[RecordBatch | LegacyBatch] = []
         if self._records is not None:
             # `take` stopped within this batch.
-            assert self._batch is not None
+            begun = self._records.batch
             self._records = None
-            self._given_back.appendleft(self._batch)
+            self._put_back([begun], _Passed(max(self.next_offset, begun.next_offset), _epoch_of(begun)))
         size = 0
         try:
             while size < limit_bytes and (batch := self._next_readable()) is not None:
@@ -163,7 +145,7 @@ class CompletedFetch:
                 size += batch.end - batch.position
                 self._pass_batch(batch)
         except CorruptRecord as error:
-            self._damage = str(error)
+            self._batches.damage = str(error)
             if not taken:
                 raise self._named(error) from error
         return taken
@@ -175,11 +157,16 @@ class CompletedFetch:
         """
         # The batches are kept as they are. A second walk from here would judge aborted transactions by markers that
         # it has passed already.
-        self._passed = self._passed or _Passed(self.next_offset, self.last_epoch)
-        self._given_back.extendleft(reversed(batches))
+        self._put_back(batches, _Passed(self.next_offset, self.last_epoch))
         self._start = self.next_offset = next_offset
         self.last_epoch = last_epoch
-        self.unread_bytes = len(self._buffer) - batches[0].position
+        self.unread_bytes = self._batches.size - batches[0].position
+
+    def _put_back(self, batches: Sequence[RecordBatch | LegacyBatch], passed: _Passed) -> None:
+        """Keep batches for the next reader. `passed`: the place behind them, unless more were given back before."""
+        if self._given_back is None:
+            self._given_back = _GivenBack(deque(), passed)
+        self._given_back.batches.extendleft(reversed(batches))
 
     def count(self, records: int) -> None:
         """Count records that were made of batches that were taken whole, for the metrics."""
@@ -191,8 +178,7 @@ class CompletedFetch:
         )
 
     def _take_from_batch(self, limit: int) -> list[ConsumerRecord]:
-        batch, records = self._batch, self._records
-        assert batch is not None
+        records = self._records
         assert records is not None
         taken = records.take(limit)
         # Fetches return whole batches: the first may begin before the position.
@@ -200,11 +186,11 @@ class CompletedFetch:
             taken = [record for record in taken if record.offset >= self._start]
         if taken:
             self.next_offset = taken[-1].offset + 1
-            self.last_epoch = _epoch_of(batch)
+            self.last_epoch = _epoch_of(records.batch)
             self._record_count += len(taken)
         if records.is_done:
             self._records = None
-            self._pass_batch(batch)
+            self._pass_batch(records.batch)
         return taken
 
     def _begin_batch(self) -> bool:
@@ -215,7 +201,6 @@ class CompletedFetch:
         batch = self._next_readable()
         if batch is None:
             return False
-        self._batch = batch
         self._records = (
             BatchRecords(self.topic_partition, batch)
             if isinstance(batch, RecordBatch)
@@ -228,23 +213,21 @@ class CompletedFetch:
 
         Raises CorruptRecord, and ApiError: MESSAGE_TOO_LARGE.
         """
-        if self._given_back:
-            return self._given_back.popleft()
-        # `_position` is behind the bad batch already: without this error, the walk would go on with the next one.
-        if self._damage is not None:
-            raise CorruptRecord(self._damage)
-        while (batch := self._next_batch()) is not None:
+        if self._given_back is not None and self._given_back.batches:
+            return self._given_back.batches.popleft()
+        while (batch := self._batches.next()) is not None:
             # After compaction, the first batch may even end before the position.
             if batch.next_offset <= self._start:
                 continue
             if self._check_crcs:
                 batch.check()
             if batch.is_control:
-                self._pass_marker(batch)
-            elif not self._is_aborted(batch):
+                if self._aborted is not None:
+                    self._aborted.pass_marker(batch)
+            elif self._aborted is None or not self._aborted.has_batch(batch):
                 return batch
             self._pass_batch(batch)
-        if not self._position and len(self._buffer):
+        if self._batches.has_no_whole_batch:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"There is a message of {self.topic_partition} at offset {self._start} that is larger than the fetch"
@@ -252,46 +235,14 @@ class CompletedFetch:
             )
         return None
 
-    def _next_batch(self) -> RecordBatch | LegacyBatch | None:
-        """Return the next whole batch, or None at the end. Raises CorruptRecord."""
-        buffer, position = self._buffer, self._position
-        # A batch of today's format, without the steps of `any_batches`: there may be a batch for each record.
-        if position + HEADER_SIZE <= len(buffer) and buffer[position + MAGIC_POSITION] == _RECORD_BATCH_MAGIC:
-            batch = RecordBatch(buffer, position)
-            end = position + batch.length
-            if end > len(buffer):
-                return None
-            self._position = end
-            return batch
-        for other in any_batches(buffer, position):
-            self._position = other.end
-            return other
-        return None
-
     def _pass_batch(self, batch: RecordBatch | LegacyBatch) -> None:
         # Compaction may have removed the last records, and control batches have none for users.
         self.next_offset = max(self.next_offset, batch.next_offset)
         self.last_epoch = _epoch_of(batch)
-        self.unread_bytes = len(self._buffer) - batch.end
-        if self._passed is not None and not self._given_back:
-            self.next_offset, self.last_epoch = self._passed
-            self._passed = None
-
-    # -- transactions
-
-    def _is_aborted(self, batch: RecordBatch | LegacyBatch) -> bool:
-        """Return whether the batch belongs to a transaction that was aborted (Kafka: isBatchAborted)."""
-        # The broker lists aborted transactions by first offset. A producer is in `_aborting` from there until its
-        # marker: its batches in between are left out, and later ones belong to its next transaction.
-        while self._aborted and self._aborted[0][0] <= batch.last_offset:
-            self._aborting.add(self._aborted.popleft()[1])
-        return isinstance(batch, RecordBatch) and batch.is_transactional and batch.producer_id in self._aborting
-
-    def _pass_marker(self, batch: RecordBatch | LegacyBatch) -> None:
-        """Pass the end of a transaction: later batches of its producer belong to another transaction."""
-        if isinstance(batch, RecordBatch):
-            self._is_aborted(batch)
-            self._aborting.discard(batch.producer_id)
+        self.unread_bytes = self._batches.size - batch.end
+        if self._given_back is not None and not self._given_back.batches:
+            self.next_offset, self.last_epoch = self._given_back.passed
+            self._given_back = None
 
 
 def _epoch_of(batch: RecordBatch | LegacyBatch) -> int:

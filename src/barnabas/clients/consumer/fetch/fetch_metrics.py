@@ -111,12 +111,12 @@ class FetchMetrics:
         if distances is None:
             distances = self._distances[topic_partition] = _Distances()
         now_ms = self._now_ms()
-        if state.high_watermark is not None:
-            lag = max(state.high_watermark - offset, 0)
+        if state.log.high_watermark is not None:
+            lag = max(state.log.high_watermark - offset, 0)
             distances.lag.record(lag, now_ms)
             self._farthest.lag.record(lag, now_ms)
-        if state.log_start_offset is not None:
-            lead = offset - state.log_start_offset
+        if state.log.start_offset is not None:
+            lead = offset - state.log.start_offset
             distances.lead.record(lead, now_ms)
             self._farthest.lead.record(lead, now_ms)
 

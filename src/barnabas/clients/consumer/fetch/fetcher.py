@@ -122,7 +122,7 @@ class Fetcher:
         plan.positions.append(
             FetchPosition(topic_partition, offset, self._config.max_partition_fetch_bytes, leader.epoch, topic_id)
         )
-        plan.has_more = plan.has_more or state.has_more(offset)
+        plan.has_more = plan.has_more or state.log.has_more(offset)
 
     def _node_for(self, topic_partition: TopicPartition, state: TopicPartitionState, now_ms: int) -> Node:
         """Return the replica that the leader named as closer, while that is valid, or else the leader."""
@@ -231,7 +231,7 @@ class Fetcher:
         for topic_partition, offset in offsets.items():
             state = self._subscriptions.partitions.get(topic_partition)
             if state is not None and state.preferred_replica is None:
-                state.empty_at = offset
+                state.log.empty_at = offset
 
     def _completed(
         self,
@@ -251,9 +251,9 @@ class Fetcher:
             return None
         # For readers of committed records the log ends at the last stable offset, so the lag counts to there.
         is_committed = self._limits.isolation_level == READ_COMMITTED
-        state.high_watermark = partition.last_stable_offset if is_committed else partition.high_watermark
+        state.log.high_watermark = partition.last_stable_offset if is_committed else partition.high_watermark
         if partition.log_start_offset >= 0:
-            state.log_start_offset = partition.log_start_offset
+            state.log.start_offset = partition.log_start_offset
         if partition.preferred_read_replica >= 0:
             self._prefer(state, partition.preferred_read_replica)
         if partition.records is None or not len(partition.records):

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barnabas.clients.cluster_metadata import MetadataConfig
-from barnabas.clients.connection_config import ConnectionConfig
+from barnabas.clients.connection_config import ClientConnectionConfig
 from barnabas.clients.settings import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientConfig(ConnectionConfig):
+class ClientConfig(ClientConnectionConfig):
     """The settings of a client: its connections, its retries and its view of the cluster. Times are milliseconds.
 
     Raises TypeError for a name that is no setting and for a value of a wrong type, ValueError for one out of bounds.

@@ -17,7 +17,7 @@ _MAX_IN_FLIGHT = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionConfig:
+class ClientConnectionConfig:
     """The settings of the connections of one client. Times are milliseconds.
 
     Raises TypeError for a name that is no setting and for a value of a wrong type, ValueError for one out of bounds.

@@ -1,11 +1,11 @@
-"""ConnectionConfig: what reaches the connections of each kind of client, and the errors for wrong settings."""
+"""ClientConnectionConfig: what reaches the connections of each kind of client, and the errors for wrong settings."""
 
 from __future__ import annotations
 
 import pytest
 
 from barnabas.clients.client_config import ClientConfig
-from barnabas.clients.connection_config import ConnectionConfig
+from barnabas.clients.connection_config import ClientConnectionConfig
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
@@ -16,17 +16,17 @@ from tests.support.scripted_selector import ScriptedSelector
 
 
 def test_set_up_timeouts_reach_the_connections() -> None:
-    config = ConnectionConfig(socket_connection_setup_timeout_ms=5, socket_connection_setup_timeout_max_ms=7)
+    config = ClientConnectionConfig(socket_connection_setup_timeout_ms=5, socket_connection_setup_timeout_max_ms=7)
     network = config.network_config()
     assert (network.connection_setup_timeout_ms, network.connection_setup_timeout_max_ms) == (5, 7)
-    defaults = ConnectionConfig().network_config()
+    defaults = ClientConnectionConfig().network_config()
     assert (defaults.connection_setup_timeout_ms, defaults.connection_setup_timeout_max_ms) == (10_000, 30_000)
 
 
 @pytest.mark.parametrize(
     ("config_class", "receive_buffer_bytes"), [(ClientConfig, 65_536), (ProducerConfig, 32_768), (ConsumerConfig, -1)]
 )
-def test_buffer_sizes_reach_the_sockets(config_class: type[ConnectionConfig], receive_buffer_bytes: int) -> None:
+def test_buffer_sizes_reach_the_sockets(config_class: type[ClientConnectionConfig], receive_buffer_bytes: int) -> None:
     defaults = config_class().network_config()
     assert (defaults.send_buffer_bytes, defaults.receive_buffer_bytes) == (131_072, receive_buffer_bytes)
     network = config_class(send_buffer_bytes=1_000, receive_buffer_bytes=-1).network_config()

@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from barnabas.testing.broker_command import BrokerCommand, Setting
+
 if TYPE_CHECKING:
     from barnabas.testing.faults import Faults
 
@@ -25,12 +27,8 @@ LOG_LINES_SHOWN = 60
 START_TIMEOUT_SECONDS = 30.0
 STOP_TIMEOUT_SECONDS = 30.0
 
-Setting = str | int | float | bool | Sequence[str]
-
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 """The addresses to connect to, for listeners on every interface."""
-
-_DECIDED_BY_PARAMETERS = {"listeners": "`listen`", "log.dir": "`data_dir`", "log.dirs": "`data_dir`"}
 
 _READY = re.compile(
     r"barnabas ready: (?P<addresses>\S+) broker=(?P<broker>-?\d+) cluster=(?P<cluster>\S+)"
@@ -61,21 +59,28 @@ class BrokerProcess:
         environment: Mapping[str, str] | None = None,
         faults: bool = False,
     ) -> None:
-        self.data_dir = data_dir
-        self.settings = dict(settings or {})
-        _check(self.settings)
+        self._command = BrokerCommand(
+            data_dir=data_dir, settings=dict(settings or {}), listen=listen, log_level=log_level, python=tuple(python)
+        )
         self.log_path = data_dir.rstrip(os.sep) + ".log"
         self.addresses: list[str] = []
         self.broker_id = -1
         self.cluster_id = ""
         self.console_url: str | None = None
         """The address of /metrics and /healthz (`http://127.0.0.1:39404`), with the setting `metrics_listen`."""
-        self._listen = listen
-        self._log_level = log_level
-        self._python = list(python)
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self._faults = _new_faults() if faults else None
+
+    @property
+    def data_dir(self) -> str:
+        """The directory of the broker's data."""
+        return self._command.data_dir
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """The settings by name. A change takes effect at the next start."""
+        return self._command.settings
 
     @property
     def faults(self) -> Faults:
@@ -118,13 +123,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """Return the command line of the broker. After the first start, it has the ports of that start."""
-        # The first start chose the ports. A restart has to keep them, because clients go on with the old addresses.
-        listen = ",".join(self.addresses) or self._listen
-        command = [*self._python, "-m", "barnabas", "serve", "--until-stdin-closes", "--log-level", self._log_level]
-        command += ["--data-dir", self.data_dir, "--listen", listen]
-        for name, value in self.settings.items():
-            command += ["--override", f"{name.replace('_', '.')}={_text(value)}"]
-        return command
+        return self._command.words(self.addresses)
 
     def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> BrokerProcess:
         """Start the process and wait until it is ready. Raises BrokerFailed, with the log, if it does not get ready."""
@@ -297,20 +296,3 @@ def _new_faults() -> Faults:
 
 def _fault_option(pipes: Sequence[int]) -> list[str]:
     return ["--fault-pipes", ":".join(map(str, pipes))] if pipes else []
-
-
-def _check(settings: Mapping[str, Setting]) -> None:
-    """Reject settings that the command line would override silently. Raises ValueError, TypeError for None."""
-    for name, value in settings.items():
-        instead = _DECIDED_BY_PARAMETERS.get(name.replace("_", "."))
-        if instead is not None:
-            raise ValueError(f"{name} is decided by the parameter {instead}: give that instead")
-        if value is None:
-            raise TypeError(f"the setting {name} is None: leave it out for its default")
-
-
-def _text(value: Setting) -> str:
-    """Return a setting's value in the form of a properties file."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, str | int | float) else ",".join(value)

@@ -48,6 +48,7 @@ class Cluster:
     __slots__ = (
         "_available",
         "_leaders",
+        "_partitions",
         "cluster_id",
         "controller_id",
         "is_bootstrap",
@@ -77,7 +78,12 @@ class Cluster:
         self.topic_ids = topic_ids
         self.topic_errors = topic_errors
         self.is_bootstrap = is_bootstrap
-        # Both are computed once here, because a producer looks them up for every record.
+        # All three are computed once here, because a producer looks them up for every record, or for every batch.
+        self._partitions = {
+            TopicPartition(topic, info.partition): info
+            for topic, partitions in self.topics.items()
+            for info in partitions
+        }
         self._leaders = {
             TopicPartition(topic, info.partition): self.nodes[info.leader]
             for topic, partitions in self.topics.items()
@@ -104,10 +110,12 @@ class Cluster:
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
         """Return the description of a partition, or None for an unknown one."""
-        for info in self.topics.get(topic_partition.topic, ()):
-            if info.partition == topic_partition.partition:
-                return info
-        return None
+        return self._partitions.get(topic_partition)
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """Return the epoch of the leader, -1 for an unknown partition and from old brokers."""
+        info = self._partitions.get(topic_partition)
+        return -1 if info is None else info.leader_epoch
 
     def topic_id(self, topic: str) -> bytes:
         """Return the topic's id: 16 bytes, zeros when the broker gave none."""

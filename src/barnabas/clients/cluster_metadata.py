@@ -22,11 +22,13 @@ from typing import NamedTuple, TypeAlias
 from barnabas.clients.bootstrap import USE_ALL_DNS_IPS, BootstrapFailures
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.leader_hints import LeaderHints, merge_leaders
 from barnabas.clients.metadata_merge import merge
 from barnabas.clients.topics_of_interest import TopicFilter, TopicsOfInterest
 from barnabas.clients.update_schedule import UpdateSchedule
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.node import Node
@@ -220,6 +222,19 @@ class ClusterMetadata:
                 listener(self.cluster)
             except Exception:
                 logger.exception("Error executing cluster listener %r", listener)
+
+    def update_leaders(self, hints: LeaderHints) -> frozenset[TopicPartition]:
+        """Take over the newer leaders that an answer names (KIP-951). Return the partitions whose leader is new.
+
+        No update is counted, since the description of the topics is as old as before.
+        """
+        if not hints:
+            return frozenset()
+        with self._condition:
+            self.cluster, changed = merge_leaders(self.cluster, hints)
+        if changed:
+            logger.debug("Leaders of %s are known from an answer", ", ".join(map(str, sorted(changed))))
+        return changed
 
     def failed_update(self, now_ms: int) -> None:
         """Note that a request got no usable answer: the next one waits for the backoff."""

@@ -36,6 +36,7 @@ class ProducerBatch:
         "in_flight",
         "is_closed",
         "last_attempt_ms",
+        "leader_epoch",
         "record_count",
         "topic_partition",
         "uncompressed_bytes",
@@ -62,6 +63,8 @@ class ProducerBatch:
         self.last_attempt_ms = created_ms
         self.backoff_ms = 0
         """The wait before the next attempt."""
+        self.leader_epoch = -1
+        """The epoch of the leader that the last attempt was sent to."""
         self.in_flight = False
         self.record_count = 0
         self.uncompressed_bytes = HEADER_SIZE
@@ -205,6 +208,7 @@ class ProducerBatch:
                 piece = ProducerBatch(self.topic_partition, self.codec, self.created_ms)
                 # A piece counts the attempts of the whole: splitting must not give a batch more retries than `retries`.
                 piece.attempts = self.attempts
+                piece.leader_epoch = self.leader_epoch
                 pieces.append(piece)
                 _took(piece, record, limit_bytes, delivery.future)
         for piece in pieces:

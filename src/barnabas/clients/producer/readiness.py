@@ -68,7 +68,7 @@ class Readiness:
                 continue
             # Only the first batch decides: a later one may not overtake it. A second batch means that the first one is
             # full, because a batch is begun only when its predecessor has no room.
-            wait_ms, is_backing_off = self.wait(queue[0], now_ms)
+            wait_ms, is_backing_off = self.wait(queue[0], cluster, now_ms)
             is_full = len(queue) > 1 or self._is_full(queue[0])
             if not is_backing_off and (is_full or wait_ms <= 0 or is_urgent):
                 node_ids.add(leader.id)
@@ -76,12 +76,15 @@ class Readiness:
                 next_check_ms = min(next_check_ms, max(wait_ms, 0))
         return ReadyResult(node_ids, next_check_ms, unknown)
 
-    def wait(self, batch: ProducerBatch, now_ms: int) -> BatchWait:
-        """Return how long the batch should wait, if it is not full."""
+    def wait(self, batch: ProducerBatch, cluster: Cluster, now_ms: int) -> BatchWait:
+        """Return how long the batch should wait, if it is not full.
+
+        A retry to a leader of a later epoch than the last attempt's does not wait: that leader has not failed.
+        """
         waited_ms = batch.waited_ms(now_ms)
         if not batch.attempts:
             return BatchWait(self._linger_ms - waited_ms, is_backing_off=False)
-        if waited_ms < batch.backoff_ms:
+        if waited_ms < batch.backoff_ms and cluster.leader_epoch(batch.topic_partition) <= batch.leader_epoch:
             return BatchWait(batch.backoff_ms - waited_ms, is_backing_off=True)
         return BatchWait(0, is_backing_off=False)
 

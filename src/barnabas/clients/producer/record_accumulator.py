@@ -247,7 +247,8 @@ class RecordAccumulator:
                 if leader is not None and leader.id in wanted and topic_partition not in self._muted:
                     by_node.setdefault(leader.id, []).append((topic_partition, queue))
             drained = {
-                node_id: self._drain_node(node_id, queues, max_bytes, now_ms) for node_id, queues in by_node.items()
+                node_id: self._drain_node(node_id, queues, cluster, max_bytes, now_ms)
+                for node_id, queues in by_node.items()
             }
         # Encoding takes long, so it happens without the lock: the batches belong to this thread now.
         encoded = {node_id: [batch for batch in batches if self._encode(batch)] for node_id, batches in drained.items()}
@@ -258,6 +259,7 @@ class RecordAccumulator:
         self,
         node_id: int,
         queues: list[tuple[TopicPartition, deque[ProducerBatch]]],
+        cluster: Cluster,
         max_bytes: int,
         now_ms: int,
     ) -> list[ProducerBatch]:
@@ -268,7 +270,7 @@ class RecordAccumulator:
         for topic_partition, queue in queues[start:] + queues[:start]:
             batch = queue[0]
             # A failed batch waits for its backoff here too: another partition may have made its node ready.
-            if self._readiness.wait(batch, now_ms).is_backing_off:
+            if self._readiness.wait(batch, cluster, now_ms).is_backing_off:
                 continue
             estimated = batch.estimated_bytes(self._ratios.estimate(topic_partition.topic, batch.codec))
             if batches and size + estimated > max_bytes:
@@ -279,6 +281,7 @@ class RecordAccumulator:
             queue.popleft()
             batch.is_closed = True
             batch.in_flight = True
+            batch.leader_epoch = cluster.leader_epoch(topic_partition)
             size += estimated
             batches.append(batch)
         return batches

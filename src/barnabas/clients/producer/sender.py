@@ -32,7 +32,8 @@ With more, B may be stored before A.
     turn 5  drain: B, and C behind B again.
 
 An error by which a broker says that it does not lead the partition asks for new metadata. Until they come, the retry
-would go to the same broker; its wait is there for that.
+would go to the same broker; its wait is there for that. If the answer names the new leader (KIP-951), the retry goes to
+that leader in the next turn, without a wait.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected, error_of
+from barnabas.clients.leader_hints import LeaderHints
 from barnabas.clients.producer.completion import Completion, completion_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
@@ -250,11 +252,16 @@ class Sender:
             # A broker that leaves a partition out of its answer would otherwise keep that batch in flight until it
             # expires, and its partition muted.
             unanswered = dict(batches)
+            hints = LeaderHints()
             for topic in response.body.responses:
                 for partition in topic.partition_responses:
                     batch = unanswered.pop(TopicPartition(topic.name, partition.index), None)
                     if batch is not None:
+                        if error_of(partition.error_code) in INVALID_METADATA_ERRORS:
+                            hints.add(batch.topic_partition, partition.current_leader)
                         self._complete(batch, partition, now_ms)
+            hints.add_nodes(response.body.node_endpoints)
+            self._metadata.update_leaders(hints)
             if unanswered:
                 text = "The broker's answer leaves this partition out"
                 self._complete_all(unanswered.values(), ErrorCode.UNKNOWN_SERVER_ERROR, text, now_ms)

@@ -174,6 +174,59 @@ def test_retries_after_a_wait_with_fresh_metadata() -> None:
     assert future.result(0).offset == 5
 
 
+def not_the_leader(setting: Setting, leader: tuple[int, int]) -> ProduceResponse:
+    """The answer of a broker that names the current leader, and its address."""
+    partition = ProduceResponse.PartitionProduceResponse(
+        index=0,
+        error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        base_offset=-1,
+        current_leader=ProduceResponse.LeaderIdAndEpoch(*leader),
+    )
+    topic = ProduceResponse.TopicProduceResponse(name="t", partition_responses=[partition])
+    return ProduceResponse(responses=[topic], node_endpoints=[ProduceResponse.NodeEndpoint(leader[0], "b", 9093)])
+
+
+def test_a_leader_that_the_answer_names_gets_the_retry_at_once() -> None:
+    setting = Setting()
+    future = setting.append()
+    setting.turns()
+    epoch = setting.metadata_requests
+    setting.leaders = (1,)
+    setting.brokers = 2
+    request = setting.selector.take()
+    before_ns = setting.clock.nanoseconds()
+    setting.selector.answer(request, not_the_leader(setting, (1, epoch + 1)))
+    setting.turns(6)
+    assert setting.metadata_requests == epoch, "its back-off is not over"
+    assert [each.connection_id for each in setting.selector.sent] == ["1"]
+    assert ("1", ("b", 9093)) in setting.selector.attempts
+    assert setting.clock.nanoseconds() == before_ns
+    setting.answer(base_offset=5)
+    assert future.result(0).offset == 5
+
+
+def test_a_leader_of_an_old_epoch_does_not_save_the_retry_its_wait() -> None:
+    setting = Setting()
+    setting.append()
+    setting.turns()
+    setting.selector.answer(setting.selector.take(), not_the_leader(setting, (1, setting.metadata_requests)))
+    setting.turns(6)
+    assert not setting.selector.sent
+    assert not any(connection_id == "1" for connection_id, _ in setting.selector.attempts)
+
+
+def test_each_new_leader_saves_one_wait_only() -> None:
+    setting = Setting()
+    setting.append()
+    setting.turns()
+    epoch = setting.metadata_requests + 1
+    setting.selector.answer(setting.selector.take(), not_the_leader(setting, (1, epoch)))
+    setting.turns(6)
+    setting.selector.answer(setting.selector.take(), not_the_leader(setting, (1, epoch)))
+    setting.turns(6)
+    assert not setting.selector.sent, "the leader has failed once"
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

@@ -10,6 +10,7 @@ import logging
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import INVALID_METADATA_ERRORS
+from barnabas.clients.leader_hints import LeaderHints
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -57,6 +58,16 @@ class FetchErrors:
             self._handle_out_of_range(topic_partition, state)
         else:
             self._error = ApiError(error, f"{error.message} Partition: {topic_partition}, offset: {offset}")
+
+    def leaders_named(self, hints: LeaderHints) -> None:
+        """Take over the leaders that an answer names, and fetch from them without a wait.
+
+        The next check of the positions compares them with the new leaders' logs.
+        """
+        for topic_partition in self._client.metadata.update_leaders(hints):
+            state = self._subscriptions.partitions.get(topic_partition)
+            if state is not None:
+                state.retry_ms = 0
 
     def _handle_out_of_range(self, topic_partition: TopicPartition, state: TopicPartitionState) -> None:
         reset = self._subscriptions.default_reset

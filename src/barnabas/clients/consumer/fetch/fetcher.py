@@ -20,6 +20,7 @@ from barnabas.clients.consumer.fetch.node_fetches import FetchPlan, NodeFetches
 from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS_WITH_IDS, FetchLimits, FetchPosition
 from barnabas.clients.consumer.subscription_state import PreferredReplica, SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import error_of
+from barnabas.clients.leader_hints import LeaderHints
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -27,6 +28,9 @@ from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
+
+_LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""The errors with which a broker names the current leader (KIP-951)."""
 
 _CLOSING_LIMITS = FetchLimits(0, 0, 0)
 
@@ -204,6 +208,7 @@ class Fetcher:
         """Keep the records of an answer, and note its errors. Return the size of all its records."""
         record_bytes = 0
         frame = AnswerFrame(response.release, self._metrics)
+        hints = LeaderHints()
         # All are held before the first is released: the last release gives the frame back.
         for _ in range(sum(len(topic.partitions) for topic in body.responses)):
             frame.hold()
@@ -219,6 +224,10 @@ class Fetcher:
                     frame.release(records, name)
                 else:
                     self._buffer.add(fetch)
+                if partition.error_code in _LEADER_CHANGED:
+                    hints.add(topic_partition, partition.current_leader)
+        hints.add_nodes(body.node_endpoints)
+        self._errors.leaders_named(hints)
         if not record_bytes:
             self._note_empty(offsets)
         return record_bytes

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.cluster import Cluster
 from barnabas.clients.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import LogTruncation, error_of
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
@@ -45,20 +46,20 @@ class PositionValidator:
         self._client = client
         self._subscriptions = subscriptions
         self._retry_backoff_ms = retry_backoff_ms
-        self._checked_version = -1
-        """The version of the last metadata update whose leaders were compared with those of the positions."""
+        self._checked: Cluster | None = None
+        """The view of the cluster whose leaders were compared with those of the positions."""
         self._asked: dict[TopicPartition, _Asked] = {}
         self._error: Exception | None = None
 
     @property
     def is_due(self) -> bool:
         """Whether the metadata has changed since the last check, or an error waits to be raised."""
-        return self._error is not None or self._checked_version != self._client.metadata.update_version
+        return self._error is not None or self._checked is not self._client.metadata.cluster
 
     def forget_connections(self) -> None:
         """Forget the requests in flight, in a forked child: their answers will come to the parent."""
         self._asked.clear()
-        self._checked_version = -1
+        self._checked = None
 
     def validate(self) -> None:
         """Give every position its leader, and request a check of those whose leader or epoch is new.
@@ -87,13 +88,15 @@ class PositionValidator:
 
     def _find_leaders(self) -> None:
         metadata = self._client.metadata
-        is_new = metadata.update_version != self._checked_version
-        self._checked_version = metadata.update_version
+        cluster = metadata.cluster
+        # Not by the version of updates: a leader that an answer names makes a new view without an update.
+        is_new = cluster is not self._checked
+        self._checked = cluster
         for topic_partition, state in self._subscriptions.partitions.items():
             if state.offset is None or not (is_new or state.leader is None):
                 continue
-            node = metadata.cluster.leader(topic_partition)
-            info = metadata.cluster.partition(topic_partition)
+            node = cluster.leader(topic_partition)
+            info = cluster.partition(topic_partition)
             if node is not None and info is not None:
                 leader = LeaderAndEpoch(node, info.leader_epoch)
                 state.check_leader(leader, can_validate=self._can_answer(node))

@@ -164,3 +164,37 @@ def test_a_topic_that_is_created_again_is_read_by_its_new_id() -> None:
     cluster.logs["t", 0] = batches(0, 1)
     assert [record.offset for record in consumer.poll(10_000)] == [0]
     assert cluster.sent(ApiKey.FETCH)[-1].body.topics[0].topic_id == b"\2" * 16
+
+
+def test_a_leader_that_an_answer_names_is_asked_at_once() -> None:
+    cluster = ScriptedCluster({"t": [0]}, brokers=2)
+    cluster.logs["t", 0] = batches(0, 3)
+    consumer = consumer_of(cluster, TP0, max_poll_records=1)
+    assert [record.offset for record in consumer.poll(1_000)] == [0]
+    fetch = cluster.handlers[ApiKey.FETCH]
+
+    def moved(request: SentRequest) -> FetchResponse:
+        """Broker 0 does not lead any more, and no broker answers a request for metadata."""
+        asked_ns.append((request.connection_id, cluster.clock.nanoseconds()))
+        answer: FetchResponse = fetch(request)
+        if request.connection_id != "0":
+            return answer
+        partition = answer.responses[0].partitions[0]
+        partition.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        partition.records = b""
+        partition.current_leader = FetchResponse.LeaderIdAndEpoch(1, 1)
+        answer.node_endpoints = [FetchResponse.NodeEndpoint(1, "127.0.0.1", 9092)]
+        return answer
+
+    cluster.handlers[ApiKey.FETCH] = moved
+    cluster.topics["t"] = [1]
+    cluster.handlers[ApiKey.METADATA] = lambda request: None
+    cluster.logs["t", 0] += batches(3, 5)
+    asked_ns: list[tuple[str, int]] = []
+    offsets: list[int] = []
+    for _ in range(4):
+        offsets += [record.offset for record in consumer.poll(1_000)]
+    assert offsets == [1, 2, 3, 4]
+    first, second = asked_ns[:2]
+    assert (first[0], second[0]) == ("0", "1")
+    assert second[1] - first[1] < 100_000_000, "the back-off is 100 ms"

@@ -44,6 +44,7 @@ from barnabas.protocol.messages.inter_broker import (
     StopReplicaRequest,
     UpdateFeaturesRequest,
     UpdateMetadataRequest,
+    WriteTxnMarkersRequest,
 )
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from barnabas.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
@@ -417,6 +418,10 @@ class RealRequests:
     def allocate_producer_ids(self, _version: int) -> AllocateProducerIdsRequest:
         return AllocateProducerIdsRequest(NO_BROKER, 1)
 
+    def write_txn_markers(self, _version: int) -> WriteTxnMarkersRequest:
+        topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic(_OTHER_TOPIC, [0, 1])
+        return WriteTxnMarkersRequest([WriteTxnMarkersRequest.WritableTxnMarker(5, 0, True, [topic], 3)])
+
     # -- security
 
     def describe_acls(self, _version: int) -> DescribeAclsRequest:
@@ -459,6 +464,7 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.DELETE_RECORDS: RealRequests.delete_records,
     ApiKey.INIT_PRODUCER_ID: RealRequests.init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: RealRequests.offset_for_leader_epoch,
+    ApiKey.WRITE_TXN_MARKERS: RealRequests.write_txn_markers,
     ApiKey.DESCRIBE_CONFIGS: RealRequests.describe_configs,
     ApiKey.ALTER_CONFIGS: RealRequests.alter_configs,
     ApiKey.ALTER_REPLICA_LOG_DIRS: RealRequests.alter_replica_log_dirs,

@@ -20,3 +20,4 @@ class ApiConfig(Settings):
     fetch_max_bytes: int = setting("fetch.max.bytes")
     max_partitions_per_description: int = setting("max.request.partition.size.limit")
     max_offset_metadata_size: int = setting("offset.metadata.max.bytes")
+    request_timeout_ms: int = setting("request.timeout.ms")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any
+from typing import Any, NoReturn
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
 from barnabas.api.request import ConnectionContext, Request
@@ -41,28 +41,28 @@ class ControllerOrigin:
         connection = request.connection
         if not connection.from_privileged_listener:
             whose = "the control plane's" if self._has_control_plane else "the inter-broker"
-            self._refuse(request, f"listener {connection.listener_name} is not {whose} listener")
-        if self._authorizer is None and not self._has_control_plane and not _is_on_this_machine(connection):
-            self._refuse(
+            refuse_origin(request, f"listener {connection.listener_name} is not {whose} listener")
+        if self._authorizer is None and not self._has_control_plane and not is_on_this_machine(connection):
+            refuse_origin(
                 request,
                 f"without an authorizer, and without control.plane.listener.name, {connection.client_address} must "
                 "be a loopback address or this broker's own",
             )
 
-    @staticmethod
-    def _refuse(request: Request[Any], reason: str) -> None:
-        """Log the reason. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, always."""
-        logger.warning(
-            "Refused %s of client %r on connection %s: %s",
-            request.handler.api_key.name,
-            request.header.client_id,
-            request.connection.connection_id,
-            reason,
-        )
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{request.handler.api_key.name}: {reason}")
+
+def refuse_origin(request: Request[Any], reason: str) -> NoReturn:
+    """Log why the origin of a request is refused. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, always."""
+    logger.warning(
+        "Refused %s of client %r on connection %s: %s",
+        request.handler.api_key.name,
+        request.header.client_id,
+        request.connection.connection_id,
+        reason,
+    )
+    raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{request.handler.api_key.name}: {reason}")
 
 
-def _is_on_this_machine(connection: ConnectionContext) -> bool:
+def is_on_this_machine(connection: ConnectionContext) -> bool:
     """Return whether the peer's address is a loopback address, or the local end's of the same connection."""
     # A machine that connects to one of its own addresses sends from that same address; behind address translation it
     # does not, and the controller needs a listener on a loopback address, or a control plane.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from barnabas.api.api_config import ApiConfig
 from barnabas.api.authorize import Authorizer
+from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.emulation import narrowed
 from barnabas.api.fetch_session_cache import FetchSessionCache
@@ -49,6 +50,7 @@ from barnabas.api.handlers.sasl import SaslApi
 from barnabas.api.handlers.scram import ScramApi
 from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
+from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.topic_changes import TopicChanges
@@ -75,11 +77,15 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 @dataclass(frozen=True, slots=True)
 class ServedParts:
-    """The parts of a broker that requests reach. broker_epoch: of the registration in force."""
+    """The parts of a broker that requests reach.
+
+    broker_epoch: of the registration in force. inter_broker_listener: the name of the brokers' own listener.
+    """
 
     dynamic: DynamicBrokerConfig
     broker_id: int
     broker_epoch: Callable[[], int]
+    inter_broker_listener: str
     clock: Clock
     replicas: ReplicaManager
     metadata: MetadataCache
@@ -126,15 +132,17 @@ def build_registry(
 def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
     """Return the families that write, read and delete records."""
     replicas, metadata, clock = parts.replicas, parts.metadata, parts.clock
-    max_bytes = ApiConfig.from_kafka_config(parts.dynamic.current).fetch_max_bytes
+    settings = ApiConfig.from_kafka_config(parts.dynamic.current)
+    brokers = BrokerOrigin(authorizer, listener_name=parts.inter_broker_listener)
     return (
         ProduceApi(replicas, metadata, authorizer),
-        FetchApi(replicas, metadata, FetchSessions(parts.fetch_sessions), max_bytes, clock, authorizer),
+        FetchApi(replicas, metadata, FetchSessions(parts.fetch_sessions), settings.fetch_max_bytes, clock, authorizer),
         ListOffsetsApi(replicas, clock, authorizer),
         OffsetForLeaderEpochApi(replicas, authorizer),
         DeleteRecordsApi(replicas, metadata, authorizer),
         ProducersApi(replicas, metadata, authorizer),
         InitProducerIdApi(ProducerIdManager(parts.broker_id, parts.zk_client), authorizer),
+        TransactionMarkersApi(replicas, brokers, clock, settings.request_timeout_ms),
     )
 
 

@@ -161,6 +161,7 @@ def _build_registry(
         dynamic=foundations.dynamic,
         broker_id=storage.identity.broker_id,
         broker_epoch=lambda: storage.registration.epoch,
+        inter_broker_listener=inter_broker_listener_name_of(foundations.dynamic.current),
         clock=foundations.clock,
         replicas=replication.replicas,
         metadata=replication.metadata,

@@ -188,18 +188,20 @@ class WriteTxnMarkersRequest(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-
 
 
 class WriteTxnMarkersResponse(Message, api=ApiKey.WRITE_TXN_MARKERS, versions="0-2", flexible="1+"):
-    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = field("0+")
+    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = field("0+").repeats("markers")
 
     class WritableTxnMarkerResult(Struct):
-        producer_id: Int64 = field("0+")
-        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = field("0+")
+        producer_id: Int64 = field("0+").repeats("producer_id")
+        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = field("0+").repeats("topics")
 
     class WritableTxnMarkerTopicResult(Struct):
-        name: str = field("0+")
-        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = field("0+")
+        name: str = field("0+").repeats("name")
+        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = field("0+").repeats(
+            "partition_indexes"
+        )
 
     class WritableTxnMarkerPartitionResult(Struct):
-        partition_index: Int32 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition_index")
         error_code: Int16 = field("0+")
 
 

@@ -1,0 +1,55 @@
+"""The check of the origin of WriteTxnMarkers, which the coordinator of a transaction sends to partition leaders.
+
+Asked by the handler on the request's thread; immutable, so nothing guards it. A marker ends a transaction for good, so
+a broker that took it from any client would let the first one that connects commit what its producer aborts:
+
+1. It comes by the brokers' own listener (`inter.broker.listener.name`).
+2. An authorizer must allow CLUSTER_ACTION. As long as there is none, the sender must be on this machine.
+3. An operator to whom an authorizer allows ALTER on the cluster may send it by any listener: the admin clients abort a
+   hanging transaction with it (KIP-664).
+
+Beside Kafka's, which has only the authorizer's part of the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.api.authorize import (
+    CLUSTER_NAME,
+    AclOperation,
+    Authorizer,
+    ResourceType,
+    is_allowed,
+    require_cluster_permission,
+)
+from barnabas.api.controller_origin import is_on_this_machine, refuse_origin
+from barnabas.api.request import Request
+
+
+class BrokerOrigin:
+    """Lets requests of brokers pass. listener_name: the brokers' own listener."""
+
+    def __init__(self, authorizer: Authorizer | None, *, listener_name: str) -> None:
+        self._authorizer = authorizer
+        self._listener_name = listener_name
+
+    def require(self, request: Request[Any]) -> None:
+        """Check the permission, the listener and the address that a request comes with.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a listener, an address or a client that must not send it.
+        """
+        authorizer = self._authorizer
+        if authorizer is not None and is_allowed(
+            authorizer, request, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+        ):
+            return
+        require_cluster_permission(authorizer, request, AclOperation.CLUSTER_ACTION)
+        connection = request.connection
+        if connection.listener_name != self._listener_name:
+            refuse_origin(request, f"listener {connection.listener_name} is not the inter-broker listener")
+        if authorizer is None and not is_on_this_machine(connection):
+            refuse_origin(
+                request,
+                f"without an authorizer, {connection.client_address} must be a loopback address or this broker's own",
+            )

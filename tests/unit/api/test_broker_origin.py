@@ -1,0 +1,58 @@
+"""Where the markers of transactions may come from."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.api.authorize import AclOperation, ResourceType
+from barnabas.api.broker_origin import BrokerOrigin
+from barnabas.api.request import ConnectionContext
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from tests.unit.api.test_permissions import CLUSTER, Permissions
+
+ACT, ALTER = AclOperation.CLUSTER_ACTION, AclOperation.ALTER
+
+
+def is_let_in(
+    client: str, *, listener: str = "BROKERS", allowed: AclOperation | None = None, open_to_all: bool
+) -> bool:
+    """allowed: what the authorizer allows on the cluster; open_to_all: there is no authorizer."""
+    request: Any = SimpleNamespace(
+        connection=ConnectionContext(f"10.0.0.5:9092-{client}:50000-7", client, listener, "PLAINTEXT"),
+        handler=SimpleNamespace(api_key=ApiKey.WRITE_TXN_MARKERS),
+        header=SimpleNamespace(client_id="c"),
+    )
+    permissions = () if allowed is None else ((allowed, ResourceType.CLUSTER, CLUSTER),)
+    origin = BrokerOrigin(None if open_to_all else Permissions(*permissions), listener_name="BROKERS")
+    with suppress(ApiError):
+        origin.require(request)
+        return True
+    with pytest.raises(ApiError) as refusal:
+        origin.require(request)
+    assert refusal.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return False
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "::1", "10.0.0.5"])
+def test_this_machine_needs_no_authorizer(client: str) -> None:
+    assert is_let_in(client, open_to_all=True)
+    assert not is_let_in(client, listener="CLIENTS", open_to_all=True), "but the brokers' own listener"
+
+
+def test_other_machines_need_an_authorizer() -> None:
+    assert not is_let_in("10.0.0.6", open_to_all=True)
+    assert not is_let_in("10.0.0.6", open_to_all=False)
+    assert is_let_in("10.0.0.6", allowed=ACT, open_to_all=False)
+
+
+def test_who_acts_for_the_cluster_comes_by_the_brokers_listener() -> None:
+    assert not is_let_in("10.0.0.6", listener="CLIENTS", allowed=ACT, open_to_all=False)
+
+
+def test_an_operator_may_abort_a_hanging_transaction_from_anywhere() -> None:
+    assert is_let_in("10.0.0.6", listener="CLIENTS", allowed=ALTER, open_to_all=False)

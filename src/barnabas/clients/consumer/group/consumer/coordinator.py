@@ -116,25 +116,38 @@ class ReconcilingCoordinator(MemberCoordinator):
     # -- leaving
 
     def leave(self, reason: str) -> None:
-        """Revoke all partitions and tell the coordinator. Raises what the listener raised."""
+        """Revoke all partitions and tell the coordinator. Raises what the listener raised.
+
+        The listener, which is called here, may unsubscribe or close the consumer too. Its call then tells the
+        coordinator at once, because the consumer has no connection to the coordinator once `close` has returned.
+        """
         self._reconciliation.abandon()
         with self.channel.lock:
-            # The listener, which is called below, unsubscribes or closes the consumer too.
-            if self._membership.state is MemberState.PREPARE_LEAVING:
-                return
+            joins = self._membership.joins
+            is_within_listener = self._membership.state is MemberState.PREPARE_LEAVING
             is_lost = not self._membership.generation.is_known
-            self._membership.unsubscribe()
+            if not is_within_listener:
+                self._membership.unsubscribe()
         error = None
-        owned = self._subscriptions.partitions
-        if self._subscriptions.is_auto_assigned and owned:
-            error = self._listener.lost(owned) if is_lost else self._listener.revoked(owned)
-            self._subscriptions.set_partitions(())
-        with self.channel.lock:
-            self._member.leave(reason, self._group.client.now_ms())
-        self.offsets.left()
-        self.channel.wakeup()
+        try:
+            owned = self._subscriptions.partitions
+            if not is_within_listener and self._subscriptions.is_auto_assigned and owned:
+                error = self._listener.lost(owned) if is_lost else self._listener.revoked(owned)
+        finally:
+            self._depart(reason, joins)
         if error is not None:
             raise error
+
+    def _depart(self, reason: str, joins: int) -> None:
+        """Give the partitions up and tell the coordinator, unless the listener has left this membership already."""
+        with self.channel.lock:
+            if self._membership.joins != joins:
+                return
+            self._member.leave(reason, self._group.client.now_ms())
+        if self._subscriptions.is_auto_assigned:
+            self._subscriptions.set_partitions(())
+        self.offsets.left()
+        self.channel.wakeup()
 
     def _prepare_last_commit(self, deadline_ms: int) -> None:
         """Do nothing: a member may commit at any time."""

@@ -298,6 +298,37 @@ def test_a_closing_member_tells_its_coordinator(instance: str | None, leave_grou
     assert events.heard[1:] == ([("revoked", [TP0])] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("outer", "inner"), [("close", "close"), ("unsubscribe", "close"), ("unsubscribe", "unsubscribe")]
+)
+def test_the_listener_of_a_member_that_leaves_may_end_the_consumer(inner: str, outer: str) -> None:
+    class Ending(Events):
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            super().on_partitions_revoked(partitions)
+            getattr(consumer, inner)()
+
+    group, events = ReconcilingGroup(t=1), Ending()
+    consumer = joined(group, events)
+    getattr(consumer, outer)()
+    coordinator_of(consumer).channel.run_once()
+    assert [each.member_epoch for each in group.heartbeats() if each.member_epoch < 0] == [-1]
+    assert not group.coordinator.group.members, "the others need not wait for its session to end"
+    assert events.heard == [("assigned", [TP0]), ("revoked", [TP0])]
+    assert (state_of(consumer), consumer.assignment()) == (MemberState.UNSUBSCRIBED, set())
+
+
+def test_a_listener_that_is_interrupted_does_not_keep_the_member_in_the_group() -> None:
+    class Interrupted(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            raise KeyboardInterrupt
+
+    group = ReconcilingGroup(t=1)
+    consumer = joined(group, Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        consumer.close()
+    assert not group.coordinator.group.members
+
+
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_member_that_leaves_while_it_joins(answered: bool) -> None:
     group = ReconcilingGroup(t=1)

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from barnabas.clients.producer.record_future import RecordFuture
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -45,12 +46,14 @@ class Delivery(NamedTuple):
 class Deliveries:
     """The deliveries of one batch, in the order of its records."""
 
-    __slots__ = ("_deliveries", "_ended", "_first", "final_state", "successors")
+    __slots__ = ("_deliveries", "_ended", "_first", "final_state", "futures_lock", "successors")
 
     def __init__(self) -> None:
         self.final_state: FinalState | None = None
         self.successors: list[Deliveries] = []
         """The pieces that took the deliveries over when the batch was split."""
+        self.futures_lock = threading.RLock()
+        """The lock of the records' futures."""
         self._deliveries: list[Delivery] = []
         self._first = threading.Lock()
         self._ended = threading.Event()
@@ -103,7 +106,9 @@ class Deliveries:
         if len(self._deliveries) == record_count:
             return self._deliveries
         joined = _JoinedDelivery(self._deliveries[0], record_count)
-        return [Delivery(Future(), partial(joined.ended, index)) for index in range(record_count)]
+        return [
+            Delivery(RecordFuture(self.futures_lock), partial(joined.ended, index)) for index in range(record_count)
+        ]
 
     def hand_over(self, successors: list[Deliveries]) -> None:
         """End without a result: the pieces of the batch deliver the results."""

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from barnabas.clients.producer.compression_ratio import SAFETY_FACTOR
 from barnabas.clients.producer.deliveries import Deliveries, Delivery, FinalState
 from barnabas.clients.producer.producer_record import ProducerRecord
+from barnabas.clients.producer.record_future import RecordFuture
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
@@ -109,7 +110,7 @@ class ProducerBatch:
         self.uncompressed_bytes = builder.append(timestamp_ms, key, value, headers)
         self.record_count += 1
         if future is None:
-            future = Future()
+            future = RecordFuture(self.deliveries.futures_lock)
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
         self.deliveries.add(Delivery(future, callback, timestamp_ms, key_size, value_size))
@@ -117,7 +118,7 @@ class ProducerBatch:
 
     def add_delivery(self, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
         """Return one future for all of a ready-made batch, which yields the first record's offset."""
-        future: Future[RecordMetadata] = Future()
+        future = RecordFuture(self.deliveries.futures_lock)
         self.deliveries.add(Delivery(future, callback, value_size=len(self.data or b"")))
         return future
 

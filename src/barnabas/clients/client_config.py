@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.clients.cluster_metadata import REBOOTSTRAP, MetadataConfig
 from barnabas.clients.connection_config import ClientConnectionConfig
 from barnabas.clients.settings import setting
 
@@ -20,6 +20,18 @@ class ClientConfig(ClientConnectionConfig):
     """
 
     metadata_max_age_ms: int = setting(300_000, "How old the client's view of the cluster may grow.", minimum=0)
+    metadata_recovery_strategy: str = setting(
+        REBOOTSTRAP,
+        "rebootstrap: a client that can reach no known broker begins again with its bootstrap servers (KIP-899). none:"
+        " it goes on with the brokers that it knows.",
+        choices=(REBOOTSTRAP, "none"),
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = setting(
+        300_000,
+        "How long the client may get no metadata before it closes its connections and begins again with its bootstrap"
+        " servers (KIP-1102).",
+        minimum=0,
+    )
     retry_backoff_ms: int = setting(100, "How long to wait before the first retry of a failed request.", minimum=0)
     retry_backoff_max_ms: int = setting(1_000, "The longest wait before a retry; it doubles up to here.", minimum=0)
     bootstrap_timeout_ms: int | None = setting(
@@ -41,4 +53,6 @@ class ClientConfig(ClientConnectionConfig):
             allow_auto_topic_creation=allow_auto_topic_creation,
             bootstrap_timeout_ms=self.bootstrap_timeout_ms,
             client_dns_lookup=self.client_dns_lookup,
+            recovery_strategy=self.metadata_recovery_strategy,
+            rebootstrap_trigger_ms=self.metadata_recovery_rebootstrap_trigger_ms,
         )

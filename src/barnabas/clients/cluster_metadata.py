@@ -35,6 +35,9 @@ from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
 
+REBOOTSTRAP = "rebootstrap"
+"""The recovery strategy by which a view begins again with the user's addresses."""
+
 ClusterListener: TypeAlias = Callable[[Cluster], None]
 """A user's function, which is called with each new snapshot."""
 
@@ -53,6 +56,9 @@ class MetadataConfig:
     bootstrap_timeout_ms: int | None = None
     client_dns_lookup: str = USE_ALL_DNS_IPS
     """How the bootstrap addresses become nodes: see `bootstrap_nodes`."""
+    recovery_strategy: str = REBOOTSTRAP
+    """What happens when no known node can be reached: REBOOTSTRAP or "none"."""
+    rebootstrap_trigger_ms: int = 300_000
 
 
 class UpdateRequest(NamedTuple):
@@ -68,7 +74,7 @@ class ClusterMetadata:
 
     def __init__(self, bootstrap: Sequence[Node], config: MetadataConfig, random: Random | None = None) -> None:
         self._bootstrap = tuple(bootstrap)
-        self._allow_auto_topic_creation = config.allow_auto_topic_creation
+        self.config = config
         self._condition = threading.Condition()
         self.cluster = Cluster(self._bootstrap, is_bootstrap=True)
         self._topics = TopicsOfInterest(config.topic_idle_ms)
@@ -199,7 +205,7 @@ class ClusterMetadata:
             message = MetadataRequest(
                 # None asks for all topics, which a filter has to choose from.
                 topics=named if is_partial or self._topics.filter is None else None,
-                allow_auto_topic_creation=self._allow_auto_topic_creation,
+                allow_auto_topic_creation=self.config.allow_auto_topic_creation,
             )
             return UpdateRequest(message, schedule.version, is_partial)
 
@@ -258,7 +264,7 @@ class ClusterMetadata:
             self._condition.notify_all()
 
     def rebootstrap(self) -> None:
-        """Begin again with the bootstrap addresses, because no known node can be reached (KIP-899)."""
+        """Begin again with the bootstrap addresses, because the known nodes are of no use (KIP-899, KIP-1102)."""
         with self._condition:
             self.cluster = Cluster(self._bootstrap, is_bootstrap=True)
             self._schedule.needs_full = True

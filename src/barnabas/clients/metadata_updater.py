@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from barnabas.clients.cluster_metadata import ClusterMetadata
+from barnabas.clients.cluster_metadata import REBOOTSTRAP, ClusterMetadata
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
@@ -18,7 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class ClusterMetadataUpdater:
-    """A MetadataUpdater. `rebootstrap` False is Kafka's `metadata.recovery.strategy=none`."""
+    """A MetadataUpdater, by the recovery settings of a client's view of the cluster.
+
+    The view begins again with the user's addresses (`metadata.recovery.strategy`, KIP-899, KIP-1102): when no known
+    node can be connected to, when no answer came for `metadata.recovery.rebootstrap.trigger.ms`, and when a broker says
+    REBOOTSTRAP_REQUIRED. In the last two cases the connections to all known nodes are closed first.
+    """
 
     def __init__(
         self,
@@ -26,12 +32,15 @@ class ClusterMetadataUpdater:
         *,
         request_timeout_ms: int = 30_000,
         reconnect_backoff_ms: int = 50,
-        rebootstrap: bool = True,
     ) -> None:
         self._metadata = metadata
         self._request_timeout_ms = request_timeout_ms
         self._reconnect_backoff_ms = reconnect_backoff_ms
-        self._rebootstrap = rebootstrap
+        self._recovers = metadata.config.recovery_strategy == REBOOTSTRAP
+        self._trigger_ms = metadata.config.rebootstrap_trigger_ms
+        self._attempted_since_ms: int | None = None
+        """When the first attempt began of those that have brought no metadata yet; None after an answer."""
+        self._is_rebootstrap_required = False
         self._in_progress: tuple[int, bool] | None = None
         """The version of the request in progress, and whether that request is partial."""
 
@@ -51,11 +60,13 @@ class ClusterMetadataUpdater:
         )
         if wait_ms > 0:
             return wait_ms
+        if self._attempted_since_ms is None:
+            self._attempted_since_ms = now_ms
         # Any node will do, the least loaded one best. When none is left that could be connected to, the known addresses
         # may all be outdated (a cluster that moved): begin again with those of the user.
         node = client.least_loaded_node(now_ms)
-        if node is None and self._rebootstrap and not client.has_ready_nodes(now_ms):
-            self._metadata.rebootstrap()
+        if node is None and self._recovers and not client.has_ready_nodes(now_ms):
+            self.rebootstrap(now_ms)
             node = client.least_loaded_node(now_ms)
         if node is None:
             logger.debug("Give up sending metadata request since no node is available")
@@ -100,7 +111,23 @@ class ClusterMetadataUpdater:
         assert self._in_progress is not None
         version, is_partial = self._in_progress
         self._in_progress = None
-        if body.brokers:
+        if body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._recovers:
+            logger.info("Rebootstrap requested by server.")
+            self._is_rebootstrap_required = True
+        elif body.brokers and not body.error_code:
             self._metadata.update(version, body, is_partial, now_ms)
+            self._attempted_since_ms = None
         else:
             self._metadata.failed_update(now_ms)
+
+    def needs_rebootstrap(self, now_ms: int) -> bool:
+        """Return whether a broker has required it, or no answer came for too long."""
+        since_ms = self._attempted_since_ms
+        is_late = since_ms is not None and now_ms - since_ms > self._trigger_ms
+        return self._recovers and (self._is_rebootstrap_required or is_late)
+
+    def rebootstrap(self, now_ms: int) -> None:
+        """Begin again with the addresses that the user gave."""
+        self._metadata.rebootstrap()
+        self._is_rebootstrap_required = False
+        self._attempted_since_ms = now_ms

@@ -65,6 +65,12 @@ class MetadataUpdater(Protocol):
     def handle_response(self, body: Message, now_ms: int) -> None:
         """Take the answer to the request of `maybe_update`."""
 
+    def needs_rebootstrap(self, now_ms: int) -> bool:
+        """Return whether the known nodes are to be given up, with their connections, for those of the user."""
+
+    def rebootstrap(self, now_ms: int) -> None:
+        """Begin again with the addresses that the user gave."""
+
 
 class ManualMetadataUpdater:
     """A MetadataUpdater with a fixed list of nodes, for channels to known peers. It sends no request."""
@@ -96,3 +102,10 @@ class ManualMetadataUpdater:
 
     def handle_response(self, body: Message, now_ms: int) -> None:
         """Do nothing: there is no request of this updater."""
+
+    def needs_rebootstrap(self, now_ms: int) -> bool:
+        """Return False: the list is all there is."""
+        return False
+
+    def rebootstrap(self, now_ms: int) -> None:
+        """Do nothing: the nodes stay the same."""

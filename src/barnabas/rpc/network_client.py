@@ -279,6 +279,7 @@ class NetworkClient:
         self._initiate_api_versions_requests(now_ms)
         self._handle_timed_out_connections(responses, now_ms)
         self._handle_timed_out_requests(responses, now_ms)
+        self._handle_rebootstrap(responses, now_ms)
         self._complete_responses(responses)
         return responses
 
@@ -401,6 +402,16 @@ class NetworkClient:
             logger.info("Disconnecting from node %d due to request timeout.", node_id)
             self._selector.close(str(node_id))
             self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True)
+
+    def _handle_rebootstrap(self, responses: list[ClientResponse], now_ms: int) -> None:
+        """Drop the connections to all known nodes, if the metadata begin again with the user's addresses."""
+        if not self._metadata_updater.needs_rebootstrap(now_ms):
+            return
+        for node in self._metadata_updater.nodes():
+            if not self._states.state(node.id).is_disconnected:
+                logger.info("Disconnecting from node %d due to client rebootstrap.", node.id)
+                self._disconnect(node.id, responses, now_ms)
+        self._metadata_updater.rebootstrap(now_ms)
 
     def _complete_responses(self, responses: Sequence[ClientResponse]) -> None:
         for response in responses:

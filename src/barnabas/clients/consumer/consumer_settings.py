@@ -24,6 +24,8 @@ class ConsumerSettings(TypedDict, total=False):
     receive_buffer_bytes: int
     client_dns_lookup: str
     metadata_max_age_ms: int
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     bootstrap_timeout_ms: int | None

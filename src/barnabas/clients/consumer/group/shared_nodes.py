@@ -41,3 +41,10 @@ class SharedNodes:
 
     def handle_response(self, body: Message, now_ms: int) -> None:
         """Do nothing: this updater sends no requests."""
+
+    def needs_rebootstrap(self, now_ms: int) -> bool:
+        """Return False: the consumer's own client gives up the nodes, and this client then sees the new ones."""
+        return False
+
+    def rebootstrap(self, now_ms: int) -> None:
+        """Do nothing: the consumer's own client does it."""

@@ -16,6 +16,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.support.simulated_files import PowerOff, SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, check_indexes, log_config, read_all
 
@@ -29,7 +30,7 @@ class ProducerHistory:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.files = SimulatedFiles()
-        self.broker = Broker(self.files, config=CONFIG, seed=seed)
+        self.broker = Broker(self.files, config=CONFIG, manager_config=LogManagerConfig(), seed=seed)
         self.log = self.broker.log()
         self.interrupted: collections.Counter[str] = collections.Counter()
 
@@ -91,6 +92,10 @@ class ProducerHistory:
             is_transactional=producer_id == TRANSACTIONAL,
         )
         builder.append(NOW, b"key", b"value")
+        if producer_id == TRANSACTIONAL:
+            verification = self.log.begin_verification(producer_id, 0, sequence)
+            if verification is not None:
+                self.log.end_verification(producer_id, verification)
         info = self.log.append_as_leader(builder.build(), 0)
         assert not info.is_duplicate
         assert self.log.append_as_leader(builder.build(), 0).first_offset == info.first_offset

@@ -54,6 +54,7 @@ from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.topic_changes import TopicChanges
+from barnabas.api.transaction_verification import TransactionVerification, TransactionVerifier
 from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.log_config import validate_topic_config
@@ -95,6 +96,7 @@ class ServedParts:
     elections: LeaderElections
     groups: GroupCoordinator
     fetch_sessions: FetchSessionCache
+    transactions: TransactionVerifier
 
 
 def build_registry(
@@ -135,7 +137,7 @@ def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Seque
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     brokers = BrokerOrigin(authorizer, listener_name=parts.inter_broker_listener)
     return (
-        ProduceApi(replicas, metadata, authorizer),
+        ProduceApi(replicas, metadata, authorizer, TransactionVerification(replicas, parts.transactions)),
         FetchApi(replicas, metadata, FetchSessions(parts.fetch_sessions), settings.fetch_max_bytes, clock, authorizer),
         ListOffsetsApi(replicas, clock, authorizer),
         OffsetForLeaderEpochApi(replicas, authorizer),

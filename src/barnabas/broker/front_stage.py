@@ -20,6 +20,7 @@ from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
+from barnabas.api.transaction_verification import NoTransactionCoordinator
 from barnabas.broker.api_table import ServedParts, build_registry
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
@@ -171,5 +172,6 @@ def _build_registry(
         elections=elections,
         groups=replication.groups,
         fetch_sessions=fetch_sessions,
+        transactions=NoTransactionCoordinator(),
     )
     return build_registry(parts, authorizer, settings.emulated_release)

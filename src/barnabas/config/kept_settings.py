@@ -66,7 +66,7 @@ _BY_REASON: Final = (
         "there are no transactions yet",
         """
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
+        transaction.remove.expired.transaction.cleanup.interval.ms
         transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
         transaction.state.log.replication.factor transaction.state.log.segment.bytes transactional.id.expiration.ms
         """,

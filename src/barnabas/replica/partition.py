@@ -40,6 +40,7 @@ from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.verification import Verification
 
 logger = logging.getLogger(__name__)
 
@@ -196,6 +197,15 @@ class Partition:
         if not info.leader_hw_increased:
             info.leader_hw_increased = self.increment_high_watermark()
         return info
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Verification | None:
+        """Return the verification that a transactional batch needs before its append; None when it needs none.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER.
+        """
+        if not self.is_leader:
+            raise self._not_leader()
+        return self.log.begin_verification(producer_id, producer_epoch, base_sequence)
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
         """Return NONE or an error when an append with acks=all is decided, or None while it must wait.

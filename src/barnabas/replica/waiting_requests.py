@@ -73,6 +73,10 @@ class WaitingRequests:
         for key in keys:
             self.wake(key)
 
+    def run_queued(self) -> None:
+        """Run the retries that were put off. For a thread that has appended outside of a request, and holds no lock."""
+        self._actions.run_all()
+
     def shutdown(self) -> None:
         """Complete every operation, so that each is answered."""
         self.fetches.shutdown()

@@ -22,6 +22,7 @@ class LogEnvironment:
     write_checkpoints: writes recovery points and log start offsets of a log directory at once, because one of them
     has become smaller; may be called under a log's lock; raises OSError. write_later: has a small file written in the
     background (`BackgroundWrites.later`). producer_id_expiration_ms: how long an idle producer is remembered now.
+    verifies_transactions: whether the first batch of a transaction needs a verification now.
     """
 
     # The callables go up to LogManager and its parts. As values handed in they keep imports going one way: a log knows
@@ -34,3 +35,4 @@ class LogEnvironment:
     write_checkpoints: Callable[[str], None]
     write_later: Callable[[Callable[[], None]], None]
     producer_id_expiration_ms: Callable[[], int]
+    verifies_transactions: Callable[[], bool]

@@ -82,6 +82,7 @@ class LogManager:
             self.checkpoints.write_both,
             BackgroundWrites(scheduler).later,
             lambda: self._config.producer_id_expiration_ms,
+            lambda: self._config.verifies_transactions,
         )
         self._opener = LogOpener(directories, self._table, self.checkpoints, self._environment, topic_config)
         self.tasks = LogTasks(self._table, self.checkpoints, self._deletion, clock)
@@ -221,11 +222,12 @@ class LogManager:
                 self.cleaner.abort_cleaning(topic_partition)
 
     def reconfigure(self, config: LogManagerConfig) -> None:
-        """Take new threads per directory and a new expiration of producers; intervals stay as they were at start."""
+        """Take new threads per directory, and the new settings of producers; intervals stay as they were at start."""
         self._config = replace(
             self._config,
             recovery_threads_per_dir=config.recovery_threads_per_dir,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            verifies_transactions=config.verifies_transactions,
         )
 
     def async_delete(self, topic_partition: TopicPartition) -> None:

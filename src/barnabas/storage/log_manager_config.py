@@ -24,3 +24,4 @@ class LogManagerConfig(Settings):
     recovery_threads_per_dir: int = setting("num.recovery.threads.per.data.dir")
     producer_id_expiration_ms: int = setting("producer.id.expiration.ms")
     producer_expiration_check_ms: int = setting("producer.id.expiration.check.interval.ms")
+    verifies_transactions: bool = setting("transaction.partition.verification.enable")

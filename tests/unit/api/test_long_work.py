@@ -15,6 +15,7 @@ from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
+from barnabas.api.transaction_verification import NoTransactionCoordinator, TransactionVerification
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -74,7 +75,9 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     replicas = Replicas(Broker(config=log_config(**settings)))
     replicas.lead()
     replicas.announce("topic", 0, 0)
-    api = ProduceApi(replicas.manager, replicas.metadata, None)
+    api = ProduceApi(
+        replicas.manager, replicas.metadata, None, TransactionVerification(replicas.manager, NoTransactionCoordinator())
+    )
     registry = Registry(api.handlers())
     channel, released = WaitingChannel(), []
     data = ProduceRequest.TopicProduceData(
@@ -97,7 +100,9 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
 
 def test_an_old_version_is_never_brief() -> None:
     replicas = Replicas()
-    api = ProduceApi(replicas.manager, replicas.metadata, None)
+    api = ProduceApi(
+        replicas.manager, replicas.metadata, None, TransactionVerification(replicas.manager, NoTransactionCoordinator())
+    )
     registry = Registry(api.handlers())
     for version, brief in ((2, False), (3, True)):
         body = ProduceRequest(None, 1, 1000, [])

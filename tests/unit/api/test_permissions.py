@@ -29,6 +29,7 @@ from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
+from barnabas.api.transaction_verification import NoTransactionCoordinator, TransactionVerification
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
@@ -48,9 +49,11 @@ from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.topics import DeleteRecordsRequest
 from barnabas.protocol.messages.transactions import DescribeProducersRequest
+from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
+from tests.unit.storage.log_harness import Broker as StoredLogs
 
 Permission = tuple[AclOperation, ResourceType, str]
 CLUSTER = "kafka-cluster"
@@ -112,7 +115,7 @@ class Broker:
     """Broker 0 leads partition 0 of two topics; the caller has `permissions`."""
 
     def __init__(self, *permissions: Permission) -> None:
-        self.replicas = Replicas()
+        self.replicas = Replicas(StoredLogs(manager_config=LogManagerConfig()))
         for topic in (MINE, THEIRS):
             self.replicas.lead(topic, topic_id=IDS[topic])
             self._tell_of(topic)
@@ -137,7 +140,8 @@ class Broker:
     def _for_clients(self, dynamic: DynamicBrokerConfig) -> list[HandlerFamily]:
         metadata, manager, clock = self.replicas.metadata, self.replicas.manager, self.replicas.clock
         admin: Any = self.topics
-        produce = ProduceApi(manager, metadata, self.permissions)
+        verification = TransactionVerification(manager, NoTransactionCoordinator())
+        produce = ProduceApi(manager, metadata, self.permissions, verification)
         fetch = FetchApi(manager, metadata, fetch_sessions(), 1 << 20, clock, self.permissions)
         offsets = ListOffsetsApi(manager, clock, self.permissions)
         creation = AutoTopicCreation(admin, metadata, InternalTopicsConfig(50, 1, 1 << 20))

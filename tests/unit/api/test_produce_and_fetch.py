@@ -13,6 +13,7 @@ from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
+from barnabas.api.transaction_verification import NoTransactionCoordinator, TransactionVerification
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -36,7 +37,8 @@ class Broker:
         self.replicas = Replicas()
         self.replicas.lead()
         self.replicas.announce("topic", 0, 0)
-        produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None)
+        verification = TransactionVerification(self.replicas.manager, NoTransactionCoordinator())
+        produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None, verification)
         fetch = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
         registry = Registry([*produce.handlers(), *fetch.handlers()])
         self.parser = RequestParser(registry)

@@ -69,7 +69,10 @@ def batch(
 
 
 class Broker:
-    """A log manager that can crash and start again. Topic settings are `config`."""
+    """A log manager that can crash and start again. Topic settings are `config`.
+
+    Unless `manager_config` says so, transactions begin without a verification: there is no coordinator to ask.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class Broker:
         self.files = files if files is not None else SimulatedFiles()
         self.config = config or log_config()
         self.log_dirs = log_dirs
-        self.manager_config = manager_config or LogManagerConfig()
+        self.manager_config = manager_config or LogManagerConfig(verifies_transactions=False)
         self.clock = MockClock()
         if isinstance(self.files, SimulatedFiles):
             self.files.now_ms = self.clock.milliseconds

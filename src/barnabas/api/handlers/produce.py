@@ -28,6 +28,13 @@ from barnabas.api.brief import MAX_FRAME_BYTES, Brief, hand_over
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.produced_batches import refused_batch
 from barnabas.api.request import Handler, Request, described_error_answer
+from barnabas.api.transaction_verification import (
+    TransactionalProducer,
+    TransactionalWrite,
+    TransactionVerification,
+    VerificationErrors,
+    producer_error,
+)
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import INTERNAL_TOPICS
@@ -37,7 +44,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import CODEC_MASK, BatchHeader
-from barnabas.replica.append import VALID_ACKS
+from barnabas.replica.append import VALID_ACKS, AppendCallback
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.storage.validation.validator import MANY_RECORDS
@@ -65,11 +72,18 @@ TOLD_FIRST: Final = (
 class ProduceApi:
     """Appends the records of producers and answers each partition on its own."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        authorizer: Authorizer | None,
+        verification: TransactionVerification,
+    ) -> None:
         self._appender = replicas.appender
         self._hosted = replicas.hosted
         self._metadata = metadata
         self._authorizer = authorizer
+        self._verification = verification
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
@@ -139,9 +153,6 @@ class ProduceApi:
             asked[0].partition_data[0].records = None
         else:
             _release_records(asked)
-        if body.transactional_id is not None:
-            _refuse_several_producers(to_append)
-            to_append = _without_transactions(to_append)
 
         # The append, and the answer when it is done or its time is over.
         def answer(_: Sequence[PartitionAppend]) -> None:
@@ -153,7 +164,46 @@ class ProduceApi:
             except Exception as error:  # noqa: BLE001 - `fail` logs it; what Request.deferred does, without its call
                 request.fail(error)
 
+        if body.transactional_id is not None:
+            self._append_verified(request, body.transactional_id, to_append, answer)
+            return
         self._appender.append_records(to_append, required_acks=acks, timeout_ms=body.timeout_ms, on_complete=answer)
+
+    def _append_verified(
+        self,
+        request: Request[ProduceRequest],
+        transactional_id: str,
+        entries: Sequence[PartitionAppend],
+        answer: AppendCallback,
+    ) -> None:
+        """Append batches, the transactional ones of them when their coordinator has confirmed the transaction.
+
+        Raises ApiError: INVALID_PRODUCER_ID_MAPPING when they have several producers.
+        """
+        body = request.body
+        acks, timeout_ms = body.acks, body.timeout_ms
+
+        def append(errors: VerificationErrors) -> None:
+            verified = []
+            for entry in entries:
+                # Nothing is asked for batches outside of the transaction, so they have no error.
+                code = errors.get(TopicPartition(entry.topic, entry.partition))
+                if code is None:
+                    verified.append(entry)
+                else:
+                    entry.fail(producer_error(code))
+            self._appender.append_records(verified, required_acks=acks, timeout_ms=timeout_ms, on_complete=answer)
+
+        producer = _transactional_producer(transactional_id, entries)
+        if producer is None:
+            append({})
+            return
+        writes = [
+            TransactionalWrite(TopicPartition(entry.topic, entry.partition), header.base_sequence)
+            for entry in entries
+            if (header := _transactional_header(entry)) is not None
+        ]
+        self._verification.verify(request, producer, writes, append, before_asking=lambda: _keep_records(entries))
 
     def _look_ahead(self, entry: PartitionAppend, header: BatchHeader) -> None:
         """Decompress a batch that is small, so that the log need not.
@@ -342,34 +392,26 @@ def _is_transactional_request(body: ProduceRequest) -> bool:
     return False
 
 
-def _is_transactional(entry: PartitionAppend) -> bool:
-    return entry.header is not None and entry.header.is_transactional
+def _transactional_header(entry: PartitionAppend) -> BatchHeader | None:
+    """Return the header of a batch that is part of a transaction, None for any other."""
+    header = entry.header
+    return header if header is not None and header.is_transactional and header.producer_id >= 0 else None
 
 
-def _without_transactions(entries: Sequence[PartitionAppend]) -> list[PartitionAppend]:
-    """Fail transactional batches, as Kafka does when it reaches no coordinator to verify them with (KIP-890).
-
-    No coordinator would ever end such a transaction, and readers of committed records would wait behind it.
-    """
-    others: list[PartitionAppend] = []
-    text = (
-        "Unable to verify the partition has been added to the transaction. Underlying error: COORDINATOR_NOT_AVAILABLE"
-    )
-    for entry in entries:
-        if _is_transactional(entry):
-            entry.fail(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text))
-        else:
-            others.append(entry)
-    return others
-
-
-def _refuse_several_producers(entries: Sequence[PartitionAppend]) -> None:
-    """Check that the transactional batches of a request have one producer.
+def _transactional_producer(transactional_id: str, entries: Sequence[PartitionAppend]) -> TransactionalProducer | None:
+    """Return the producer of the transactional batches, None if there are none.
 
     Raises ApiError: INVALID_PRODUCER_ID_MAPPING when they have several.
     """
-    headers = [entry.header for entry in entries if entry.header is not None and entry.header.is_transactional]
-    producers = {(header.producer_id, header.producer_epoch) for header in headers}
+    headers = map(_transactional_header, entries)
+    producers = {(header.producer_id, header.producer_epoch) for header in headers if header is not None}
     if len(producers) > 1:
         text = "Transactional records contained more than one producer ID"
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+    return TransactionalProducer(transactional_id, *producers.pop()) if producers else None
+
+
+def _keep_records(entries: Sequence[PartitionAppend]) -> None:
+    """Copy the records: the frame that they are a view of may be reused while a coordinator is asked."""
+    for entry in entries:
+        entry.records = bytes(entry.records)

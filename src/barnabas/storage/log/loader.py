@@ -64,7 +64,9 @@ class LogLoader:
         self._environment = environment
         self._files = environment.files
         self._epochs = LeaderEpochCache(LeaderEpochCheckpointFile(local.directory, environment.files))
-        self._producers = ProducerStateManager(local.topic_partition, local.directory, environment.files)
+        self._producers = ProducerStateManager(
+            local.topic_partition, local.directory, environment.files, environment.verifies_transactions
+        )
 
     def load(self) -> UnifiedLog:
         """Clear leftovers; load epochs and segments, recover, complete epochs and producers: in this order.

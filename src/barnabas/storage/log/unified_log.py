@@ -36,6 +36,7 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.append import check_producer, duplicate_append_info, note_append
 from barnabas.storage.producers.entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producers.state_manager import ProducerStateManager
+from barnabas.storage.producers.verification import Verification
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 from barnabas.storage.validation.validator import LogValidator
@@ -399,6 +400,22 @@ class UnifiedLog:
         """Return the producers whose sequence numbers or transactions are remembered, for DescribeProducers."""
         with self.lock:
             return self.producer_states.active_producers()
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Verification | None:
+        """Return the verification that a transactional batch needs before its append; None when it needs none.
+
+        The caller asks the coordinator, and tells a confirmation to `end_verification`.
+        """
+        with self.lock:
+            states = self.producer_states.make_states()
+            now_ms = self._environment.clock.milliseconds()
+            return states.begin_verification(producer_id, producer_epoch, base_sequence, now_ms)
+
+    def end_verification(self, producer_id: int, verification: Verification) -> None:
+        """Note that the coordinator has confirmed the transaction. No effect when a marker has come meanwhile."""
+        with self.lock:
+            if self.producer_states.states is not None:
+                self.producer_states.states.end_verification(producer_id, verification)
 
     def last_records_of_active_producers(self) -> dict[int, LastRecord]:
         """Return each producer's newest record, by producer id.

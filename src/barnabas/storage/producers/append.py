@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.batch_header import CONTROL_MASK, BatchHeader
+from barnabas.records.batch_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
@@ -23,6 +23,8 @@ from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 logger = logging.getLogger(__name__)
+
+_OF_TRANSACTIONS = CONTROL_MASK | TRANSACTIONAL_MASK
 
 
 class TransactionEnd:
@@ -66,8 +68,11 @@ def check_producer(
     Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
     TRANSACTION_COORDINATOR_FENCED, INVALID_RECORD for a control batch that is no marker.
     """
-    if not header.attributes & CONTROL_MASK:
+    # One test for both: a batch that is part of no transaction pays nothing for those that are.
+    if not header.attributes & _OF_TRANSACTIONS:
         return states.check_data(header, offset, origin)
+    if not header.attributes & CONTROL_MASK:
+        return states.check_transactional_data(header, offset, origin)
     try:
         marker = EndTransactionMarker.of(RecordBatch(records))
     except CorruptRecord as error:

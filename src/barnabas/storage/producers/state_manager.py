@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
@@ -34,18 +34,34 @@ class ProducerStateManager:
     """The producer state of one log.
 
     states: the producers, None as long as there are none. end_offset: the offset up to which the state reflects the
-    log while that is loaded; afterwards it always reflects the log's end. Every method that touches files raises
-    OSError.
+    log while that is loaded; afterwards it always reflects the log's end. verifies_transactions: as in ProducerStates.
+    Every method that touches files raises OSError.
     """
 
-    __slots__ = ("_directory", "_files", "_last_snapshot_offset", "_snapshots", "end_offset", "partition", "states")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_last_snapshot_offset",
+        "_snapshots",
+        "_verifies_transactions",
+        "end_offset",
+        "partition",
+        "states",
+    )
 
-    def __init__(self, topic_partition: TopicPartition, directory: str, files: Files) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        files: Files,
+        verifies_transactions: Callable[[], bool],
+    ) -> None:
         self.partition = topic_partition
         self.states: ProducerStates | None = None
         self.end_offset = 0
         self._directory = directory
         self._files = files
+        self._verifies_transactions = verifies_transactions
         self._snapshots = _NONE
         self._last_snapshot_offset = 0
         """The offset above which a snapshot would hold something new; there need not be a file of this offset."""
@@ -61,7 +77,7 @@ class ProducerStateManager:
         """Return the producers; make the tables when there are none yet."""
         states = self.states
         if states is None:
-            states = self.states = ProducerStates(self.partition)
+            states = self.states = ProducerStates(self.partition, self._verifies_transactions)
         return states
 
     def first_unstable_offset(self, high_watermark: int) -> LogOffsetMetadata | None:

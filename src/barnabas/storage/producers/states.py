@@ -3,13 +3,14 @@
 Owned by a ProducerStateManager and guarded by the log's lock. A batch is checked before it is written and noted
 afterwards, so that a write that fails changes nothing. All rules hold for clients; for coordinators those of epochs
 hold; batches that a follower fetched or a recovery reads were checked by their leader.
+A batch that begins a transaction needs a verification that the coordinator has confirmed (`verification`).
 Kafka: ProducerStateManager, ProducerAppendInfo, TxnMetadata, CompletedTxn.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -24,6 +25,7 @@ from barnabas.storage.producers.entry import (
     BatchMetadata,
     ProducerStateEntry,
 )
+from barnabas.storage.producers.verification import Verification
 
 logger = logging.getLogger(__name__)
 
@@ -81,13 +83,19 @@ class TransactionMetadata(NamedTuple):
 
 
 class ProducerStates:
-    """The producers of one partition. entries: by producer id."""
+    """The producers of one partition. entries: by producer id.
 
-    __slots__ = ("_ongoing", "_partition", "_unreplicated", "entries")
+    verifies_transactions: whether a batch may begin a transaction only after its verification, as of now.
+    """
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    __slots__ = ("_ongoing", "_partition", "_unreplicated", "_verifications", "_verifies", "entries")
+
+    def __init__(self, topic_partition: TopicPartition, verifies_transactions: Callable[[], bool]) -> None:
         self.entries: dict[int, ProducerStateEntry] = {}
         self._partition = topic_partition
+        self._verifies = verifies_transactions
+        self._verifications: dict[int, Verification] = {}
+        """By producer id, from `begin_verification` until a transaction begins or a marker comes."""
         self._ongoing: dict[int, TransactionMetadata] = {}
         """Open transactions by first offset, and in the order of these: a transaction begins at the log's end."""
         self._unreplicated: dict[int, TransactionMetadata] = {}
@@ -96,7 +104,7 @@ class ProducerStates:
     @property
     def is_empty(self) -> bool:
         """Whether no producer and no transaction is known."""
-        return not (self.entries or self._ongoing or self._unreplicated)
+        return not (self.entries or self._ongoing or self._unreplicated or self._verifications)
 
     # -- data
 
@@ -143,6 +151,64 @@ class ProducerStates:
             )
         return None
 
+    def check_transactional_data(
+        self, batch: SequencedBatch, offset: int, origin: AppendOrigin
+    ) -> BatchMetadata | None:
+        """Check a transactional batch as `check_data` does; one that begins a transaction needs its verification.
+
+        Raises ApiError: INVALID_TXN_STATE when the coordinator has not confirmed the transaction, or a marker came
+        after it had; and the errors of `check_data`.
+        """
+        producer_id = batch.producer_id
+        entry = self.entries.get(producer_id)
+        if (entry is not None and entry.transaction_first_offset >= 0) or origin is _REPLICATION:
+            return self.check_data(batch, offset, origin)
+        # A batch that was stored before is answered again, also after its transaction has ended.
+        if origin is _CLIENT and entry is not None and batch.producer_epoch == entry.producer_epoch:
+            last_sequence = batch.base_sequence + batch.last_offset_delta & MAX_SEQUENCE
+            duplicate = entry.find_duplicate(batch.base_sequence, last_sequence)
+            if duplicate is not None:
+                return duplicate
+        verification = self._verifications.get(producer_id)
+        if self._verifies() and not (
+            verification is not None
+            and verification.is_verified
+            and verification.producer_epoch == batch.producer_epoch
+        ):
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        known = self.check_data(batch, offset, origin)
+        if origin is _CLIENT and verification is not None and batch.base_sequence > verification.lowest_sequence:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {producer_id} at offset {offset} in partition"
+                f" {self._partition}: {batch.base_sequence} (incoming seq. number), {verification.lowest_sequence}"
+                " (earliest seen sequence)",
+            )
+        return known
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
+    ) -> Verification | None:
+        """Return the verification that a transactional batch needs; None when it needs none.
+
+        It needs none while the producer's transaction is open here, and while verification is switched off.
+        """
+        entry = self.entries.get(producer_id)
+        if (entry is not None and entry.transaction_first_offset >= 0) or not self._verifies():
+            return None
+        known = self._verifications.get(producer_id)
+        if known is None or producer_epoch > known.producer_epoch:
+            # Anew for a raised epoch: what the coordinator confirmed of the older one says nothing about it.
+            known = self._verifications[producer_id] = Verification(producer_epoch, base_sequence, now_ms)
+        elif producer_epoch == known.producer_epoch and base_sequence < known.lowest_sequence:
+            known.lowest_sequence = base_sequence
+        return known
+
+    def end_verification(self, producer_id: int, verification: Verification) -> None:
+        """Note that the coordinator has confirmed the transaction, unless a marker has come meanwhile."""
+        if self._verifications.get(producer_id) is verification:
+            verification.is_verified = True
+
     def add_data(
         self, batch: SequencedBatch, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int
     ) -> bool:
@@ -164,6 +230,7 @@ class ProducerStates:
         if entry.transaction_first_offset < 0 and batch.is_transactional:
             entry.transaction_first_offset = first
             self._ongoing[first] = TransactionMetadata(producer_id, first_offset)
+            self._verifications.pop(producer_id, None)
             return True
         return False
 
@@ -203,6 +270,7 @@ class ProducerStates:
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.transaction_first_offset = NO_OFFSET
         entry.last_timestamp = marker.timestamp
+        self._verifications.pop(producer_id, None)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
         """Return the last stable offset as of the completion of this transaction, replication aside."""
@@ -279,7 +347,13 @@ class ProducerStates:
                 del self._unreplicated[first]
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have written nothing for so long and have no open transaction; return their number."""
+        """Forget producers that have written nothing for so long and have no open transaction; return their number.
+
+        Verifications that never ended are forgotten as well.
+        """
+        for producer_id, verification in list(self._verifications.items()):
+            if now_ms - verification.started_ms >= expiration_ms:
+                del self._verifications[producer_id]
         expired = [entry.producer_id for entry in self.entries.values() if is_expired(entry, now_ms, expiration_ms)]
         for producer_id in expired:
             del self.entries[producer_id]

@@ -36,8 +36,9 @@ class Log:
     """Producer states with the offsets that a log would give."""
 
     def __init__(self) -> None:
-        self.states = ProducerStates(TopicPartition("topic", 0))
+        self.states = ProducerStates(TopicPartition("topic", 0), lambda: self.verifies)
         self.end = 0
+        self.verifies = False
 
     def send(
         self,
@@ -235,3 +236,120 @@ def test_idle_producers_expire_but_not_within_a_transaction() -> None:
     assert log.states.remove_expired(3000, 1000) == 1
     log.states.remove_replicated(log.end)
     assert log.states.is_empty
+
+
+# -- verification (KIP-890)
+
+
+def checked(log: Log, *args: int, origin: AppendOrigin = CLIENT) -> int:
+    """Append a transactional batch as the log does; returns its first offset."""
+    producer_id, epoch, sequence = args
+    batch = Batch(producer_id, epoch, sequence, 0, is_transactional=True)
+    known = log.states.check_transactional_data(batch, log.end, origin)
+    if known is not None:
+        return known.first_offset
+    return log.send(producer_id, epoch, sequence, transactional=True, origin=origin)
+
+
+def verify(log: Log, producer_id: int, epoch: int, sequence: int, now_ms: int = 0) -> None:
+    verification = log.states.begin_verification(producer_id, epoch, sequence, now_ms)
+    assert verification is not None
+    log.states.end_verification(producer_id, verification)
+
+
+@pytest.fixture
+def verifying() -> Log:
+    log = Log()
+    log.verifies = True
+    return log
+
+
+@pytest.mark.parametrize("origin", [CLIENT, COORDINATOR])
+def test_a_transaction_begins_with_a_verified_batch(verifying: Log, origin: AppendOrigin) -> None:
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 0, 0, origin=origin)
+    verification = verifying.states.begin_verification(7, 0, 0, 0)
+    assert verification is not None
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 0, 0, origin=origin)
+    verifying.states.end_verification(7, verification)
+    assert checked(verifying, 7, 0, 0, origin=origin) == 0
+    assert verifying.states.begin_verification(7, 0, 1, 0) is None, "its transaction is open here"
+    assert checked(verifying, 7, 0, 1, origin=origin) == 1
+    verifying.end_transaction(7, 0)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 0, 2, origin=origin)
+
+
+def test_a_follower_takes_what_its_leader_has_verified(verifying: Log) -> None:
+    assert checked(verifying, 7, 0, 0, origin=REPLICATION) == 0
+
+
+def test_a_marker_between_question_and_append_ends_the_verification(verifying: Log) -> None:
+    late = verifying.states.begin_verification(7, 0, 0, 0)
+    assert late is not None
+    verifying.end_transaction(7, 0, abort=True)
+    verifying.states.end_verification(7, late)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 0, 0)
+    # The same producer asks again, for its next transaction: the late answer must not count for that one.
+    again = verifying.states.begin_verification(7, 0, 0, 0)
+    assert again is not None
+    verifying.states.end_verification(7, late)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 0, 0)
+    verifying.states.end_verification(7, again)
+    assert checked(verifying, 7, 0, 0) == 1
+
+
+def test_a_verification_holds_for_its_epoch(verifying: Log) -> None:
+    verify(verifying, 7, 0, 0)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 1, 0)
+    raised = verifying.states.begin_verification(7, 1, 0, 0)
+    assert raised is not None
+    assert verifying.states.begin_verification(7, 0, 0, 0) is raised, "an older epoch does not replace it"
+    for epoch in (0, 1):
+        with refused(ErrorCode.INVALID_TXN_STATE):
+            checked(verifying, 7, epoch, 0)
+    verifying.states.end_verification(7, raised)
+    assert checked(verifying, 7, 1, 0) == 0
+
+
+def test_no_batch_overtakes_one_that_was_seen_before(verifying: Log) -> None:
+    """Its retry would be out of order for ever."""
+    verify(verifying, 7, 0, 5)
+    verify(verifying, 7, 0, 4)
+    verify(verifying, 7, 0, 6)
+    for sequence in (5, 6):
+        with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+            checked(verifying, 7, 0, sequence)
+    assert [checked(verifying, 7, 0, sequence) for sequence in (4, 5, 6)] == [0, 1, 2]
+
+
+def test_a_stored_batch_is_answered_again_after_its_transaction(verifying: Log) -> None:
+    verify(verifying, 7, 0, 0)
+    assert checked(verifying, 7, 0, 0) == 0
+    verifying.end_transaction(7, 0)
+    assert checked(verifying, 7, 0, 0) == 0
+
+
+def test_an_old_epoch_is_fenced_before_its_sequence_is_looked_at(verifying: Log) -> None:
+    verifying.end_transaction(7, 3)
+    verify(verifying, 7, 2, 0)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        checked(verifying, 7, 2, 1)
+
+
+def test_without_the_setting_nothing_is_verified() -> None:
+    log = Log()
+    assert log.states.begin_verification(7, 0, 0, 0) is None
+    assert checked(log, 7, 0, 0) == 0
+
+
+def test_verifications_that_never_end_are_forgotten(verifying: Log) -> None:
+    verify(verifying, 7, 0, 0, now_ms=1000)
+    assert verifying.states.remove_expired(1999, 1000) == 0
+    assert verifying.states.remove_expired(2000, 1000) == 0
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 0, 0)

@@ -1,0 +1,168 @@
+"""The question to a transaction's coordinator that precedes the first append of its producer to a partition (KIP-890).
+
+Called by Produce for batches of transactions, and by TxnOffsetCommit, on the request's thread, which holds no lock. A
+late batch could otherwise open a transaction that no coordinator knows of, and readers of committed records would wait
+behind it for ever. The log keeps a verification meanwhile (`storage.producers.verification`): without a confirmed one
+it rejects the batch.
+
+The coordinator of this broker mostly answers at once, and the request goes on in place. An answer from another thread
+goes on with it on a request handler's.
+
+Kafka: ReplicaManager.maybeStartTransactionVerificationForPartitions, AddPartitionsToTxnManager.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from barnabas.api.request import Request
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.partition import Partition
+from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.storage.producers.verification import Verification
+
+VerificationErrors: TypeAlias = Mapping[TopicPartition, ErrorCode]
+"""The partitions that cannot be written to, with the reason."""
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Errors of a coordinator that pass, and that a producer would not expect from a partition's leader."""
+
+
+class TransactionVerifier(Protocol):
+    """The coordinators of transactions, as partition leaders ask them. Implemented above, handed in by `broker`."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        callback: Callable[[VerificationErrors], None],
+    ) -> None:
+        """Find out which partitions are part of the producer's open transaction; nothing is added to it.
+
+        `callback` is called once, on any thread and without locks: with INVALID_TXN_STATE for each partition that is
+        not part of it, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH for another producer, or the reason why
+        no coordinator can say.
+        """
+
+
+class NoTransactionCoordinator:
+    """The verifier of a broker without a coordinator of transactions: no transaction can be confirmed."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        callback: Callable[[VerificationErrors], None],
+    ) -> None:
+        """Answer COORDINATOR_NOT_AVAILABLE for every partition."""
+        callback(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+class TransactionalProducer(NamedTuple):
+    """The producer of a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionalWrite(NamedTuple):
+    """A partition that a transaction is about to write to. base_sequence: of the batch; -1 of a coordinator's."""
+
+    place: TopicPartition
+    base_sequence: int
+
+
+class _Begun(NamedTuple):
+    """A verification that has begun in a partition's log."""
+
+    partition: Partition
+    verification: Verification
+
+
+class TransactionVerification:
+    """Asks for the partitions that a transaction has not written to yet."""
+
+    def __init__(self, replicas: ReplicaManager, verifier: TransactionVerifier) -> None:
+        self._hosted = replicas.hosted
+        self._run_queued = replicas.waiting.run_queued
+        self._verifier = verifier
+
+    def verify(
+        self,
+        request: Request[Any],
+        producer: TransactionalProducer,
+        writes: Sequence[TransactionalWrite],
+        go_on: Callable[[VerificationErrors], None],
+        *,
+        before_asking: Callable[[], None] | None = None,
+    ) -> None:
+        """Call `go_on` once, with the errors of the partitions that must not be written to.
+
+        In place when nothing has to be asked or the coordinator answers at once, else later on a request handler's
+        thread. before_asking: called in place when a coordinator is asked: the frame of the request must not be used
+        after this call has returned.
+        """
+        errors: dict[TopicPartition, ErrorCode] = {}
+        begun: dict[TopicPartition, _Begun] = {}
+        for place, base_sequence in writes:
+            try:
+                partition = self._hosted.partition_or_error(place.topic, place.partition)
+                found = partition.begin_verification(producer.producer_id, producer.producer_epoch, base_sequence)
+            except ApiError as error:
+                errors[place] = error.code
+            else:
+                if found is not None:
+                    begun[place] = _Begun(partition, found)
+        if not begun:
+            go_on(errors)
+            return
+        if before_asking is not None:
+            before_asking()
+        asking_thread: int | None = threading.get_ident()
+
+        def verified(refused: VerificationErrors) -> None:
+            for place, (partition, verification) in begun.items():
+                if place not in refused:
+                    partition.log.end_verification(producer.producer_id, verification)
+            errors.update(refused)
+            if asking_thread == threading.get_ident():
+                go_on(errors)
+            else:
+                request.channel.resume(request.deferred(later))
+
+        def later() -> None:
+            go_on(errors)
+            self._run_queued()
+
+        self._verifier.verify(*producer, list(begun), verified)
+        # An answer that comes later may find this very thread at work for another request.
+        asking_thread = None
+
+
+def producer_error(code: ErrorCode) -> ApiError:
+    """Return what a producer is told when a coordinator has refused or cannot be asked.
+
+    A producer retries NOT_ENOUGH_REPLICAS, and asks for no metadata because of it. Kafka: ReplicaManager.
+    """
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return ApiError(code, "Partition was not added to the transaction")
+    if code in RETRIABLE:
+        text = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+    return ApiError(code)

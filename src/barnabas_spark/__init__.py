@@ -1,5 +1,9 @@
 """The Spark data source: `spark.read`, `spark.readStream` and writers with `format("barnabas")`, without any jar.
 
-Spark finds the source by the module `pyspark_barnabas`. Start at `source.BarnabasDataSource`. The broker never imports
-this package.
+Spark finds the source by the module `pyspark_barnabas`, and the log source by `pyspark_barnabas_log`. Start at
+`source.BarnabasDataSource`. Users import `table` from here. The broker never imports this package.
 """
+
+from barnabas_spark.topic_table import table
+
+__all__ = ["table"]

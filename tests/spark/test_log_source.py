@@ -17,6 +17,7 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
 from barnabas.testing import BrokerProcess, broker
+from barnabas_spark import table
 from tests.spark.known_records import KnownRecord, produce
 from tests.spark.test_batch_read import rows
 
@@ -138,6 +139,43 @@ def test_a_stream_is_refused(spark: SparkSession, filled: Filled, tmp_path: Path
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(StreamingQueryException, match=r"for a stream read the broker: spark\.readStream"):
         query.awaitTermination(60)
+
+
+def test_a_table(spark: SparkSession, filled: Filled) -> None:
+    filled.await_checkpoint()
+    assert rows(table(spark, TOPIC, path=filled.data_dir, includeHeaders=True)) == filled.consumed
+    counted = table(spark, TOPIC, bootstrap_servers=filled.broker.bootstrap_servers, columns=["offset", "partition"])
+    assert (counted.columns, counted.count()) == (["offset", "partition"], RECORDS)
+    with pytest.raises(ValueError, match="give either path"):
+        table(spark, TOPIC)
+    with pytest.raises(ValueError, match="there is no column 'vlaue'; the columns are key, value"):
+        table(spark, TOPIC, path=filled.data_dir, columns=["vlaue"])
+
+
+def test_filters_choose_splits(spark: SparkSession, filled: Filled) -> None:
+    """Fewer tasks, the same rows; a new table for each query, because a DataFrame keeps its first plan."""
+    filled.await_checkpoint()
+    whole = table(spark, TOPIC, path=filled.data_dir, push_filters=True, includeHeaders=True, splitBytes=1_500)
+    splits = whole.rdd.getNumPartitions()
+    stamps = sorted(record.timestamp_ms for record in filled.consumed)
+    middle, last = stamps[len(stamps) // 2], stamps[-1]
+    wanted: list[tuple[str, Callable[[KnownRecord], bool]]] = [
+        ("partition = 1", lambda record: record.partition == 1),
+        ("partition in (0, 7) and offset >= 400", lambda record: record.partition == 0 and record.offset >= 400),
+        ("offset > 100 and offset <= 120", lambda record: 100 < record.offset <= 120),
+        ("offset = 17", lambda record: record.offset == 17),
+        (f"timestamp > timestamp_millis({middle})", lambda record: record.timestamp_ms > middle),
+        (f"timestamp >= timestamp_millis({last})", lambda record: record.timestamp_ms >= last),
+        ("topic = 'another'", lambda record: record.topic == "another"),
+        ("partition = 1 or offset = 5", lambda record: record.partition == 1 or record.offset == 5),
+        (f"timestamp < timestamp_millis({middle})", lambda record: record.timestamp_ms < middle),
+    ]
+    for number, (condition, matches) in enumerate(wanted):
+        frame = table(spark, TOPIC, path=filled.data_dir, push_filters=True, includeHeaders=True, splitBytes=1_500)
+        chosen = frame.where(condition)
+        assert rows(chosen) == [record for record in filled.consumed if matches(record)], condition
+        # The last two say nothing that the files could be chosen by.
+        assert (chosen.rdd.getNumPartitions() < splits) == (number < len(wanted) - 2), condition
 
 
 def test_a_killed_and_a_stopped_brokers_directory(load: Callable[..., DataFrame], filled: Filled) -> None:

@@ -26,8 +26,8 @@ from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.table import GroupTable
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
@@ -56,7 +56,7 @@ class AnyPartition:
 class PendingAppend:
     """Records whose replicas have not answered."""
 
-    def __init__(self, log: MemoryLog, records: Sequence[GroupRecord]) -> None:
+    def __init__(self, log: MemoryLog, records: Sequence[CoordinatorRecord]) -> None:
         self._log = log
         self.records = records
         self.error = log.refusal
@@ -79,12 +79,12 @@ class MemoryLog:
     """Keeps what is appended. refusal: the local log's. holds_back: replicas answer by `settle_all` only."""
 
     def __init__(self) -> None:
-        self.records: list[GroupRecord] = []
+        self.records: list[CoordinatorRecord] = []
         self.refusal = ErrorCode.NONE
         self.holds_back = False
         self.waiting: list[PendingAppend] = []
 
-    def append(self, partition: int, records: Sequence[GroupRecord], purpose: Any = None) -> PendingAppend:
+    def append(self, partition: int, records: Sequence[CoordinatorRecord], purpose: Any = None) -> PendingAppend:
         if self.refusal is ErrorCode.NONE:
             self.records.extend(records)
         return PendingAppend(self, records)

@@ -20,17 +20,18 @@ from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.group.environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.loading.loader import GroupLoader
 from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
 from barnabas.coordinator.group.loading.restore import restore_memberships
-from barnabas.coordinator.group.log.writer import GroupLog
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
-from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.coordinator.group.table import GroupTable
+from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.uuid import random_java_uuid
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.replica.replica_manager import ReplicaManager
@@ -84,7 +85,7 @@ def build_group_coordinator(
     )
     coordinator = GroupCoordinator(
         partitions=environment.partitions,
-        loader=GroupLoader(environment.partitions, loader, freeze_loaded_groups),
+        loader=CoordinatorLoader(environment.partitions, loader, freeze_loaded_groups),
         offsets=OffsetService(environment, removed),
         expiry=OffsetExpiry(environment, removed),
         classic=classic,
@@ -101,7 +102,7 @@ def build_group_coordinator(
 def _environment(foundations: Foundations, replicas: ReplicaManager, metadata: MetadataCache) -> GroupEnvironment:
     clock = foundations.clock
     config = GroupCoordinatorConfig.from_kafka_config(foundations.dynamic.current)
-    partitions = GroupPartitions(metadata, config.num_partitions)
+    partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, metadata, config.num_partitions)
     return GroupEnvironment(
         config=config,
         clock=clock,
@@ -111,7 +112,7 @@ def _environment(foundations: Foundations, replicas: ReplicaManager, metadata: M
         metadata=metadata,
         partitions=partitions,
         table=GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock)),
-        log=GroupLog(replicas.appender, config, clock),
+        log=CoordinatorLog(GROUP_METADATA_TOPIC, replicas.appender, config.append_terms, clock),
     )
 
 

@@ -18,9 +18,10 @@ from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.log.append_errors import CONSUMER_GROUP
 from barnabas.coordinator.group.log.schemas import offset_key, offset_key_prefix
-from barnabas.coordinator.group.log.writer import RecordPurpose, StoredAppend
+from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.group_admin import DescribeGroupsResponse, ListGroupsResponse
@@ -180,7 +181,7 @@ class GroupAdminService:
         """
         stored: StoredAppend | None = None
         for batch in _batches(_tombstones(group)):
-            stored = self._environment.log.append(group.partition, batch, RecordPurpose.CONSUMER_GROUP)
+            stored = self._environment.log.append(group.partition, batch, CONSUMER_GROUP)
             if stored.position < 0:
                 # The group stays as it is in memory, though the next coordinator may load less of it. The client may
                 # delete it again.
@@ -237,16 +238,16 @@ def _described_classic_group(group: ClassicGroup) -> DescribedGroup:
     )
 
 
-def _tombstones(group: Group) -> Iterator[GroupRecord]:
+def _tombstones(group: Group) -> Iterator[CoordinatorRecord]:
     """Yield the tombstones of every record that the group has in the log, also of waiting commits."""
     prefix = offset_key_prefix(group.group_id)
     for topic, partition in group.offsets.partitions:
-        yield GroupRecord(offset_key(prefix, topic.encode(), partition), None)
+        yield CoordinatorRecord(offset_key(prefix, topic.encode(), partition), None)
     yield from group.membership.tombstones()
 
 
-def _batches(records: Iterator[GroupRecord]) -> Iterator[list[GroupRecord]]:
-    batch: list[GroupRecord] = []
+def _batches(records: Iterator[CoordinatorRecord]) -> Iterator[list[CoordinatorRecord]]:
+    batch: list[CoordinatorRecord] = []
     size = 0
     for record in records:
         batch.append(record)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.coordinator.group.classic.service import ClassicGroupService
-from barnabas.coordinator.group.loading.loader import GroupLoader
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
-from barnabas.coordinator.group.partitions import GroupPartitions
+from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.replica.leadership_changes import LeadershipChange
 from barnabas.runtime.lazy import Lazy
@@ -33,8 +33,8 @@ class GroupCoordinator:
     because many brokers never have a consumer group. admin: the list, the description and the deletion of groups.
     """
 
-    partitions: GroupPartitions
-    loader: GroupLoader
+    partitions: CoordinatorPartitions
+    loader: CoordinatorLoader
     offsets: OffsetService
     expiry: OffsetExpiry
     classic: ClassicGroupService

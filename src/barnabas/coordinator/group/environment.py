@@ -10,9 +10,9 @@ from typing import Protocol
 
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.log.writer import GroupLog
-from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.coordinator.group.table import GroupTable
+from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import Timer
@@ -34,9 +34,9 @@ class GroupEnvironment:
     scheduler: Scheduler
     actions: ActionQueue
     metadata: MetadataCache
-    partitions: GroupPartitions
+    partitions: CoordinatorPartitions
     table: GroupTable
-    log: GroupLog
+    log: CoordinatorLog
 
 
 class MembershipService(Protocol):

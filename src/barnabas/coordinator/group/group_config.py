@@ -12,6 +12,7 @@ from typing import Self
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.setting import Settings, computed, setting
+from barnabas.coordinator.runtime.log import AppendTerms
 from barnabas.protocol.kafka_releases import RELEASES
 from barnabas.records.compression import Codec
 
@@ -84,6 +85,11 @@ class GroupCoordinatorConfig(Settings):
     load_buffer_bytes: int = setting("offsets.load.buffer.size")
     num_partitions: int = setting("offsets.topic.num.partitions")
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+
+    @property
+    def append_terms(self) -> AppendTerms:
+        """How records are appended to the topic."""
+        return AppendTerms(self.codec, self.commit_required_acks, self.commit_timeout_ms)
 
     @classmethod
     def from_kafka_config(cls, config: ConfigValues, **given: object) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 
 
@@ -74,5 +74,5 @@ class Membership(Protocol):
     def deletion_error(self) -> ErrorCode:
         """Return why the group cannot be deleted (NON_EMPTY_GROUP), or NONE."""
 
-    def tombstones(self) -> list[GroupRecord]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         """Return the records that remove this membership from `__consumer_offsets`."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.classic.states import ClassicState
-from barnabas.coordinator.group.loading.partition_loader import LoadTimes
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.table import GroupTable
+from barnabas.coordinator.runtime.load_times import LoadTimes
 from barnabas.metrics.metrics_registry import MetricName, Sample
 from barnabas.metrics.recent_rate import RecentRate
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

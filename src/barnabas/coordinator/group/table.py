@@ -17,7 +17,7 @@ from types import TracebackType
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.membership import Membership
-from barnabas.coordinator.group.partitions import GroupPartitions
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 
@@ -27,7 +27,7 @@ class GroupTable:
     partitions: tell whether this broker may create a group. new_membership: makes the membership of a new group.
     """
 
-    def __init__(self, partitions: GroupPartitions, new_membership: Callable[[str], Membership]) -> None:
+    def __init__(self, partitions: CoordinatorPartitions, new_membership: Callable[[str], Membership]) -> None:
         self._partitions = partitions
         self._new_membership = new_membership
         self._lock = threading.Lock()
@@ -61,8 +61,8 @@ class GroupTable:
     def get_or_add(self, group_id: str) -> Group:
         """Return the group, perhaps a new one.
 
-        Raises ApiError: NOT_COORDINATOR, or another error of `GroupPartitions.check`, when this broker does not serve
-        the group.
+        Raises ApiError: NOT_COORDINATOR, or another error of `CoordinatorPartitions.check`, when this broker does not
+        serve the group.
         """
         group = self._groups.get(group_id)
         if group is not None:

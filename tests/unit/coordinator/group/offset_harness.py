@@ -9,16 +9,16 @@ from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.loading.loader import GroupLoader
-from barnabas.coordinator.group.loading.pace import CpuReadings
 from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
 from barnabas.coordinator.group.loading.restore import restore_memberships
-from barnabas.coordinator.group.log.writer import GroupLog
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
-from barnabas.coordinator.group.partitions import GroupPartitions
 from barnabas.coordinator.group.table import GroupTable
+from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.pace import CpuReadings
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
@@ -58,7 +58,7 @@ class GroupBroker:
         self.clock = self.replicas.clock
         self.scheduler = self.replicas.broker.scheduler
         config = GroupCoordinatorConfig(num_partitions=PARTITIONS, **settings)
-        self.partitions = GroupPartitions(self.replicas.metadata, config.num_partitions)
+        self.partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, self.replicas.metadata, config.num_partitions)
         self.table = GroupTable(self.partitions, lambda group_id: ClassicGroup(group_id, self.clock))
         self.environment = GroupEnvironment(
             config=config,
@@ -69,7 +69,7 @@ class GroupBroker:
             metadata=self.replicas.metadata,
             partitions=self.partitions,
             table=self.table,
-            log=GroupLog(self.replicas.manager.appender, config, self.clock),
+            log=CoordinatorLog(GROUP_METADATA_TOPIC, self.replicas.manager.appender, config.append_terms, self.clock),
         )
         self.memberships = RecordedService()
         self.partition_loader = PartitionLoader(
@@ -78,7 +78,7 @@ class GroupBroker:
             lambda records: restore_memberships(records, self.clock),
             lambda group_type: self.memberships,
         )
-        self.loader = GroupLoader(
+        self.loader = CoordinatorLoader(
             self.partitions,
             self.partition_loader,
             start=self._start_loading,

@@ -16,8 +16,8 @@ from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import group_key, offset_key, offset_key_prefix, offset_value
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 from barnabas.runtime.lock_order import check_no_lock_held
@@ -45,11 +45,11 @@ class Log:
     """Keeps batches; refuses those after `room` of them."""
 
     def __init__(self) -> None:
-        self.batches: list[list[GroupRecord]] = []
+        self.batches: list[list[CoordinatorRecord]] = []
         self.appends: list[Append] = []
         self.room = 1000
 
-    def append(self, partition: int, records: Sequence[GroupRecord], purpose: Any) -> Append:
+    def append(self, partition: int, records: Sequence[CoordinatorRecord], purpose: Any) -> Append:
         fits = len(self.batches) < self.room
         if fits:
             self.batches.append(list(records))
@@ -249,12 +249,12 @@ def test_a_deleted_group_leaves_nothing_in_the_log(broker: Broker) -> None:
     (records,) = broker.log.batches
     assert set(records) == {
         *(
-            GroupRecord(offset_key(prefix, topic, partition), None)
+            CoordinatorRecord(offset_key(prefix, topic, partition), None)
             for topic, partition in ((b"t", 0), (b"u", 3), (b"open", 1), (b"late", 2))
         ),
-        GroupRecord(group_key(GROUP), None),
+        CoordinatorRecord(group_key(GROUP), None),
     }
-    assert records[-1] == GroupRecord(group_key(GROUP), None), "until the last of it is written, there is a group"
+    assert records[-1] == CoordinatorRecord(group_key(GROUP), None), "until the last of it is written, there is a group"
     broker.log.appends[-1].settle(ErrorCode.NONE)
     assert told == [{GROUP: ErrorCode.NONE}]
 

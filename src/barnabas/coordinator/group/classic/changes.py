@@ -25,7 +25,8 @@ from barnabas.coordinator.group.classic.outcome import ClassicOutcome, StoreGrou
 from barnabas.coordinator.group.classic.session import Session
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.writer import RecordPurpose, StoredAppend
+from barnabas.coordinator.group.log.append_errors import CLASSIC_GROUP
+from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 
@@ -64,7 +65,7 @@ class ClassicGroupChanges:
         """Append the records of what the group has decided. The caller holds the group's lock."""
         outcome = classic.take_outcome()
         append = self._log.append
-        appends = [append(group.partition, (store.record,), RecordPurpose.CLASSIC_GROUP) for store in outcome.stores]
+        appends = [append(group.partition, (store.record,), CLASSIC_GROUP) for store in outcome.stores]
         return ClassicFollowUp(group, classic, outcome, appends)
 
     def finish(self, follow_up: ClassicFollowUp) -> None:

@@ -44,9 +44,9 @@ from barnabas.coordinator.group.classic.states import (
     classic_transition,
 )
 from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, JoinAnswer, JoinedMember, SyncAnswer
-from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import NO_TIMESTAMP, GroupMetadataValue, group_key, group_value
 from barnabas.coordinator.group.membership import GroupType
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE as CONSUMER
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.runtime.clock import Clock
@@ -148,9 +148,9 @@ class ClassicGroup:
         """Return why the group cannot be deleted, or NONE."""
         return DELETION_ERRORS[self.state]
 
-    def tombstones(self) -> list[GroupRecord]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         """Return the tombstone of the group's record. A group that only ever kept offsets has none."""
-        return [GroupRecord(group_key(self.group_id), None)] if self.generation > 0 else []
+        return [CoordinatorRecord(group_key(self.group_id), None)] if self.generation > 0 else []
 
     # -- expirations
 
@@ -312,7 +312,7 @@ class ClassicGroup:
         """Have the group appended to the log with these assignments, one for each member."""
         self.outcome.stores.append(StoreGroup(self.record(assignments), on_stored, completes_rebalance))
 
-    def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
+    def record(self, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
         """Return the group's record with these assignments, one for each member."""
         protocol_name = self.protocol_name or ""  # empty only in a group without members
         value = GroupMetadataValue(
@@ -323,7 +323,7 @@ class ClassicGroup:
             current_state_timestamp=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
             members=[each.stored(protocol_name, assignments[each.member_id]) for each in self.members.by_id.values()],
         )
-        return GroupRecord(group_key(self.group_id), group_value(value))
+        return CoordinatorRecord(group_key(self.group_id), group_value(value))
 
     def _on_assignment_stored(self, generation: int, assignments: Mapping[str, bytes], error: ErrorCode) -> None:
         """Hand out the assignment that is replicated now, or rebalance if it is lost."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.coordinator.group.classic.session import Session
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 
 
@@ -35,7 +35,7 @@ class StoreGroup(NamedTuple):
     completes_rebalance: the record holds a leader's assignment.
     """
 
-    record: GroupRecord
+    record: CoordinatorRecord
     on_stored: Callable[[ErrorCode], None]
     completes_rebalance: bool = False
 

@@ -28,7 +28,7 @@ from barnabas.coordinator.group.classic.terms import (
 )
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.writer import RecordPurpose
+from barnabas.coordinator.group.log.append_errors import CLASSIC_GROUP
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 LeaveReply = Callable[[LeaveAnswer], None]
@@ -258,7 +258,7 @@ class ClassicGroupService:
             return membership
         if membership.has_members or not is_new:
             return None
-        removal = self._environment.log.append(group.partition, membership.tombstones(), RecordPurpose.CLASSIC_GROUP)
+        removal = self._environment.log.append(group.partition, membership.tombstones(), CLASSIC_GROUP)
         if removal.position < 0:
             raise ApiError(removal.error)
         # With too few replicas the tombstones are in the log all the same, so the group goes by the log.

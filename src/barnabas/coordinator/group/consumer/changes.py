@@ -23,9 +23,10 @@ from barnabas.coordinator.group.consumer.replay import replay
 from barnabas.coordinator.group.consumer.timers import ConsumerGroupTimers
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.group.log.append_errors import CONSUMER_GROUP
 from barnabas.coordinator.group.log.schemas import GROUP_KIND, version_of
-from barnabas.coordinator.group.log.writer import RecordPurpose, StoredAppend
+from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 
@@ -114,11 +115,11 @@ class ConsumerGroupChanges:
         else:
             follow_up.stored.when_replicated(on_done)
 
-    def _append(self, group: Group, records: list[GroupRecord]) -> StoredAppend | None:
+    def _append(self, group: Group, records: list[CoordinatorRecord]) -> StoredAppend | None:
         """Append the records, if there are any. Raises ApiError when the local log refuses them."""
         if not records:
             return None
-        stored = self._environment.log.append(group.partition, records, RecordPurpose.CONSUMER_GROUP)
+        stored = self._environment.log.append(group.partition, records, CONSUMER_GROUP)
         if stored.position < 0:
             raise ApiError(stored.error)
         return stored

@@ -27,8 +27,8 @@ from barnabas.coordinator.group.consumer.records import (
 )
 from barnabas.coordinator.group.consumer.target import TargetAssignment
 from barnabas.coordinator.group.consumer.topics.subscribed import SubscribedTopics
-from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.membership import GroupType
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -146,11 +146,11 @@ class ConsumerGroup:
         """Return NON_EMPTY_GROUP while there are members."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
-    def tombstones(self) -> list[GroupRecord]:
+    def tombstones(self) -> list[CoordinatorRecord]:
         """Return the tombstones of all records of the group."""
         return self.tombstones_of(self.members)
 
-    def tombstones_of(self, member_ids: Iterable[str]) -> list[GroupRecord]:
+    def tombstones_of(self, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
         """Return the tombstones of a group with these members, in the order that a replay needs."""
         keys = [MemberKey(self.group_id, member_id) for member_id in member_ids]
         group_key = GroupKey(self.group_id)

@@ -18,7 +18,7 @@ from barnabas.coordinator.group.consumer.records import (
     MemberMetadataValue,
     record,
 )
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 
 LEAVE_GROUP_EPOCH: Final = -1
 """The epoch in the heartbeat of a member that leaves for good."""
@@ -125,7 +125,7 @@ class ConsumerGroupMember:
             partitions_pending_revocation=_with_epochs(value.partitions_pending_revocation, value.member_epoch),
         )
 
-    def metadata_record(self, group_id: str) -> GroupRecord:
+    def metadata_record(self, group_id: str) -> CoordinatorRecord:
         """Return the member's metadata as a record of kind 5."""
         classic = None
         if self.classic is not None:
@@ -149,7 +149,7 @@ class ConsumerGroupMember:
         )
         return record(ConsumerGroupKind.MEMBER_METADATA, MemberKey(group_id, self.member_id), value)
 
-    def assignment_record(self, group_id: str) -> GroupRecord:
+    def assignment_record(self, group_id: str) -> CoordinatorRecord:
         """Return the member's epochs and partitions as a record of kind 8."""
         value = CurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,

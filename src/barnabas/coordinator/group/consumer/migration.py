@@ -31,7 +31,7 @@ from barnabas.coordinator.group.consumer.records import (
 )
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import (
     PROTOCOL_TYPE,
     Assignment,
@@ -54,7 +54,7 @@ _CUSTOM_ASSIGNOR_HINT = (
 
 def upgraded(
     classic: ClassicGroup, config: GroupCoordinatorConfig, topics: ClusterTopics
-) -> tuple[ConsumerGroup, list[GroupRecord]]:
+) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
     """Return the consumer group that a classic group becomes, and the records that make it one.
 
     Raises ApiError: GROUP_ID_NOT_FOUND when the policy, the protocol type, the size, or a member's metadata forbids it.
@@ -105,7 +105,7 @@ def downgraded(
     joining: ConsumerGroupMember | None,
     clock: Clock,
     topics: ClusterTopics,
-) -> tuple[ClassicGroup, list[GroupRecord]]:
+) -> tuple[ClassicGroup, list[CoordinatorRecord]]:
     """Return the classic group that a consumer group becomes, and the records that make it one.
 
     The classic group is stable at the group's epoch. joining: a static member that is back by the classic protocol; it
@@ -210,7 +210,7 @@ def _classic_member(member: ConsumerGroupMember, classic: ClassicGroup) -> Class
     return ClassicMember(member.member_id, member.instance_id, terms, session)
 
 
-def _records(group: ConsumerGroup) -> Iterable[GroupRecord]:
+def _records(group: ConsumerGroup) -> Iterable[CoordinatorRecord]:
     """Yield the records of a whole group, in Kafka's order."""
     group_key = GroupKey(group.group_id)
     for member in group.members.values():

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.member_deadline import TimerKind
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class ConsumerOutcome(Generic[T]):
 
     answer: T
     group: ConsumerGroup
-    records: list[GroupRecord] = field(default_factory=list)
+    records: list[CoordinatorRecord] = field(default_factory=list)
     timers: list[TimerChange] = field(default_factory=list)
     regexes: frozenset[str] = frozenset()
     checked_image: object = None

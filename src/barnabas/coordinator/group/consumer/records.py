@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.messages.message import Record
@@ -166,14 +166,14 @@ _SCHEMAS: Final[dict[ConsumerGroupKind, tuple[type[AnyKey], type[AnyValue]]]] = 
 }
 
 
-def record(kind: ConsumerGroupKind, key: AnyKey, value: AnyValue) -> GroupRecord:
+def record(kind: ConsumerGroupKind, key: AnyKey, value: AnyValue) -> CoordinatorRecord:
     """Return the encoded key and value."""
-    return GroupRecord(_encoded(kind, key), _encoded(VALUE_VERSION, value))
+    return CoordinatorRecord(_encoded(kind, key), _encoded(VALUE_VERSION, value))
 
 
-def tombstone(kind: ConsumerGroupKind, key: AnyKey) -> GroupRecord:
+def tombstone(kind: ConsumerGroupKind, key: AnyKey) -> CoordinatorRecord:
     """Return the tombstone of this key."""
-    return GroupRecord(_encoded(kind, key), None)
+    return CoordinatorRecord(_encoded(kind, key), None)
 
 
 def decode_key(key: bytes) -> tuple[ConsumerGroupKind, AnyKey]:

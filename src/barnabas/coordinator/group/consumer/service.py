@@ -33,7 +33,7 @@ from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegula
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
@@ -212,7 +212,7 @@ class ConsumerGroupService:
             return heartbeat(membership, terms, context)
         if terms.member_epoch != 0 or not isinstance(membership, ClassicGroup):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {terms.group_id} is not a consumer group.")
-        records: list[GroupRecord]
+        records: list[CoordinatorRecord]
         if membership.has_members:
             consumer, records = upgraded(membership, self._environment.config, context.topics)
         else:

@@ -58,7 +58,7 @@ from barnabas.coordinator.group.consumer.records import (
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
-from barnabas.coordinator.group.log.record import GroupRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class ConsumerGroupUpdate:
     def __init__(self, group: ConsumerGroup, context: UpdateContext) -> None:
         self.group = group
         self.context = context
-        self.records: list[GroupRecord] = []
+        self.records: list[CoordinatorRecord] = []
         self.timers: list[TimerChange] = []
         self.regexes: frozenset[str] = frozenset()
         self._checked_image: object = None
@@ -372,14 +372,14 @@ class ConsumerGroupUpdate:
 
     # -- records
 
-    def _target_record(self, member_id: str, partitions: Assignment) -> GroupRecord:
+    def _target_record(self, member_id: str, partitions: Assignment) -> CoordinatorRecord:
         key = MemberKey(self.group.group_id, member_id)
         return record(ConsumerGroupKind.TARGET_ASSIGNMENT_MEMBER, key, target_partitions(partitions))
 
-    def _regex_record(self, regex: str, found: ResolvedRegularExpression) -> GroupRecord:
+    def _regex_record(self, regex: str, found: ResolvedRegularExpression) -> CoordinatorRecord:
         key = RegularExpressionKey(self.group.group_id, regex)
         value = RegularExpressionValue(topics=sorted(found.topics), version=found.version, timestamp=found.timestamp_ms)
         return record(ConsumerGroupKind.REGULAR_EXPRESSION, key, value)
 
-    def _regex_tombstone(self, regex: str) -> GroupRecord:
+    def _regex_tombstone(self, regex: str) -> CoordinatorRecord:
         return tombstone(ConsumerGroupKind.REGULAR_EXPRESSION, RegularExpressionKey(self.group.group_id, regex))

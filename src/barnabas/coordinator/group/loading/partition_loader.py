@@ -1,6 +1,6 @@
 """The loading of one partition of `__consumer_offsets`: groups are read in small steps and given to their services.
 
-Made by `broker.group_coordination`, called by `GroupLoader` on its thread; `drop_groups` on any thread. Owns no lock: a
+Made by `broker.group_coordination`, called by `CoordinatorLoader` on its thread; `drop` on any thread. Owns no lock: a
 group that is not loaded yet belongs to the iterator that `load` returns. Between two steps other threads run, and the
 partition may be given up: each step checks that the loading is still wanted.
 
@@ -12,24 +12,21 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.loading.replay import PartitionReplay
 from barnabas.coordinator.group.membership import GroupType, Membership
+from barnabas.coordinator.runtime.load_times import LoadTimes
+from barnabas.coordinator.runtime.log_reading import read_in_steps
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.file_records import FileRecords
 from barnabas.replica.partition import Partition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
-from barnabas.storage.fetch_data import FetchIsolation
 
 logger = logging.getLogger(__name__)
 
-READ_BYTES: Final = 512 * 1024
-"""The most bytes of one read: more would make slices longer. (`offsets.load.buffer.size` may say less.)"""
 GROUPS_PER_STEP: Final = 20
 """The number of groups that are made, or become visible, in one step."""
 
@@ -39,15 +36,6 @@ class RestoreMemberships(Protocol):
 
     def __call__(self, records: Mapping[bytes, bytes]) -> Iterator[Mapping[str, Membership]]:
         """Yield memberships by group id, in steps. records: the newest record of each key."""
-
-
-class LoadTimes(NamedTuple):
-    """The time that one partition took to load (Kafka: partition-load-time). ended_ns: monotonic time."""
-
-    partition: int
-    milliseconds: int
-    record_count: int
-    ended_ns: int
 
 
 class PartitionLoader:
@@ -93,7 +81,7 @@ class PartitionLoader:
             for group in some:
                 self._restore_members(group)
             yield
-        # The partition was given up while its groups became visible: `drop_groups` may have missed the last ones.
+        # The partition was given up while its groups became visible: `drop` may have missed the last ones.
         if not environment.partitions.end_loading(partition, leader_epoch):
             self._drop(groups)
             return
@@ -111,7 +99,7 @@ class PartitionLoader:
             replay.record_count,
         )
 
-    def drop_groups(self, partition: int) -> int:
+    def drop(self, partition: int) -> int:
         """Take the partition's groups out of the table, and let their services answer pending requests."""
         groups = self._environment.table.take_all(partition)
         for group in groups:
@@ -129,27 +117,13 @@ class PartitionLoader:
 
     def _read(self, partition: int, leader_epoch: int, replay: PartitionReplay) -> Iterator[None]:
         """Read the partition's log into `replay`, in steps. Raises CorruptRecord when a read makes no progress."""
-        log = self._partition_or_error(GROUP_METADATA_TOPIC, partition).log
-        size = min(READ_BYTES, self._environment.config.load_buffer_bytes)
-        offset, end = log.log_start_offset, log.log_end_offset
-        while offset < end and self._environment.partitions.is_loading_in(partition, leader_epoch):
-            data = log.read(offset, size, FetchIsolation.LOG_END)
-            records = data.records
-            try:
-                buffer = records.read() if isinstance(records, FileRecords) else records
-            finally:
-                data.release()
-            if not buffer:
-                return
-            yield
-            before = offset
-            for reached in replay.replay(buffer):
-                if reached >= 0:
-                    offset = reached
-                yield
-            # Without this check a log that cannot be read would be read for ever.
-            if offset <= before:
-                raise CorruptRecord(f"no readable batch at offset {offset}")
+        environment = self._environment
+        return read_in_steps(
+            self._partition_or_error(GROUP_METADATA_TOPIC, partition).log,
+            environment.config.load_buffer_bytes,
+            lambda: environment.partitions.is_loading_in(partition, leader_epoch),
+            replay.replay,
+        )
 
     def _make_groups(self, partition: int, replay: PartitionReplay, groups: list[Group]) -> Iterator[None]:
         """Append the groups that the records make to `groups`."""

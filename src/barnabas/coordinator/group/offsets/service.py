@@ -20,7 +20,7 @@ from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.record import GroupRecord, KeyAndValue
+from barnabas.coordinator.group.log.append_errors import OFFSETS
 from barnabas.coordinator.group.log.schemas import (
     LAST_TIMESTAMP,
     LONGEST_STRING,
@@ -30,7 +30,6 @@ from barnabas.coordinator.group.log.schemas import (
     offset_key_prefix,
     offset_value,
 )
-from barnabas.coordinator.group.log.writer import RecordPurpose, StoredAppend
 from barnabas.coordinator.group.membership import GroupType, Membership
 from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
@@ -39,6 +38,8 @@ from barnabas.coordinator.group.offsets.terms import (
     OffsetFetchTerms,
     OffsetToCommit,
 )
+from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.record import CoordinatorRecord, KeyAndValue
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class OffsetService:
     def _append(self, group: Group, encoded: _Encoded, now_ms: int) -> StoredAppend:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
         new, records, _ = encoded
-        stored = self._log.append(group.partition, records, RecordPurpose.OFFSETS, now_ms=now_ms)
+        stored = self._log.append(group.partition, records, OFFSETS, now_ms=now_ms)
         if not stored.is_settled:
             group.offsets.begin_waiting(new)
         elif stored.error is ErrorCode.NONE:
@@ -278,10 +279,10 @@ def remove_offsets(
         for topic, partition in partitions
         if partition in offsets.of_topic(topic) or offsets.is_unstable(topic, partition)
     ]
-    records = [GroupRecord(offset_key(prefix, topic.encode(), partition), None) for topic, partition in found]
+    records = [CoordinatorRecord(offset_key(prefix, topic.encode(), partition), None) for topic, partition in found]
     if not records:
         return None
-    stored = environment.log.append(group.partition, records, RecordPurpose.OFFSETS)
+    stored = environment.log.append(group.partition, records, OFFSETS)
     # With a failed append nothing has happened, in the log or here. A tombstone that waits for replicas counts at once:
     # the next fetch does not see the offset.
     if stored.position >= 0:

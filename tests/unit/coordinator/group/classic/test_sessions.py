@@ -9,7 +9,6 @@ import pytest
 from barnabas.coordinator.group.classic.restore import loaded_classic_group
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.classic.terms import LeavingMember
-from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import (
     GroupMetadataValue,
     decode_record,
@@ -17,6 +16,7 @@ from barnabas.coordinator.group.log.schemas import (
     group_key,
     group_value,
 )
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import Subscription, encode_subscription
 from barnabas.protocol.errors import ErrorCode
 from tests.support.classic_coordinator import ClassicCoordinator
@@ -292,7 +292,7 @@ def test_a_group_whose_record_names_no_leader_of_its_own_can_rebalance(leader: s
         protocol_type="consumer", generation=7, protocol="range", leader=leader, members=[member]
     )
     coordinator = ClassicCoordinator()
-    coordinator.log.records.append(GroupRecord(group_key("group"), group_value(value)))
+    coordinator.log.records.append(CoordinatorRecord(group_key("group"), group_value(value)))
     coordinator.load()
     joining = coordinator.join("m", "i", protocols=(("range", b"others"),))
     coordinator.advance(1000)

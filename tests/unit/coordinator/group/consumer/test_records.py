@@ -20,8 +20,8 @@ from barnabas.coordinator.group.consumer.records import (
     tombstone,
 )
 from barnabas.coordinator.group.consumer.replay import replay, restore_consumer_groups
-from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import CONSUMER_GROUP_KINDS
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import DecodeError
 
 TOPIC = bytes.fromhex("01020304050607081112131415161718")
@@ -114,7 +114,7 @@ GOLDEN = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_bytes_are_kafkas(name: str) -> None:
     written, key, value = GOLDEN[name]
-    assert written == GroupRecord(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
+    assert written == CoordinatorRecord(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
 
 
 def test_a_member_is_what_its_records_say() -> None:

@@ -10,7 +10,6 @@ from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.loading import partition_loader
 from barnabas.coordinator.group.loading.replay import PartitionReplay
-from barnabas.coordinator.group.log.record import GroupRecord
 from barnabas.coordinator.group.log.schemas import (
     GroupMetadataValue,
     group_key,
@@ -20,6 +19,7 @@ from barnabas.coordinator.group.log.schemas import (
     offset_value,
 )
 from barnabas.coordinator.group.offsets.terms import OffsetFetchTerms
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
@@ -125,7 +125,7 @@ def test_members_and_generation_come_back() -> None:
     assert isinstance(found.membership, ClassicGroup)
     assert (found.membership.generation, found.membership.protocol_type) == (5, "consumer")
     assert again.committed() == {("t", 0): 1}
-    write(broker, GroupRecord(group_key(GROUP), None))
+    write(broker, CoordinatorRecord(group_key(GROUP), None))
     again = again.restarted()
     found = again.table.get(GROUP)
     assert found is not None

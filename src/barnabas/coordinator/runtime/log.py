@@ -1,24 +1,20 @@
-"""The appends to `__consumer_offsets`, in two steps: to the local log, and then a wait for the replicas.
+"""The appends to a coordinator's topic, in two steps: to the local log, and then a wait for the replicas.
 
-The first step runs under the group's lock, so that a group's records are in the log in the order of its changes.
-The second one runs without it.
+The first step runs under the lock of the group or transactional id, so that its records are in the log in the order of
+its changes. The second one runs without it.
 
-Called by the services of this package on any thread; owns no lock and keeps nothing. Waiting costs no thread: an append
+Called by the coordinators' services on any thread; owns no lock and keeps nothing. Waiting costs no thread: an append
 waits in the produce purgatory (`ReplicaAppender.when_replicated`).
 
-Kafka: GroupMetadataManager.appendForGroup, storeGroup, storeOffsets (translation of errors); for consumer groups
-CoordinatorOperationExceptionHelper.
+Kafka: GroupMetadataManager.appendForGroup, TransactionStateManager.appendTransactionToLog.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.log.record import GroupRecord, KeyAndValue
-from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.coordinator.runtime.record import KeyAndValue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.plain_batch import plain_batch
@@ -30,37 +26,8 @@ from barnabas.storage.log_append_info import AppendOrigin
 _REPLICATED: Final = ErrorCode.NONE
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
-# Clients of a group know few errors. NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE make them find the coordinator
-# again; the log's own errors would end them.
-_ALWAYS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-}
-_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
-
-
-class RecordPurpose(Enum):
-    """The kind of the records: each translates the log's errors differently for the client."""
-
-    OFFSETS = "offsets"
-    CLASSIC_GROUP = "a classic group"
-    CONSUMER_GROUP = "a consumer group"
-
-
-# After a timeout a commit is repeated as it is. A classic member joins again, since its assignment may not be stored. A
-# member of a consumer group looks for the coordinator, and repeats its heartbeat.
-_TRANSLATIONS: Final[Mapping[RecordPurpose, Mapping[ErrorCode, ErrorCode]]] = {
-    RecordPurpose.OFFSETS: _ALWAYS | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
-    RecordPurpose.CLASSIC_GROUP: _ALWAYS
-    | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
-    | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS},
-    RecordPurpose.CONSUMER_GROUP: _ALWAYS
-    | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
-    | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE},
-}
+ErrorTranslation = Mapping[ErrorCode, ErrorCode]
+"""The log's errors, and what the coordinator's clients get instead. An error that is not named stays as it is."""
 
 
 class ReplicatedLog(Protocol):
@@ -78,6 +45,14 @@ class ReplicatedLog(Protocol):
         """Call `on_complete` once when the entries are replicated, or the time is over."""
 
 
+class AppendTerms(NamedTuple):
+    """How a coordinator appends. `timeout_ms`: the most that an append waits for the replicas."""
+
+    codec: Codec
+    required_acks: int
+    timeout_ms: int
+
+
 class StoredAppend:
     """An append: its records are in the local log, unless `error` says why not.
 
@@ -85,15 +60,15 @@ class StoredAppend:
     is_settled: there is nothing to wait for; `when_replicated` calls back at once, with `error`.
     """
 
-    __slots__ = ("_entry", "_log", "_purpose", "error", "is_settled", "position")
+    __slots__ = ("_entry", "_log", "_translation", "error", "is_settled", "position")
 
-    def __init__(self, log: GroupLog, entry: PartitionAppend, purpose: RecordPurpose) -> None:
+    def __init__(self, log: CoordinatorLog, entry: PartitionAppend, translation: ErrorTranslation) -> None:
         self._log = log
         self._entry = entry
-        self._purpose = purpose
+        self._translation = translation
         info, partition = entry.info, entry.hosted_by
         if info is None or partition is None:
-            self.error = _TRANSLATIONS[purpose].get(entry.error, entry.error)
+            self.error = translation.get(entry.error, entry.error)
             self.is_settled = True
             self.position = -1
             return
@@ -107,7 +82,7 @@ class StoredAppend:
         outcome = partition.is_replicated_up_to(info.last_offset + 1)
         self.is_settled = outcome is _REPLICATED
         if outcome is not None and outcome is not _REPLICATED:
-            self.error = _TRANSLATIONS[purpose].get(outcome, outcome)
+            self.error = translation.get(outcome, outcome)
             self.is_settled = True
 
     def when_replicated(self, on_stored: Callable[[ErrorCode], None]) -> None:
@@ -115,7 +90,7 @@ class StoredAppend:
         if self.is_settled:
             on_stored(self.error)
             return
-        translation = _TRANSLATIONS[self._purpose]
+        translation = self._translation
 
         def completed(entries: Sequence[PartitionAppend]) -> None:
             on_stored(translation.get(entries[0].error, entries[0].error))
@@ -123,42 +98,43 @@ class StoredAppend:
         self._log.wait(self._entry, completed)
 
 
-class GroupLog:
-    """The writer to the partitions of `__consumer_offsets`."""
+class CoordinatorLog:
+    """The writer to the partitions of one topic."""
 
-    def __init__(self, replicas: ReplicatedLog, config: GroupCoordinatorConfig, clock: Clock) -> None:
+    def __init__(self, topic: str, replicas: ReplicatedLog, terms: AppendTerms, clock: Clock) -> None:
+        self._topic = topic
         self._append_locally = replicas.append_locally
         self._when_replicated = replicas.when_replicated
-        self._codec = config.codec
-        self._required_acks = config.commit_required_acks
-        self._timeout_ms = config.commit_timeout_ms
+        self._codec = terms.codec
+        self._required_acks = terms.required_acks
+        self._timeout_ms = terms.timeout_ms
         self._now_ms = clock.milliseconds
-        self.waits_for_replicas = config.commit_required_acks == -1
+        self.waits_for_replicas = terms.required_acks == -1
         """Whether an append counts only when the in-sync replicas have it."""
 
     def append(
         self,
         partition: int,
         records: Sequence[KeyAndValue],
-        purpose: RecordPurpose = RecordPurpose.CLASSIC_GROUP,
+        translation: ErrorTranslation,
         *,
         now_ms: int | None = None,
     ) -> StoredAppend:
-        """Append `records` as one batch to the local log, under the group's lock. An error is in the result.
+        """Append `records` as one batch to the local log, under the lock of what changes. An error is in the result.
 
         now_ms: the records' timestamp; None: the present time.
         """
         batch = self._batch(self._now_ms() if now_ms is None else now_ms, records)
-        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, batch)
+        entry = PartitionAppend(self._topic, partition, batch)
         self._append_locally(entry, self._required_acks, _COORDINATOR)
-        return StoredAppend(self, entry, purpose)
+        return StoredAppend(self, entry, translation)
 
-    def append_unwatched(self, partition: int, records: Sequence[GroupRecord]) -> ErrorCode:
+    def append_unwatched(self, partition: int, records: Sequence[KeyAndValue]) -> ErrorCode:
         """Append records that may be lost with the leader, because the next one would write them again.
 
         Tombstones of expired offsets, mostly. Kafka: requiredAcks = 0.
         """
-        entry = PartitionAppend(GROUP_METADATA_TOPIC, partition, self._batch(self._now_ms(), records))
+        entry = PartitionAppend(self._topic, partition, self._batch(self._now_ms(), records))
         self._append_locally(entry, 0, _COORDINATOR)
         return entry.error
 

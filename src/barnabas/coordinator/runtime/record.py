@@ -1,6 +1,6 @@
-"""A record of `__consumer_offsets`, as the coordinator writes it.
+"""A record of a coordinator's topic.
 
-Made by the services of this package and by memberships; `GroupLog` appends them. Immutable.
+Made by the coordinators' services; `CoordinatorLog` appends them. Immutable.
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRecord.
 """
 
@@ -12,7 +12,7 @@ KeyAndValue: TypeAlias = tuple[bytes, bytes | None]
 """A record as a plain tuple: commits make them by the thousand, and a NamedTuple costs a call each."""
 
 
-class GroupRecord(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """Key and value in the bytes of the log: two bytes of version, then the message. A value of None is a tombstone."""
 
     key: bytes

@@ -1,6 +1,6 @@
 """The pace of loading: slices, with pauses between them while this process has other work.
 
-Asked by `GroupLoader` after each slice, on its thread; owned by it. Pure: the caller reads the clocks.
+Asked by `CoordinatorLoader` after each slice, on its thread; owned by it. Pure: the caller reads the clocks.
 
 Beside other work loading gets less than a fifth of a core, because its slices delay other threads a little, too: the
 next slice begins when five and a half times the CPU time of the last one has passed. A pause that took longer than

@@ -1,11 +1,12 @@
-"""The partitions of `__consumer_offsets` that this broker coordinates, and the number of all of them.
+"""The partitions of a coordinator's topic that this broker coordinates, and the number of all of them.
 
-`GroupLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`, which is
-held for nothing else; requests read without it: `_states` is replaced, never changed. A partition's state carries the
-leader epoch of the order it follows from, so that orders that overtake each other do no harm.
+The topic is `__consumer_offsets` for groups, and `__transaction_state` for transactional ids: below, an id is either.
+`CoordinatorLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`,
+which is held for nothing else; requests read without it: `_states` is replaced, never changed. The state of a partition
+carries the leader epoch of the order it follows from, so that orders that overtake each other do no harm.
 
-Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId), and
-GroupCoordinator.validateGroupStatus.
+Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId),
+GroupCoordinator.validateGroupStatus, TransactionStateManager (loadingPartitions, transactionMetadataCache).
 """
 
 from __future__ import annotations
@@ -13,18 +14,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from enum import Enum
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from barnabas.coordinator.runtime.java_hash import java_hash
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
-from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
-
-_REMEMBERED_HASHES: Final = 1 << 16
-_LONGEST_REMEMBERED: Final = 256
-"""The longest group id whose hash is cached, in characters: real ids are shorter, and an id may have 32 kB."""
-_MASK: Final = 0xFFFFFFFF
 
 
 class PartitionStage(Enum):
@@ -41,13 +36,14 @@ class PartitionStatus(NamedTuple):
     leader_epoch: int
 
 
-class GroupPartitions:
-    """The state of each partition, and the partition of each group.
+class CoordinatorPartitions:
+    """The state of each partition, and the partition of each id.
 
-    configured_count: `offsets.topic.num.partitions`, which counts until the topic exists.
+    configured_count: the number of partitions by the settings, which counts until the topic exists.
     """
 
-    def __init__(self, metadata: MetadataCache, configured_count: int) -> None:
+    def __init__(self, topic: str, metadata: MetadataCache, configured_count: int) -> None:
+        self.topic = topic
         self._configured_count = configured_count
         self._count = configured_count
         self._lock = threading.Lock()
@@ -60,14 +56,14 @@ class GroupPartitions:
 
     # -- read by every request
 
-    def partition_for(self, group_id: str) -> int:
-        """Return the partition of a group's records. Kafka: Utils.abs(groupId.hashCode) % partitions."""
-        return java_hash(group_id) % self._count
+    def partition_for(self, coordinated_id: str) -> int:
+        """Return the partition of an id's records. Kafka: Utils.abs(groupId.hashCode) % partitions."""
+        return java_hash(coordinated_id) % self._count
 
-    def check(self, group_id: str) -> ErrorCode:
-        """Return NONE if this broker coordinates the group now, or the error for its members."""
+    def check(self, coordinated_id: str) -> ErrorCode:
+        """Return NONE if this broker coordinates the id now, or the error for its clients."""
         # No lock: `_states` is replaced as a whole, so this reads one consistent version of it.
-        status = self._states.get(java_hash(group_id) % self._count)
+        status = self._states.get(java_hash(coordinated_id) % self._count)
         if not self._is_started:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if status is None:
@@ -92,17 +88,17 @@ class GroupPartitions:
 
     @property
     def active(self) -> list[int]:
-        """The partitions whose groups this broker coordinates."""
+        """The partitions that this broker coordinates, and has loaded."""
         return [partition for partition, status in self._states.items() if status.stage is PartitionStage.ACTIVE]
 
     # -- changed by the coordinator
 
     def start(self) -> None:
-        """Serve groups from now on."""
+        """Serve requests from now on."""
         self._is_started = True
 
     def stop(self) -> None:
-        """Serve no group any more."""
+        """Serve no request any more."""
         self._is_started = False
 
     def begin_loading(self, partition: int, leader_epoch: int) -> bool:
@@ -120,7 +116,7 @@ class GroupPartitions:
         return self._states.get(partition) == (PartitionStage.LOADING, leader_epoch)
 
     def end_loading(self, partition: int, leader_epoch: int) -> bool:
-        """Mark the partition as active: its groups are loaded. Return False if the loading is not wanted any more."""
+        """Mark the partition as active: it is loaded. Return False if the loading is not wanted any more."""
         with self._lock:
             if self._states.get(partition) != (PartitionStage.LOADING, leader_epoch):
                 return False
@@ -149,31 +145,12 @@ class GroupPartitions:
     # -- metadata
 
     def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        if old.topics.get(GROUP_METADATA_TOPIC) is not new.topics.get(GROUP_METADATA_TOPIC):
-            had = GROUP_METADATA_TOPIC in old.topics
-            if not had or GROUP_METADATA_TOPIC not in new.topics:
+        if old.topics.get(self.topic) is not new.topics.get(self.topic):
+            had = self.topic in old.topics
+            if not had or self.topic not in new.topics:
                 self._note_count(new)
 
     def _note_count(self, image: MetadataImage) -> None:
-        """Fix the number of partitions when the topic appears: groups stay in their partitions if it grows later."""
-        topic = image.topics.get(GROUP_METADATA_TOPIC)
+        """Fix the number of partitions when the topic appears: ids stay in their partitions if it grows later."""
+        topic = image.topics.get(self.topic)
         self._count = self._configured_count if topic is None else len(topic.partitions)
-
-
-def java_hash(text: str) -> int:
-    """Return Java's String.hashCode, made positive as by Kafka's Utils.abs."""
-    return _remembered_hash(text) if len(text) <= _LONGEST_REMEMBERED else _hash(text)
-
-
-def _hash(text: str) -> int:
-    result = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(encoded), 2):
-        result = (31 * result + (encoded[position] << 8 | encoded[position + 1])) & _MASK
-    # The smallest number of Java has no positive counterpart: Utils.abs makes it 0.
-    if result == 0x80000000:
-        return 0
-    return result if result < 0x80000000 else 0x100000000 - result
-
-
-_remembered_hash = lru_cache(_REMEMBERED_HASHES)(_hash)

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from barnabas.coordinator.group.partitions import GroupPartitions, java_hash
+from barnabas.coordinator.runtime.java_hash import java_hash
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -47,19 +48,19 @@ def announce(metadata: MetadataCache, partitions: int, leader: int = 0) -> None:
 
 def test_groups_stay_where_they_are_when_the_topic_grows() -> None:
     metadata = MetadataCache(0)
-    partitions = GroupPartitions(metadata, 50)
+    partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, metadata, 50)
     assert partitions.partition_for("group") == 98629247 % 50
     announce(metadata, 7)
     assert partitions.partition_for("group") == 98629247 % 7
     announce(metadata, 20)
     assert partitions.partition_for("group") == 98629247 % 7
-    assert GroupPartitions(metadata, 50).partition_for("group") == 98629247 % 20
+    assert CoordinatorPartitions(GROUP_METADATA_TOPIC, metadata, 50).partition_for("group") == 98629247 % 20
     announce(metadata, 20, leader=-2)
     assert partitions.partition_for("group") == 98629247 % 50
 
 
 def test_stages() -> None:
-    partitions = GroupPartitions(MetadataCache(0), 1)
+    partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, MetadataCache(0), 1)
     assert partitions.check("g") is ErrorCode.COORDINATOR_NOT_AVAILABLE
     partitions.start()
     assert partitions.check("g") is ErrorCode.NOT_COORDINATOR

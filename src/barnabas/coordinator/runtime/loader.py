@@ -1,12 +1,12 @@
-"""The loading of groups when this broker begins to lead their partition, and the unloading when it ends.
+"""The loading of a coordinator's state when this broker begins to lead a partition, and the unloading when it ends.
 
-Partitions of `__consumer_offsets` are loaded one at a time, on a thread of its own that ends when nothing is left to
-load. The thread works in slices, and pauses between them while there is other work (`loading.pace`): a broker that
-starts with very many offsets serves all other requests meanwhile, and groups that are not loaded yet answer
+Partitions of the coordinator's topic are loaded one at a time, on a thread of its own that ends when nothing is left to
+load. The thread works in slices, and pauses between them while there is other work (`runtime.pace`): a broker that
+starts with very much to load serves all other requests meanwhile, and requests for what is not loaded yet are answered
 COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `load` and `unload` are called on any thread. `_lock`
 guards the queue and the flag that says whether the thread runs; all else belongs to the thread.
 
-Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets.
+Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets, TransactionStateManager.loadTransactionsForTxnTopicPartition.
 """
 
 from __future__ import annotations
@@ -16,27 +16,42 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
-from barnabas.coordinator.group.loading.pace import SLICE_NS, CpuReadings, LoadingPace
-from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
-from barnabas.coordinator.group.partitions import GroupPartitions
-from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.coordinator.runtime.pace import SLICE_NS, CpuReadings, LoadingPace
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 
 logger = logging.getLogger(__name__)
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
 
-def _start_thread(run: Callable[[], None]) -> None:
-    threading.Thread(target=run, name="group-loader", daemon=True).start()
+class PartitionLoading(Protocol):
+    """The loading of single partitions. `record_count`: the records of all partitions that were loaded."""
+
+    record_count: int
+
+    def load(self, partition: int, leader_epoch: int) -> Iterator[None]:
+        """Load one partition, a step between two results."""
+
+    def drop(self, partition: int) -> int:
+        """Drop what was loaded of a partition. Returns how many ids that concerned."""
+
+
+def start_thread(name: str) -> Callable[[Callable[[], None]], None]:
+    """Return a function that runs another one on a daemon thread of this name."""
+
+    def start(run: Callable[[], None]) -> None:
+        threading.Thread(target=run, name=name, daemon=True).start()
+
+    return start
 
 
 def _readings() -> CpuReadings:
     return CpuReadings(time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns())
 
 
-class GroupLoader:
+class CoordinatorLoader:
     """The queue of partitions to load, and the thread that loads them.
 
     on_loaded: called with the number of records when all is loaded. start: runs the loading on a thread.
@@ -44,16 +59,16 @@ class GroupLoader:
 
     def __init__(
         self,
-        partitions: GroupPartitions,
-        loader: PartitionLoader,
+        partitions: CoordinatorPartitions,
+        loader: PartitionLoading,
         on_loaded: Callable[[int], None] = lambda _: None,
-        start: Callable[[Callable[[], None]], None] = _start_thread,
+        start: Callable[[Callable[[], None]], None] | None = None,
         readings: Callable[[], CpuReadings] = _readings,
     ) -> None:
         self._partitions = partitions
         self._loader = loader
         self._on_loaded = on_loaded
-        self._start = start
+        self._start = start or start_thread(f"{partitions.topic.strip('_')}-loader")
         self._readings = readings
         self._lock = threading.Lock()
         self._queue: deque[tuple[int, int]] = deque()
@@ -63,12 +78,14 @@ class GroupLoader:
         self._work: Iterator[None] = iter(())
 
     def load(self, partition: int, leader_epoch: int) -> None:
-        """Begin to load the partition's groups, unless there was a newer order."""
+        """Begin to load the partition, unless there was a newer order."""
         if not self._partitions.begin_loading(partition, leader_epoch):
-            logger.info("Not loading groups of partition %d: epoch %d is not the newest", partition, leader_epoch)
+            logger.info(
+                "Not loading %s-%d: epoch %d is not the newest", self._partitions.topic, partition, leader_epoch
+            )
             return
-        # There may be groups of an earlier leadership whose end was never announced.
-        self._loader.drop_groups(partition)
+        # There may be state of an earlier leadership whose end was never announced.
+        self._loader.drop(partition)
         # The thread ends under this lock as well, with an empty queue (`_next_partition`): no partition is left in the
         # queue of a thread that is about to end.
         with self._lock:
@@ -79,10 +96,10 @@ class GroupLoader:
         self._start(self._run)
 
     def unload(self, partition: int, leader_epoch: int | None) -> None:
-        """Give the partition's groups up, unless there was a newer order. The caller holds no lock."""
+        """Give the partition up, unless there was a newer order. The caller holds no lock."""
         if self._partitions.resign(partition, leader_epoch):
-            count = self._loader.drop_groups(partition)
-            logger.info("Unloaded %d groups of %s-%d", count, GROUP_METADATA_TOPIC, partition)
+            count = self._loader.drop(partition)
+            logger.info("Unloaded %d ids of %s-%d", count, self._partitions.topic, partition)
 
     def shutdown(self) -> None:
         """Load nothing any more."""

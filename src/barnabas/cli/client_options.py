@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 BOOTSTRAP_TIMEOUT_MS = 3_000
 """The time in which a command must reach a first broker, long enough for a broker that is just starting."""
 
+_REPEAT_SECONDS = 9.0
+"""For how long a line about a broker that cannot be reached is not repeated."""
+
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 EXIT_FAILED = 1
@@ -80,8 +83,11 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
     from barnabas.protocol.errors import ApiError
     from barnabas.rpc.client_request import UnsupportedVersion
 
-    # The clients log each retry; a command shows only the outcome.
+    # The clients log each retry; a command shows only the outcome, and why it waits for a broker.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
+    connections = logging.getLogger("barnabas.rpc.connection_failures")
+    if not any(isinstance(handler, _WaitingLines) for handler in connections.handlers):
+        connections.addHandler(_WaitingLines())
     try:
         yield
     except ApiError as error:
@@ -104,6 +110,28 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
         sys.exit(EXIT_INTERRUPTED)
     except ValueError as error:
         fail(str(error), EXIT_USAGE)
+
+
+class _WaitingLines(logging.Handler):
+    """Writes the warnings about brokers that cannot be reached to stderr, each as one line.
+
+    The clients limit their rate. Called on the threads of the clients; the handler's own lock guards the last line.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._last: tuple[object, ...] = ()
+        self._last_seconds = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line, unless the last one said the same: a consumer in a group has two clients."""
+        # Address and reason; the number of attempts may differ.
+        what = record.args[:2] if isinstance(record.args, tuple) else ()
+        if what == self._last and record.created - self._last_seconds < _REPEAT_SECONDS:
+            return
+        self._last, self._last_seconds = what, record.created
+        line = record.getMessage()
+        click.echo(f"barnabas: {line[:1].lower()}{line[1:]}", err=True)
 
 
 def open_admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:

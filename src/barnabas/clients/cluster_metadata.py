@@ -86,6 +86,8 @@ class ClusterMetadata:
         self._listeners: tuple[ClusterListener, ...] = ()
         self._fatal_error: Exception | None = None
         self._closed = False
+        self._last_failure: str | None = None
+        """The address of the node whose connection failed last, and why; None since the last update."""
 
     # -- asking for updates: any thread
 
@@ -160,7 +162,12 @@ class ClusterMetadata:
         """Return the error for a wait that timed out: Unreachable if no broker was ever reached, else ClientTimeout."""
         if self._update_version == 0 and self._bootstrap_failures:
             return self._bootstrap_failures.error()
-        return ClientTimeout(text)
+        return ClientTimeout(self.with_last_failure(text))
+
+    def with_last_failure(self, text: str) -> str:
+        """Return the text with the last failure of a connection since the last update, if there was one."""
+        failure = self._last_failure
+        return text if failure is None else f"{text.removesuffix('.')}; the last failure: {failure}"
 
     def age_ms(self, now_ms: int) -> int | None:
         """Return the milliseconds since the last full update, None before the first one."""
@@ -221,6 +228,7 @@ class ClusterMetadata:
                 self._schedule.needs_full = True
             self._topics.new.difference_update(topic.name for topic in response.topics if topic.name is not None)
             self._update_version += 1
+            self._last_failure = None
             self._condition.notify_all()
         # Without the condition: a listener may use the client.
         for listener in self._listeners:
@@ -246,6 +254,10 @@ class ClusterMetadata:
         """Note that a request got no usable answer: the next one waits for the backoff."""
         with self._condition:
             self._schedule.failed(now_ms)
+
+    def connection_failed(self, node: Node, reason: str) -> None:
+        """Note why the connection to a node was lost, or could not be made, for the errors of waits that time out."""
+        self._last_failure = f"{node.host}:{node.port}: {reason}"
 
     def bootstrap_failed(self, node: Node, reason: str, now_ms: int) -> None:
         """Note the reason why a bootstrap broker cannot be reached. After the first update, do nothing."""

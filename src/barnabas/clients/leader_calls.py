@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar, cast
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientTimeout, error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
@@ -62,7 +62,9 @@ def ask_leaders(
             client.metadata.request_update()
             left_ms = deadline_ms - client.now_ms()
             if left_ms <= 0:
-                raise ApiError(last_error) if last_error else ClientTimeout("The leaders did not answer in time")
+                if last_error:
+                    raise ApiError(last_error)
+                raise client.metadata.timeout("The leaders did not answer in time")
             client.poll(min(_RETRY_MS, left_ms))
     return found
 

@@ -91,9 +91,12 @@ class ClusterMetadataUpdater:
     def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """Request an update, because the metadata may be stale. If one was due already, count this as its failure."""
         cluster = self._metadata.cluster
-        if cluster.is_bootstrap and node_id in cluster.nodes:
-            logger.warning("Bootstrap broker %s disconnected", cluster.nodes[node_id])
-            self._metadata.bootstrap_failed(cluster.nodes[node_id], reason, now_ms)
+        node = cluster.nodes.get(node_id)
+        if node is not None:
+            self._metadata.connection_failed(node, reason)
+            if cluster.is_bootstrap:
+                logger.info("Bootstrap broker %s disconnected: %s", node, reason)
+                self._metadata.bootstrap_failed(node, reason, now_ms)
         if self.is_update_due(now_ms):
             self.handle_failed_request(now_ms, None)
         self._metadata.request_update()

@@ -37,6 +37,7 @@ from barnabas.rpc.client_request import (
     fixed_message,
 )
 from barnabas.rpc.client_selector import ClientSelector
+from barnabas.rpc.connection_failures import ConnectionFailures
 from barnabas.rpc.connection_states import ConnectionStates
 from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests
 from barnabas.rpc.metadata_updater import MetadataUpdater
@@ -52,6 +53,14 @@ from barnabas.transport.host_addresses import host_addresses
 logger = logging.getLogger(__name__)
 
 _MAX_CORRELATION_ID = 2**31 - 1
+
+_REASONS = {
+    ChannelState.NOT_CONNECTED: "the connection could not be established",
+    ChannelState.READY: "the connection was lost",
+    ChannelState.LOCAL_CLOSE: "the client closed the connection",
+    ChannelState.EXPIRED: "the connection was idle",
+}
+"""What users read of the ends of connections."""
 
 
 class NetworkClient:
@@ -82,6 +91,7 @@ class NetworkClient:
             (config.connection_setup_timeout_ms, config.connection_setup_timeout_max_ms),
             random,
         )
+        self._failures = ConnectionFailures()
         self._in_flight = InFlightRequests(config.max_in_flight)
         self._discovery = ApiVersionsDiscovery()
         self._aborted_sends: list[ClientResponse] = []
@@ -173,13 +183,14 @@ class NetworkClient:
         config = self._config
         # First, since a name that cannot be resolved is a failed attempt too, with its backoff.
         self._states.connecting(node.id, node.host, now_ms)
+        self._failures.begun(node, now_ms)
         try:
             address = self._states.next_address(node.id, lambda: self._resolve(node.host, node.port))
             self._selector.connect(
                 str(node.id), (address, node.port), config.send_buffer_bytes, config.receive_buffer_bytes
             )
         except OSError as error:
-            logger.warning("Cannot connect to node %s: %s", node, error)
+            self._failures.failed(node.id, _reason_of(error), now_ms)
             self._states.disconnected(node.id, now_ms)
             self._metadata_updater.handle_disconnect(node.id, now_ms, _reason_of(error))
 
@@ -200,6 +211,7 @@ class NetworkClient:
         self._forget_connection(node_id, now_ms)
         self._cancel_in_flight(node_id, now_ms, [])
         self._states.forget(node_id)
+        self._failures.forget(node_id)
 
     # -- requests
 
@@ -268,6 +280,8 @@ class NetworkClient:
             # One more: a set-up times out after its timeout, not with it, and polls of 0 ms would spin for that
             # millisecond.
             timeout_ms = min(timeout_ms, setup_timeout_ms + 1)
+            report_ms = self._failures.next_report_ms(now_ms)
+            timeout_ms = timeout_ms if report_ms is None else min(timeout_ms, report_ms)
         self._selector.poll(timeout_ms)
         now_ms = self.now_ms()
         # Kafka's order. Answers come before disconnections: a node that answers and closes has answered. Callbacks run
@@ -277,6 +291,7 @@ class NetworkClient:
         self._handle_disconnections(responses, now_ms)
         self._handle_connections()
         self._initiate_api_versions_requests(now_ms)
+        self._failures.report_slow(now_ms)
         self._handle_timed_out_connections(responses, now_ms)
         self._handle_timed_out_requests(responses, now_ms)
         self._handle_rebootstrap(responses, now_ms)
@@ -362,7 +377,7 @@ class NetworkClient:
     ) -> None:
         outcome = self._discovery.answered(node_id, in_flight.version, body)
         if outcome is ErrorCode.NONE:
-            self._states.ready(node_id)
+            self._is_ready_now(node_id)
         elif outcome is not ErrorCode.UNSUPPORTED_VERSION:
             logger.warning("Node %d answers ApiVersions with error %d", node_id, body.error_code)
             self._disconnect(node_id, responses, now_ms)
@@ -383,7 +398,11 @@ class NetworkClient:
                 self._states.checking_api_versions(node_id)
                 self._discovery.begin(node_id)
             else:
-                self._states.ready(node_id)
+                self._is_ready_now(node_id)
+
+    def _is_ready_now(self, node_id: int) -> None:
+        self._states.ready(node_id)
+        self._failures.succeeded(node_id)
 
     def _initiate_api_versions_requests(self, now_ms: int) -> None:
         for node_id in self._discovery.nodes_to_ask():
@@ -395,13 +414,17 @@ class NetworkClient:
         for node_id in self._states.setup_timed_out(now_ms):
             logger.info("Disconnecting from node %d due to socket connection setup timeout.", node_id)
             self._selector.close(str(node_id))
-            self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True)
+            self._process_disconnection(
+                node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True, reason="connection timed out"
+            )
 
     def _handle_timed_out_requests(self, responses: list[ClientResponse], now_ms: int) -> None:
         for node_id in self._in_flight.timed_out_nodes(now_ms):
             logger.info("Disconnecting from node %d due to request timeout.", node_id)
             self._selector.close(str(node_id))
-            self._process_disconnection(node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True)
+            self._process_disconnection(
+                node_id, ChannelState.LOCAL_CLOSE, responses, now_ms, timed_out=True, reason="a request timed out"
+            )
 
     def _handle_rebootstrap(self, responses: list[ClientResponse], now_ms: int) -> None:
         """Drop the connections to all known nodes, if the metadata begin again with the user's addresses."""
@@ -435,18 +458,19 @@ class NetworkClient:
         now_ms: int,
         *,
         timed_out: bool = False,
+        reason: str | None = None,
     ) -> None:
         failed = state is ChannelState.AUTHENTICATION_FAILED
-        reason = "timed out" if timed_out else state.value
+        if reason is None:
+            reason = _REASONS.get(state, state.value)
         if failed:
             logger.error("Connection to node %d failed authentication", node_id)
         elif state is ChannelState.NOT_CONNECTED:
             error = self._selector.take_connect_error(str(node_id))
             if error is not None:
                 reason = _reason_of(error)
-            logger.warning(
-                "Connection to node %d could not be established (%s). Node may not be available.", node_id, reason
-            )
+        if self._states.state(node_id).is_preparing:
+            self._failures.failed(node_id, reason, now_ms)
         self._forget_connection(node_id, now_ms, authentication_failed=failed)
         self._cancel_in_flight(node_id, now_ms, responses, timed_out=timed_out)
         self._metadata_updater.handle_disconnect(node_id, now_ms, reason)

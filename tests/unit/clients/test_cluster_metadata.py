@@ -175,3 +175,12 @@ def test_a_cluster_that_was_reached_once_may_be_gone_for_long() -> None:
         metadata.bootstrap_failed(node, "connection refused", 9_000)
     metadata.raise_unreachable()
     assert type(metadata.timeout("too late")) is ClientTimeout
+
+
+def test_a_wait_that_times_out_names_the_last_failure_since_the_last_update() -> None:
+    metadata = fresh()
+    assert str(metadata.timeout("Too late.")) == "Too late."
+    metadata.connection_failed(Node(1, "b", 9092), "connection refused")
+    assert str(metadata.timeout("Too late.")) == "Too late; the last failure: b:9092: connection refused"
+    metadata.update(9, metadata_response({"t": [0]}, 1), False, 1)
+    assert str(metadata.timeout("Too late.")) == "Too late."

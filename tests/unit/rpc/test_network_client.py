@@ -311,8 +311,12 @@ def test_the_set_up_timeout_is_drawn_from_a_fifth_around_it() -> None:
     timeouts = set()
     for node in range(20):
         client.ready(Node(node, "a", 9092), client.now_ms())
+        # The first poll ends when the attempt is reported as slow.
         client.poll(100_000, client.now_ms())
-        timeouts.add(selector.last_timeout_ms)
+        clock.advance(2_000)
+        client.poll(100_000, client.now_ms())
+        client.poll(100_000, client.now_ms())
+        timeouts.add(selector.last_timeout_ms + 2_000)
         client.close_connection(node)
     assert all(8_000 <= timeout <= 12_001 for timeout in timeouts)
     assert len(timeouts) > 10
@@ -425,3 +429,31 @@ def test_records_of_a_request_are_pieces_of_the_frame() -> None:
     message = ProduceRequest(topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[data])])
     pieces = request_frame(message, 9, 1, "c")
     assert any(piece is records for piece in pieces)
+
+
+def test_an_attempt_that_hangs_is_reported_long_before_it_times_out(caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting()
+    setting.selector.connects = False
+    setting.selector.passes_time = True
+    setting.client.ready(NODES[0], setting.now)
+    while not caplog.messages:
+        setting.client.poll(60_000, setting.now)
+    assert setting.now == 2_001
+    assert caplog.messages == ["Cannot connect to broker a:9092 (id: 0): no answer yet. Still waiting."]
+
+
+def test_a_server_that_closes_each_connection_is_reported_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting()
+    setting.client.ready(NODES[0], setting.now)
+    setting.poll()
+    setting.selector.disconnect("0", ChannelState.READY)
+    setting.poll()
+    assert caplog.messages == ["Cannot connect to broker a:9092 (id: 0): the connection was lost. Trying again."]
+
+
+def test_a_ready_connection_that_is_lost_is_no_failed_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting()
+    setting.make_ready()
+    setting.selector.disconnect("0", ChannelState.READY)
+    setting.poll()
+    assert not caplog.messages

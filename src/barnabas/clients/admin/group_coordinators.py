@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.errors import ClientTimeout, error_of
+from barnabas.clients.errors import error_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
@@ -73,7 +73,9 @@ def ask_coordinators(
         if missing:
             left_ms = deadline_ms - client.now_ms()
             if left_ms <= 0:
-                raise ApiError(last_error) if last_error else ClientTimeout("The coordinators did not answer in time")
+                if last_error:
+                    raise ApiError(last_error)
+                raise client.metadata.timeout("The coordinators did not answer in time")
             client.poll(min(_RETRY_MS, left_ms))
     return found
 

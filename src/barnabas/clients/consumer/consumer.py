@@ -50,7 +50,6 @@ from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
-from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
 from barnabas.protocol.topic_partition import TopicPartition
@@ -250,7 +249,8 @@ class Consumer:
             return state.offset is not None and not state.is_validating
 
         if not self._waiting.until(is_known, self._deadline_ms(timeout_ms), self.config.retry_backoff_ms):
-            raise ClientTimeout(f"The position for partition {topic_partition} could not be determined in time")
+            text = f"The position for partition {topic_partition} could not be determined in time"
+            raise self._client.metadata.timeout(text)
         assert state.offset is not None
         return state.offset
 

@@ -86,7 +86,8 @@ class ProducerTopics:
             except ClientTimeout:
                 what = f"Topic {topic}" if count is None else f"Partition {partition} of topic {topic}"
                 detail = "" if count is None else f" with partition count {count}"
-                raise ClientTimeout(f"{what}{detail} not present in metadata after {self._max_block_ms} ms.") from None
+                text = f"{what}{detail} not present in metadata after {self._max_block_ms} ms."
+                raise ClientTimeout(self._metadata.with_last_failure(text)) from None
             cluster = self._metadata.cluster
             self._metadata.raise_topic_error(topic)
             count = cluster.partition_count(topic)

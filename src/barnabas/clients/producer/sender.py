@@ -201,7 +201,7 @@ class Sender:
                 f"Expiring {batch.record_count} record(s) for {batch.topic_partition}:"
                 f"{now_ms - batch.created_ms} ms has passed since batch creation"
             )
-            self._fail(batch, ClientTimeout(text))
+            self._fail(batch, ClientTimeout(self._metadata.with_last_failure(text)))
 
     # -- producing
 

@@ -377,6 +377,22 @@ def test_who_leaves_before_the_coordinator_is_found_does_not_join_afterwards() -
     assert not group.sent(ApiKey.JOIN_GROUP)
 
 
+def test_the_listener_of_a_member_that_leaves_may_unsubscribe_too() -> None:
+    class Ending(Events):
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            super().on_partitions_revoked(partitions)
+            consumer.unsubscribe()
+
+    group, events = ScriptedGroup({"t": [0]}), Ending()
+    consumer = joined(group, events)
+    heard = len(events.heard)
+    consumer.unsubscribe()
+    consumer.committed([TP0])  # goes over the same connection
+    assert events.heard[heard:] == [("revoked", [TP0])]
+    assert len(group.sent(ApiKey.LEAVE_GROUP)) == 1
+    assert consumer.assignment() == set()
+
+
 def test_a_close_does_not_wait_for_a_coordinator_that_has_nothing_to_hear() -> None:
     waited = []
     for is_member in (True, False):

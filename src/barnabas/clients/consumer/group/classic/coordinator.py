@@ -45,6 +45,8 @@ class ConsumerCoordinator(MemberCoordinator):
         self._assignors = GroupAssignors(assignors, group.topics, group.subscriptions)
         self._joined = ConsumerGroupMetadata(group.config.group_id, group_instance_id=group.config.group_instance_id)
         self._next_join_ms = 0
+        self._is_giving_up = False
+        """Whether `leave` is calling the listener."""
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -253,14 +255,23 @@ class ConsumerCoordinator(MemberCoordinator):
     # -- leaving
 
     def leave(self, reason: str) -> None:
-        """Revoke all partitions and send LeaveGroup. Raises what the listener raised."""
+        """Revoke all partitions and send LeaveGroup. Raises what the listener raised.
+
+        The listener may unsubscribe or close the consumer too. Its call leaves at once, without another call of the
+        listener.
+        """
         error = None
         owned = self._subscriptions.partitions
         if self._subscriptions.is_auto_assigned and owned:
-            with self.channel.lock:
-                membership = self._member.membership
-                is_lost = not membership.generation.is_known or membership.is_rebalancing
-            error = self._listener.lost(owned) if is_lost else self._listener.revoked(owned)
+            if not self._is_giving_up:
+                with self.channel.lock:
+                    membership = self._member.membership
+                    is_lost = not membership.generation.is_known or membership.is_rebalancing
+                self._is_giving_up = True
+                try:
+                    error = self._listener.lost(owned) if is_lost else self._listener.revoked(owned)
+                finally:
+                    self._is_giving_up = False
             self._subscriptions.set_partitions(())
         with self.channel.lock:
             self._member.leave(reason, self._group.client.now_ms())

@@ -1,13 +1,15 @@
 """The memory that a producer may hold (`buffer.memory`): a budget, because Python allocates the buffers itself.
 
 Threads that call `send` allocate, the sending thread gives back, under one lock. Threads that wait are served in order.
-Kafka: BufferPool.
+An event loop, which must not wait, watches the pool instead. Kafka: BufferPool.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from barnabas.clients.client_metrics import ClientMeter
@@ -40,6 +42,7 @@ class BufferPool:
         self._lock = threading.Lock()
         self._available = total_bytes
         self._waiters: deque[threading.Condition] = deque()
+        self._watchers: list[Callable[[], None]] = []
         self._closed = False
 
     @property
@@ -49,8 +52,8 @@ class BufferPool:
 
     @property
     def waiting(self) -> int:
-        """The number of threads that wait for memory. While there are any, all batches are sent, full or not."""
-        return len(self._waiters)
+        """The number of threads and watchers that wait for memory. While there are any, all batches are sent."""
+        return len(self._waiters) + len(self._watchers)
 
     def allocate(self, size: int, timeout_ms: float) -> None:
         """Take `size` bytes, and wait until they are free.
@@ -77,17 +80,35 @@ class BufferPool:
                 if self._closed:
                     raise ClientClosed("Producer closed while allocating memory")
                 if not granted:
-                    self._exhausted.record(1, self._now_ms())
-                    raise BufferExhausted(
-                        f"Failed to allocate {size} bytes within the configured max blocking time {timeout_ms:.0f} ms."
-                        f" Total memory: {self.total_bytes} bytes. Available memory: {self._available} bytes."
-                    )
+                    raise self._exhausted_error(size, timeout_ms)
                 self._available -= size
             finally:
                 self._waited_ns.record(self._clock.nanoseconds() - began_ns, self._now_ms())
                 # Also after a timeout: the memory that was too little for this thread may be enough for the next one.
                 self._waiters.remove(mine)
                 self._notify_first()
+
+    @contextmanager
+    def watch(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Call `on_change()` whenever memory is given back, and when the pool is closed, until the block is left.
+
+        The call is made under the lock, so it must be brief and must not use the pool. The time in the block counts as
+        a wait for memory.
+        """
+        with self._lock:
+            self._watchers.append(on_change)
+        began_ns = self._clock.nanoseconds()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watchers.remove(on_change)
+                self._waited_ns.record(self._clock.nanoseconds() - began_ns, self._now_ms())
+
+    def exhausted(self, size: int, timeout_ms: float) -> BufferExhausted:
+        """Count a wait of a watcher that found no memory in time, and return its error."""
+        with self._lock:
+            return self._exhausted_error(size, timeout_ms)
 
     def give_back(self, size: int) -> None:
         """Return memory to the budget."""
@@ -102,7 +123,7 @@ class BufferPool:
             return PoolUse(
                 self.total_bytes,
                 self._available,
-                len(self._waiters),
+                self.waiting,
                 self._waited_ns.rate(now_ms) / _NANOSECONDS_PER_SECOND,
                 self._waited_ns.total,
                 self._exhausted.rate(now_ms),
@@ -115,6 +136,7 @@ class BufferPool:
             self._closed = True
             for waiter in self._waiters:
                 waiter.notify()
+            self._notify_watchers()
 
     def _now_ms(self) -> int:
         return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
@@ -122,3 +144,15 @@ class BufferPool:
     def _notify_first(self) -> None:
         if self._waiters:
             self._waiters[0].notify()
+        self._notify_watchers()
+
+    def _notify_watchers(self) -> None:
+        for watcher in self._watchers:
+            watcher()
+
+    def _exhausted_error(self, size: int, timeout_ms: float) -> BufferExhausted:
+        self._exhausted.record(1, self._now_ms())
+        return BufferExhausted(
+            f"Failed to allocate {size} bytes within the configured max blocking time {timeout_ms:.0f} ms."
+            f" Total memory: {self.total_bytes} bytes. Available memory: {self._available} bytes."
+        )

@@ -38,6 +38,7 @@ from barnabas.clients.producer.producer_topics import ProducerTopics
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
+from barnabas.clients.producer.send_conditions import SendConditions
 from barnabas.clients.producer.sender import Sender
 from barnabas.clients.producer.sender_thread import SenderThread
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
@@ -273,6 +274,14 @@ class Producer:
         """Send the remaining records and stop. Those that remain after `timeout_ms` (None: never) fail. Idempotent."""
         if self._thread.close(timeout_ms) and self._preparation is not None:
             self._preparation.close()
+
+    def abort(self) -> None:
+        """Fail the remaining records and stop now, also while another thread waits in `close`. Idempotent."""
+        self._thread.abort()
+
+    def send_conditions(self) -> SendConditions:
+        """Return what `send` may have to wait for. For callers that must not wait in it: the asyncio producer."""
+        return SendConditions(self.config, self._metadata, self._topics, self._pool, self._sender)
 
     def __enter__(self) -> Self:
         return self

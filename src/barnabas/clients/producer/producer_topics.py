@@ -84,12 +84,49 @@ class ProducerTopics:
             except Unreachable:
                 raise
             except ClientTimeout:
-                what = f"Topic {topic}" if count is None else f"Partition {partition} of topic {topic}"
-                detail = "" if count is None else f" with partition count {count}"
-                text = f"{what}{detail} not present in metadata after {self._max_block_ms} ms."
+                text = _missing(topic, partition, count, self._max_block_ms)
                 raise ClientTimeout(self._metadata.with_last_failure(text)) from None
             cluster = self._metadata.cluster
             self._metadata.raise_topic_error(topic)
             count = cluster.partition_count(topic)
             if count is not None and (partition is None or partition < count):
                 return KnownTopic(cluster, count, max(deadline_ms - self._now(), 0))
+
+    # -- the same without waiting, for an event loop
+
+    def has(self, topic: str, partition: int | None) -> bool:
+        """Return whether the snapshot has the topic and the partition: `wait` returns at once then."""
+        count = self._metadata.cluster.partition_count(topic)
+        return count is not None and (partition is None or partition < count)
+
+    def request(self, topic: str) -> int:
+        """Request an update with the topic. Returns the version for `is_updated`."""
+        self._metadata.add_topic(topic, self._now())
+        version = self._metadata.request_update_for_topic(topic)
+        self._wakeup()
+        return version
+
+    def is_updated(self, topic: str, version: int) -> bool:
+        """Return whether the metadata were updated since `request` returned this version.
+
+        Raises Unreachable after `bootstrap_timeout_ms`, ApiError for a topic that cannot be described, ClientClosed,
+        and the error because of which no metadata request can ever be sent.
+        """
+        try:
+            self._metadata.await_update(version, 0)
+        except ClientTimeout:
+            self._metadata.raise_unreachable()
+            return False
+        self._metadata.raise_topic_error(topic)
+        return True
+
+    def missing(self, topic: str, partition: int | None, waited_ms: int) -> ClientTimeout:
+        """Return the error of a wait for the topic: Unreachable if no broker was ever reached."""
+        count = self._metadata.cluster.partition_count(topic)
+        return self._metadata.timeout(_missing(topic, partition, count, waited_ms))
+
+
+def _missing(topic: str, partition: int | None, count: int | None, waited_ms: int) -> str:
+    what = f"Topic {topic}" if count is None else f"Partition {partition} of topic {topic}"
+    detail = "" if count is None else f" with partition count {count}"
+    return f"{what}{detail} not present in metadata after {waited_ms} ms."

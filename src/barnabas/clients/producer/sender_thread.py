@@ -76,3 +76,11 @@ class SenderThread:
                 self._sender.force_close()
                 self.join()
         return True
+
+    def abort(self) -> None:
+        """Fail the remaining records and end the thread soon, also while another thread waits in `close`."""
+        self._closed = True
+        # A forked child has no sending thread to end.
+        if os.getpid() == self._process_id:
+            self._metadata.close()
+            self._sender.force_close()

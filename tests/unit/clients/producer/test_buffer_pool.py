@@ -69,3 +69,20 @@ def test_closing_fails_those_who_wait() -> None:
     assert len(failures) == 1
     with pytest.raises(ClientClosed):
         pool.allocate(1, 0)
+
+
+def test_a_watcher_is_told_of_memory_and_of_the_close_and_counts_as_waiting() -> None:
+    pool = BufferPool(100)
+    pool.allocate(100, 0)
+    told: list[int] = []
+    with pool.watch(lambda: told.append(1)):
+        assert (pool.waiting, pool.use().waiting) == (1, 1)
+        pool.give_back(10)
+        pool.allocate(10, 0)
+        pool.close()
+        assert len(told) == 2
+    assert pool.waiting == 0
+    pool.give_back(100)
+    assert len(told) == 2
+    assert "Failed to allocate 50 bytes" in str(pool.exhausted(50, 1_000))
+    assert pool.use().exhausted == 1

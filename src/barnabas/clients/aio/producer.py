@@ -1,0 +1,253 @@
+"""Sends records to topics, for asyncio.
+
+Owned by the event loop on which it was started. The network, the batches and the retries are those of
+`barnabas.clients.producer.Producer`, on its sending thread (decision 0031). The core's `send` never waits here: this
+class awaits metadata and memory before it, on the loop. Results come back through LoopResults. `flush` and `stop`, for
+which the core waits, run on threads of their own. Kafka: KafkaProducer; the calls are named as in aiokafka.
+
+    async with Producer("localhost:9092", linger_ms=5) as producer:
+        future = await producer.send("flights", b"value", key=b"UA")
+        print((await future).offset)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from barnabas.clients.aio.loop_results import LoopResults
+from barnabas.clients.aio.send_waits import SendWaits
+from barnabas.clients.client_metrics import MetricName
+from barnabas.clients.cluster import PartitionInfo
+from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.producer import producer as core
+from barnabas.clients.producer.interceptors import OutgoingRecord
+from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_record import Headers
+from barnabas.clients.producer.producer_settings import ProducerSettings
+from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.record_preparation import PreparedRecord, cluster_listeners, preparation_of
+from barnabas.clients.producer.serializers import as_bytes
+from barnabas.protocol.errors import ApiError
+from barnabas.records.record_batch_builder import estimate_size
+from barnabas.rpc.client_selector import SelectorFactory
+from barnabas.runtime.clock import Clock
+from barnabas.transport.selector import Selector
+
+T = TypeVar("T")
+
+# `send` seldom has to wait, and a task that never waits lets no other run: not even the one that takes the results.
+_SENDS_BETWEEN_YIELDS = 64
+_CALL_THREADS = 4
+
+
+class Producer:
+    """A producer with the settings of ProducerConfig, given by name or as a `config`. `start` it before use.
+
+    Errors of a record (too large, no metadata or memory in time, rejected by the broker) go to its future; wrong
+    arguments, use before `start` and after `stop` raise. `clock`, `random` and `make_selector` are for tests. Raises
+    ValueError for invalid settings, TypeError for both kinds of settings.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        config: ProducerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        make_selector: SelectorFactory = Selector,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        if config is None:
+            config = ProducerConfig(**settings)
+        elif settings:
+            raise TypeError("give a config or settings, not both")
+        self.config = config
+        # Serializers and interceptors run before the waits, which need the record's size. The core gets bytes.
+        self._preparation = preparation_of(config)
+        core_config = dataclasses.replace(
+            config, max_block_ms=0, key_serializer="bytes", value_serializer="bytes", interceptor_classes=()
+        )
+        self._make_core = partial(
+            core.Producer, bootstrap_servers, core_config, clock=clock, random=random, make_selector=make_selector
+        )
+        self._is_started = False
+        self._running: _Running | None = None
+        self._sends = 0
+
+    # -- life
+
+    async def start(self) -> None:
+        """Make the producer's threads. Brokers are looked for by the first `send`. Raises RuntimeError if started."""
+        if self._is_started:
+            raise RuntimeError("The producer has been started already")
+        self._is_started = True
+        loop = asyncio.get_running_loop()
+        calls = ThreadPoolExecutor(_CALL_THREADS, thread_name_prefix="barnabas-aio-producer")
+        # On a thread: the canonical names of the bootstrap servers may have to be looked up.
+        making = loop.run_in_executor(calls, self._make_core)
+        try:
+            made = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            (await making).close()
+            calls.shutdown()
+            raise
+        except Exception:
+            calls.shutdown()
+            raise
+        self._running = _Running(loop, calls, made, self.config.max_block_ms)
+        for listener in cluster_listeners(self.config, None):
+            made.on_cluster_update(listener)
+
+    async def stop(self, timeout_ms: float | None = None) -> None:
+        """Send the remaining records and stop. Those that remain after `timeout_ms` (None: never) fail. Idempotent.
+
+        If the call is cancelled, the remaining records fail at once; no thread stays behind in any case.
+        """
+        running = self._running
+        if running is None or running.is_stopped:
+            return
+        running.is_stopped = True
+        running.waits.close()
+        closing = asyncio.ensure_future(running.call(partial(running.core.close, timeout_ms)))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            running.core.abort()
+            await closing
+            raise
+        finally:
+            running.results.deliver()
+            # The threads are idle: every batch has ended, so no `flush` waits any more.
+            running.calls.shutdown()
+            if self._preparation is not None:
+                self._preparation.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Queue a record, and return a future of its offset. Await metadata and memory for at most `max_block_ms`.
+
+        The arguments are those of the synchronous producer. A cancelled call has queued nothing; to cancel the future
+        does not take the record back. Raises ClientClosed, SerializationFailed, RuntimeError on another loop, and
+        TypeError or ValueError for wrong arguments.
+        """
+        running = self._usable()
+        self._sends += 1
+        if self._sends % _SENDS_BETWEEN_YIELDS == 0:
+            await asyncio.sleep(0)
+        future: asyncio.Future[RecordMetadata] = running.loop.create_future()
+        record, on_delivery = self._prepare(
+            OutgoingRecord(topic, value, key, headers, partition, timestamp_ms), partial(running.results.add, future)
+        )
+        size = estimate_size(record.key, record.value, record.headers)
+        try:
+            if not running.waits.are_needless(record.topic, record.partition, size):
+                await running.waits.wait(record.topic, record.partition, size)
+        except (ApiError, ClientTimeout) as error:
+            running.waits.conditions.note_failure(record.topic)
+            if on_delivery is not None:
+                on_delivery(None, error)
+            return future
+        topic, value, key, headers, partition, timestamp_ms = record
+        # No await from the last check to here, or another task could take the memory.
+        running.core.send(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait for its place. Raises what `send` raises, and the error of the record.
+
+        One record after another this way is slow: each waits for the answer to the one before.
+        """
+        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+
+    async def flush(self) -> None:
+        """Send all records now, and wait until each has arrived or failed."""
+        running = self._usable()
+        async with running.flushes:
+            await running.call(running.core.flush)
+        # The results are on their way to the loop. After a flush, the futures are done.
+        running.results.deliver()
+
+    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """Return the topic's partitions, fetched if needed. Raises ClientTimeout after `max_block_ms`, ApiError."""
+        running = self._usable()
+        await running.waits.wait_for_topic(topic)
+        return running.core.partitions_for(topic)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what this producer has sent, by Kafka's names; not a number where nothing was measured yet."""
+        return self._started().core.metrics()
+
+    # -- steps
+
+    def _prepare(self, record: OutgoingRecord, on_delivery: DeliveryCallback) -> PreparedRecord:
+        if self._preparation is not None:
+            return self._preparation.prepare(record, on_delivery)
+        value, key = as_bytes("value", record.value), as_bytes("key", record.key)
+        return PreparedRecord(record._replace(value=value, key=key, headers=tuple(record.headers)), on_delivery)
+
+    def _started(self) -> _Running:
+        if self._running is None:
+            raise RuntimeError("Call `start`, or use `async with`, before the producer is used")
+        return self._running
+
+    def _usable(self) -> _Running:
+        running = self._started()
+        if running.is_stopped:
+            raise ClientClosed("Cannot perform operation after producer has been closed")
+        if asyncio.get_running_loop() is not running.loop:
+            raise RuntimeError("This producer belongs to another event loop: make one for each loop")
+        return running
+
+
+class _Running:
+    """The parts of a producer that was started: they belong to its loop."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, calls: ThreadPoolExecutor, producer: core.Producer, max_block_ms: int
+    ) -> None:
+        self.loop = loop
+        self.calls = calls
+        self.core = producer
+        self.results: LoopResults[RecordMetadata] = LoopResults(loop)
+        self.waits = SendWaits(producer.send_conditions(), loop, max_block_ms)
+        self.flushes = asyncio.Semaphore(_CALL_THREADS - 1)
+        """The threads for `flush`: one is left for `stop`."""
+        self.is_stopped = False
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Run a function that waits on one of the threads for calls."""
+        return await self.loop.run_in_executor(self.calls, function)

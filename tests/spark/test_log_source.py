@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.cli.log_sidecars import sidecars
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
@@ -185,3 +187,9 @@ def test_a_killed_and_a_stopped_brokers_directory(load: Callable[..., DataFrame]
     filled.broker.start()
     filled.broker.terminate()
     assert rows(load()) == filled.consumed
+    # Copies of the sealed segments: the same rows, and brokers pass over them.
+    built = CliRunner().invoke(sidecars, ["build", filled.data_dir, "--topic", TOPIC])
+    assert built.output.count(": built, ") > PARTITIONS, built.output
+    assert rows(load(splitBytes=1_500)) == filled.consumed
+    filled.broker.start()
+    assert consume(filled.broker.bootstrap_servers) == filled.consumed

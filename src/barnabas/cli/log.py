@@ -9,6 +9,7 @@ import click
 from barnabas.cli.client_options import EXIT_FAILED, fail
 from barnabas.cli.log_adopt import adopt
 from barnabas.cli.log_dirs import dirs
+from barnabas.cli.log_sidecars import sidecars
 
 
 @click.group()
@@ -18,6 +19,7 @@ def log() -> None:
 
 log.add_command(adopt)
 log.add_command(dirs)
+log.add_command(sidecars)
 
 
 @log.command()

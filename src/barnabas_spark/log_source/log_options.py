@@ -30,6 +30,7 @@ _KNOWN = (
     "kafka.isolation.level",
     "path",
     "pushFilters",
+    "sidecars",
     "splitBytes",
     "startingOffsets",
     "startingOffsetsByTimestamp",
@@ -78,6 +79,8 @@ class LogSourceOptions:
     split_bytes: int
     check_crcs: bool
     push_filters: bool
+    use_sidecars: bool
+    """Whether the Parquet copies of segments are read where there are any."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> LogSourceOptions:
@@ -104,6 +107,7 @@ class LogSourceOptions:
             split_bytes=options.integer("splitBytes", DEFAULT_SPLIT_BYTES) or DEFAULT_SPLIT_BYTES,
             check_crcs=options.boolean("kafka.check.crcs", default=True),
             push_filters=options.boolean("pushFilters", default=False),
+            use_sidecars=options.boolean("sidecars", default=True),
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from barnabas.clients.arrow import Wanted, record_batch_of
+from barnabas.clients.arrow import Wanted, empty_headers, record_batch_of
 from barnabas.clients.arrow.fetched_batches import decoded_chunks
 from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Files
@@ -18,6 +18,7 @@ from barnabas.storage.readonly.log_split import LogSplit
 from barnabas.storage.readonly.read_error import RecordsDeleted, unreadable
 from barnabas.storage.readonly.split_batches import SplitBatches
 from barnabas_spark.log_source.log_options import LogSourceOptions
+from barnabas_spark.log_source.sidecars import is_current, read_sidecar
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ def read_split(
     Raises RecordsDeleted if they were deleted after the query was planned and `failOnDataLoss` is on; LogUnreadable for
     damage, with its place; OSError.
     """
+    # A sidecar has the records of aborted transactions as well, so it cannot serve a split that leaves some out.
+    if options.use_sidecars and not split.aborted and is_current(split.path, files):
+        yield from _without_headers(read_sidecar(split, columns), options)
+        return
     wanted = Wanted("key" in columns, "value" in columns, _HEADERS in columns and options.include_headers is not False)
     topic, partition = split.topic_partition
     try:
@@ -47,3 +52,13 @@ def read_split(
         if options.fail_on_data_loss:
             raise
         logger.warning("%s", error)
+
+
+def _without_headers(batches: Iterator[pa.RecordBatch], options: LogSourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, with empty headers if the user wants none."""
+    for batch in batches:
+        if options.include_headers is False and _HEADERS in batch.schema.names:
+            number = batch.schema.get_field_index(_HEADERS)
+            yield batch.set_column(number, batch.schema.field(number), empty_headers(batch.num_rows))
+        else:
+            yield batch

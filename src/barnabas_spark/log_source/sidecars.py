@@ -1,0 +1,171 @@
+"""Parquet sidecars: the records of a sealed segment once more, by columns, beside its log file.
+
+Built by a job (`barnabas log sidecars`), read by `split_records` on each task's thread. A file is written under another
+name and moved into place whole; no lock. Needs no Spark.
+
+The sidecar of `00000000000000000042.log` is `00000000000000000042.parquet` in the same directory, which brokers pass
+over: it goes with the partition's directory, and the next build drops it once its segment is gone. Its metadata name
+the log file that it was made from (`SegmentIdentity`). A sidecar of any other file is not used, so retention, cleaning
+and truncation need to know nothing of sidecars. It has all data records of the segment, those of aborted transactions
+too, and therefore does not serve splits that must leave some out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from barnabas.clients.arrow import RECORD_SCHEMA, Wanted, record_batch_of
+from barnabas.clients.arrow.fetched_batches import decoded_chunks
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.files import Files
+from barnabas.storage.file_names import LOG_SUFFIX
+from barnabas.storage.readonly.log_split import LogSplit
+from barnabas.storage.readonly.segment_identity import SegmentIdentity, whole_crc
+from barnabas.storage.readonly.split_batches import SplitBatches
+
+SIDECAR_SUFFIX = ".parquet"
+_METADATA_KEY = b"barnabas.segment"
+_FORMAT = 1
+_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+_ROW_GROUP_ROWS = 1 << 17
+_BATCH_ROWS = 1 << 14
+
+
+class SidecarSource(NamedTuple):
+    """The log file that a sidecar was made from, as the sidecar's metadata have it."""
+
+    identity: SegmentIdentity
+    crc: int
+    """Of the whole log file."""
+    rows: int
+
+
+def sidecar_path(log_path: str) -> str:
+    """Return the path of the sidecar of a log file."""
+    return log_path.removesuffix(LOG_SUFFIX) + SIDECAR_SUFFIX
+
+
+# -- writing
+
+
+def write_sidecar(split: LogSplit, files: Files) -> int:
+    """Write the sidecar of a segment, of which `split` has all offsets, and return the number of rows.
+
+    Raises LogUnreadable for a damaged segment; OSError.
+    """
+    path = sidecar_path(split.path)
+    temporary = f"{path}.tmp"
+    schema = pa.schema([RECORD_SCHEMA.field(name) for name in _COLUMNS])
+    file = files.open(split.path)
+    rows = 0
+    try:
+        identity, crc = SegmentIdentity.of(file), whole_crc(file)
+        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
+            for batch in _all_records(split, files):
+                writer.write_batch(batch, row_group_size=_ROW_GROUP_ROWS)
+                rows += batch.num_rows
+            source = {"format": _FORMAT, "size": identity.size, "blocks": identity.blocks_crc, "crc": crc, "rows": rows}
+            writer.add_key_value_metadata({_METADATA_KEY: json.dumps(source)})
+        os.replace(temporary, path)
+    finally:
+        file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+    return rows
+
+
+def _all_records(split: LogSplit, files: Files) -> Iterator[pa.RecordBatch]:
+    for batches in SplitBatches(split, files):
+        for records in decoded_chunks(batches, split.start_offset, split.end_offset, Wanted()):
+            yield record_batch_of(records, *split.topic_partition, _COLUMNS)
+
+
+# -- reading
+
+
+def read_source(path: str) -> SidecarSource | None:
+    """Return what the sidecar was made from; None for a file that is no sidecar of this format. Raises OSError."""
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except pa.ArrowInvalid:
+        return None
+    source = json.loads(metadata.get(_METADATA_KEY, b"{}"))
+    if source.get("format") != _FORMAT:
+        return None
+    return SidecarSource(SegmentIdentity(source["size"], source["blocks"]), source["crc"], source["rows"])
+
+
+def is_current(log_path: str, files: Files) -> bool:
+    """Return whether a log file has a sidecar that was made from it. Raises OSError, except for missing files."""
+    try:
+        source = read_source(sidecar_path(log_path))
+        return source is not None and source.identity == identity_of(log_path, files)
+    except FileNotFoundError:
+        return False
+
+
+def identity_of(log_path: str, files: Files) -> SegmentIdentity:
+    """Return the identity of a log file. Raises OSError."""
+    file = files.open(log_path)
+    try:
+        return SegmentIdentity.of(file)
+    finally:
+        file.close()
+
+
+def read_sidecar(split: LogSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a split from its segment's sidecar, as Arrow batches of `columns`. Raises OSError."""
+    with pq.ParquetFile(sidecar_path(split.path), page_checksum_verification=True) as file:
+        stored = [name for name in _COLUMNS if name in columns or name == "offset"]
+        for batch in file.iter_batches(_BATCH_ROWS, _row_groups(file, split), stored):
+            offsets = batch.column("offset")
+            inside = pc.and_(
+                pc.greater_equal(offsets, split.start_offset), pc.less(offsets, pa.scalar(split.end_offset, pa.int64()))
+            )
+            chosen = batch.filter(inside)
+            if chosen.num_rows:
+                yield _with_place(chosen, split.topic_partition, columns)
+
+
+def _row_groups(file: pq.ParquetFile, split: LogSplit) -> list[int]:
+    """Return the row groups that may hold offsets of the split, by the statistics."""
+    offset_column = _COLUMNS.index("offset")
+    found = []
+    for number in range(file.metadata.num_row_groups):
+        statistics = file.metadata.row_group(number).column(offset_column).statistics
+        if statistics is None or (statistics.min < split.end_offset and statistics.max >= split.start_offset):
+            found.append(number)
+    return found
+
+
+def _with_place(batch: pa.RecordBatch, key: TopicPartition, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the batch with `columns`, in this order; topic and partition are not stored."""
+    place = {"topic": key.topic, "partition": key.partition}
+    arrays = [
+        pa.repeat(pa.scalar(place[name], RECORD_SCHEMA.field(name).type), batch.num_rows)
+        if name in place
+        else batch.column(name)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORD_SCHEMA.field(name) for name in columns]))
+
+
+# -- the files of a directory
+
+
+def sidecars_in(directory: str, files: Files) -> list[str]:
+    """Return the paths of the sidecars in a partition's directory. Raises OSError."""
+    return [os.path.join(directory, name) for name in files.list_dir(directory) if name.endswith(SIDECAR_SUFFIX)]
+
+
+def log_path_of(path: str) -> str:
+    """Return the path of the log file that a sidecar belongs to by its name."""
+    return path.removesuffix(SIDECAR_SUFFIX) + LOG_SUFFIX

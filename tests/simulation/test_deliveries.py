@@ -415,7 +415,7 @@ def _renumber_each_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     def may_send(sequences: SequenceNumbers, batch: ProducerBatch) -> bool:
         allowed = real(sequences, batch)
         if allowed and batch.has_sequence:
-            sequences.failed(batch)
+            sequences.failed(batch, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
             sequences.settle()
             sequences.number(batch)
         return allowed

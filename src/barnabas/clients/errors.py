@@ -108,3 +108,25 @@ class RecordDeserializationError(Exception):
         self.topic_partition = topic_partition
         self.offset = offset
         self.part = part
+
+
+class TransactionAbortable(Exception):
+    """The transaction has failed and can only be aborted; the producer can then begin another. The cause is chained.
+
+    Kafka: the abortable errors of a transactional producer.
+    """
+
+
+class TransactionAborted(Exception):
+    """The record was not sent, because its transaction was aborted (Kafka: TransactionAbortedException)."""
+
+
+class TransactionalProducerFailed(Exception):
+    """The transactional producer cannot go on: close it and make another. The cause is chained.
+
+    Kafka: the fatal errors of a transactional producer.
+    """
+
+
+class ProducerFenced(TransactionalProducerFailed):
+    """Another producer with the same transactional id has taken over (Kafka: ProducerFencedException)."""

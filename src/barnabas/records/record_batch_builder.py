@@ -165,10 +165,16 @@ class RecordBatchBuilder:
         self.size += len(prefix) + size
         return self.size
 
-    def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    def set_producer_state(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool = False
+    ) -> None:
         """Set the producer's fields of the header, for a producer that knows them only once the batch is full."""
+        attributes = self._fixed.attributes
         self._fixed = self._fixed._replace(
-            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+            attributes=attributes | TRANSACTIONAL_MASK if is_transactional else attributes,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
         )
 
     def build(self) -> bytes:

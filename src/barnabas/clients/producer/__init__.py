@@ -1,6 +1,16 @@
 """The producer: `Producer`, its settings, its results and its errors."""
 
-from barnabas.clients.errors import BufferExhausted, ClientClosed, ClientTimeout, Disconnected, SerializationFailed
+from barnabas.clients.errors import (
+    BufferExhausted,
+    ClientClosed,
+    ClientTimeout,
+    Disconnected,
+    ProducerFenced,
+    SerializationFailed,
+    TransactionAbortable,
+    TransactionAborted,
+    TransactionalProducerFailed,
+)
 from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptor
 from barnabas.clients.producer.partition_choice import Partitioner
 from barnabas.clients.producer.producer import Producer
@@ -21,9 +31,13 @@ __all__ = [
     "Partitioner",
     "Producer",
     "ProducerConfig",
+    "ProducerFenced",
     "ProducerInterceptor",
     "ProducerSettings",
     "RecordMetadata",
     "SerializationFailed",
     "Serializer",
+    "TransactionAbortable",
+    "TransactionAborted",
+    "TransactionalProducerFailed",
 ]

@@ -51,12 +51,15 @@ class BatchQueues:
         """Return the time at which the oldest batch was created, None without any."""
         return min((queue[0].created_ms for queue in self.by_partition.values() if queue), default=None)
 
-    def clear(self) -> list[ProducerBatch]:
-        """Remove and return all batches."""
-        batches = [batch for queue in self.by_partition.values() for batch in queue]
+    def clear(self, *, keeps_numbered: bool = False) -> list[ProducerBatch]:
+        """Remove and return all batches, or those without sequence numbers, which were never sent."""
+        removed = []
         for queue in self.by_partition.values():
+            kept = [batch for batch in queue if keeps_numbered and batch.has_sequence]
+            removed += [batch for batch in queue if not (keeps_numbered and batch.has_sequence)]
             queue.clear()
-        return batches
+            queue.extend(kept)
+        return removed
 
     def lengths(self) -> dict[TopicPartition, int]:
         """Return the number of batches of each partition that has some."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import cached_property
 from random import Random
 from types import TracebackType
@@ -23,8 +24,10 @@ from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.cluster_metadata import ClusterListener, ClusterMetadata
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.murmur2 import partition_for_key
@@ -41,8 +44,12 @@ from barnabas.clients.producer.record_preparation import cluster_listeners, prep
 from barnabas.clients.producer.send_conditions import SendConditions
 from barnabas.clients.producer.sender import Sender
 from barnabas.clients.producer.sender_thread import SenderThread
-from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.serializers import as_bytes
+from barnabas.clients.producer.transactions.transaction_calls import (
+    TransactionCalls,
+    sequences_of,
+    transaction_calls,
+)
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import HEADER_SIZE
@@ -92,12 +99,12 @@ class Producer:
         )
         bootstrap = bootstrap_nodes(bootstrap_servers, config.client_dns_lookup)
         self._metadata = ClusterMetadata(bootstrap, metadata_config, random)
-        sequences = SequenceNumbers() if config.is_idempotent else None
-        self._pool = BufferPool(config.buffer_memory, self._clock)
-        self._accumulator = RecordAccumulator(config, self._pool, random, sequences)
+        sequences = sequences_of(config)
+        self._accumulator = RecordAccumulator(config, BufferPool(config.buffer_memory, self._clock), random, sequences)
         self._sender = Sender(
             self._network_client(make_selector, random), self._metadata, self._accumulator, config, sequences
         )
+        self._transactions = transaction_calls(sequences, self._sender.wakeup, config.max_block_ms)
         self._topics = ProducerTopics(self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup)
         self._preparation = preparation_of(config)
         self._partitioner = partitioner_of(config.partitioner_class)
@@ -134,9 +141,12 @@ class Producer:
         `value` and `key` are bytes or None, or what the serializers take. Without `partition`, the key's hash decides;
         without a key, the partition changes from batch to batch. `timestamp_ms` None is now. `on_delivery(metadata,
         error)` runs on the sending thread, before the future is set. Raises ClientClosed, SerializationFailed, and
-        TypeError or ValueError for wrong arguments.
+        TypeError or ValueError for wrong arguments; with a `transactional_id` TransactionAbortable,
+        TransactionalProducerFailed, and RuntimeError outside of a transaction.
         """
         self._thread.check_usable()
+        if self._transactions is not None:
+            self._transactions.manager.check_may_send()
         if self._preparation is not None:
             record = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
             prepared, on_delivery = self._preparation.prepare(record, on_delivery)
@@ -152,8 +162,8 @@ class Producer:
             raise ValueError(f"Invalid partition: {partition}. Partition number should always be non-negative.")
         if timestamp_ms is None:
             timestamp_ms = self._clock.milliseconds()
-        elif not 0 <= timestamp_ms < _TIMESTAMP_END:
-            raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
+        else:
+            _check_timestamp(timestamp_ms)
         try:
             cluster, partition_count, left_ms = self._topics.wait(topic, partition)
             # An upper bound of the uncompressed size: no record that passes here is too large once it is encoded.
@@ -188,6 +198,8 @@ class Producer:
         Raises CorruptRecord for bytes that are not one batch, ClientClosed.
         """
         self._thread.check_usable()
+        if self._transactions is not None:
+            self._transactions.manager.check_may_send()
         made = ProducerBatch.ready_made(TopicPartition(topic, partition), batch, self._now_ms())
         try:
             left_ms = self._topics.wait(topic, partition).left_ms
@@ -218,6 +230,8 @@ class Producer:
         or row that cannot be sent, ClientClosed.
         """
         self._thread.check_usable()
+        if self._transactions is not None:
+            self._transactions.manager.check_may_send()
         if partition is None and self._partitioner is not None:
             raise ValueError("partitioner_class chooses for single records: give send_table the partitions as a column")
         # Imported when used: only tables need pyarrow and numpy.
@@ -254,7 +268,7 @@ class Producer:
         """Return what this producer has sent, by Kafka's names; not a number where nothing was measured yet."""
         age_ms = self._metadata.age_ms(self._now_ms())
         age_seconds = math.nan if age_ms is None else age_ms / 1_000
-        state = ClientState(self._pool.use(), self._sender.in_flight_count(), age_seconds)
+        state = ClientState(self._accumulator.pool.use(), self._sender.in_flight_count(), age_seconds)
         return self._sender.metrics.measure(self.client_id, state)
 
     def on_cluster_update(self, listener: ClusterListener) -> None:
@@ -270,8 +284,62 @@ class Producer:
         self._sender.wakeup()
         self._accumulator.await_flush()
 
+    # -- transactions
+
+    def init_transactions(self) -> None:
+        """Get a producer id, once, before the first transaction. Fences earlier producers of this `transactional_id`.
+
+        What those have left open is committed or aborted first. Raises ClientTimeout after `max_block_ms` (call it
+        again to go on waiting), TransactionalProducerFailed, RuntimeError without a `transactional_id`.
+        """
+        self._transactional("init_transactions").init()
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Raises RuntimeError before `init_transactions` and in another transaction."""
+        self._transactional("begin_transaction").manager.begin_transaction()
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: ConsumerGroupMetadata
+    ) -> None:
+        """Commit a consumer's offsets with the transaction; each is that of the record to read next.
+
+        `group_metadata` is `Consumer.group_metadata()`: a consumer that has lost its partitions is rejected by its
+        generation. Raises TransactionAbortable, TransactionalProducerFailed, ClientTimeout, RuntimeError.
+        """
+        self._transactional("send_offsets_to_transaction").send_offsets(offsets, group_metadata)
+
+    def commit_transaction(self) -> None:
+        """Send the remaining records, wait until all have arrived, and commit them.
+
+        Raises TransactionAbortable if one has failed: abort then. ClientTimeout after `max_block_ms`: the transaction
+        may yet be committed, so call this again. TransactionalProducerFailed, RuntimeError outside of a transaction.
+        """
+        self._transactional("commit_transaction").commit()
+
+    def abort_transaction(self) -> None:
+        """Drop the records that were not sent, and abort the others. Readers of committed records see none of them.
+
+        Raises TransactionalProducerFailed, ClientTimeout, RuntimeError outside of a transaction.
+        """
+        self._transactional("abort_transaction").abort()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Return a block for `with`: it begins a transaction, and commits it, or aborts it after an exception."""
+        return self._transactional("transaction").block()
+
+    def _transactional(self, method: str) -> TransactionCalls:
+        self._thread.check_usable()
+        if self._transactions is None:
+            raise RuntimeError(f"Cannot use {method} without a transactional_id")
+        if self._thread.is_current():
+            raise RuntimeError(f"{method} in a delivery callback would wait for itself")
+        return self._transactions
+
     def close(self, timeout_ms: float | None = None) -> None:
-        """Send the remaining records and stop. Those that remain after `timeout_ms` (None: never) fail. Idempotent."""
+        """Send the remaining records and stop. Those that remain after `timeout_ms` (None: never) fail. Idempotent.
+
+        A transaction that is still open is aborted.
+        """
         if self._thread.close(timeout_ms) and self._preparation is not None:
             self._preparation.close()
 
@@ -281,7 +349,7 @@ class Producer:
 
     def send_conditions(self) -> SendConditions:
         """Return what `send` may have to wait for. For callers that must not wait in it: the asyncio producer."""
-        return SendConditions(self.config, self._metadata, self._topics, self._pool, self._sender)
+        return SendConditions(self.config, self._metadata, self._topics, self._accumulator.pool, self._sender)
 
     def __enter__(self) -> Self:
         return self
@@ -307,8 +375,15 @@ class Producer:
     def _failed(self, topic: str, error: Exception, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
         """Return the future of a record that came into no batch."""
         self._sender.metrics.records_failed(topic, 1)
+        if self._transactions is not None:
+            self._transactions.manager.record_failed(error)
         future: Future[RecordMetadata] = Future()
         if callback is not None:
             callback(None, error)
         future.set_exception(error)
         return future
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    if not 0 <= timestamp_ms < _TIMESTAMP_END:
+        raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")

@@ -36,6 +36,7 @@ class ProducerBatch:
         "deliveries",
         "in_flight",
         "is_closed",
+        "is_transactional",
         "last_attempt_ms",
         "leader_epoch",
         "record_count",
@@ -60,6 +61,8 @@ class ProducerBatch:
         self.data: bytes | None = None
         self.is_closed = False
         """Whether the batch takes no more records. `close` may still have to encode it."""
+        self.is_transactional = False
+        """Whether the batch belongs to a transaction; known before `set_producer_state`."""
         self.attempts = 0
         self.last_attempt_ms = created_ms
         self.backoff_ms = 0
@@ -147,10 +150,12 @@ class ProducerBatch:
         """Write producer id, epoch and first sequence number into a batch that takes no more records."""
         self.base_sequence = base_sequence
         if self._builder is not None:
-            self._builder.set_producer_state(producer_id, epoch, base_sequence)
+            self._builder.set_producer_state(producer_id, epoch, base_sequence, is_transactional=self.is_transactional)
         else:
             assert self.data is not None
-            self.data = with_producer_state(self.data, producer_id, epoch, base_sequence)
+            self.data = with_producer_state(
+                self.data, producer_id, epoch, base_sequence, is_transactional=self.is_transactional
+            )
 
     @property
     def has_sequence(self) -> bool:
@@ -210,6 +215,7 @@ class ProducerBatch:
                 # A piece counts the attempts of the whole: splitting must not give a batch more retries than `retries`.
                 piece.attempts = self.attempts
                 piece.leader_epoch = self.leader_epoch
+                piece.is_transactional = self.is_transactional
                 pieces.append(piece)
                 _took(piece, record, limit_bytes, delivery.future)
         for piece in pieces:

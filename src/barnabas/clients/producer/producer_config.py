@@ -54,6 +54,14 @@ class ProducerConfig(ClientConfig):
         "Whether every record is stored once and in order, whatever is sent again. None: yes, unless the `acks`,"
         " `retries` or `max_in_flight_requests_per_connection` that are given rule it out.",
     )
+    transactional_id: str | None = setting(
+        None,
+        "The name under which the producer's transactions go on after a restart; it fences the earlier instance."
+        " None: no transactions.",
+    )
+    transaction_timeout_ms: int = setting(
+        60_000, "How long a transaction may be open before its coordinator aborts it.", minimum=1
+    )
     key_serializer: str | Serializer = setting(
         "bytes", "How keys become bytes: bytes (as they are), str, json, or a function of topic and key."
     )
@@ -89,7 +97,12 @@ class ProducerConfig(ClientConfig):
         if self.delivery_timeout_ms < self.request_timeout_ms + self.linger_ms:
             raise ValueError("delivery_timeout_ms should be equal to or larger than linger_ms + request_timeout_ms")
         obstacle = self._idempotence_obstacle()
-        if self.enable_idempotence and obstacle is not None:
+        if self.transactional_id is not None:
+            if not self.transactional_id:
+                raise ValueError("transactional_id must not be empty")
+            if self.enable_idempotence is False:
+                raise ValueError("Cannot set a transactional_id without also enabling idempotence.")
+        if (self.enable_idempotence or self.transactional_id is not None) and obstacle is not None:
             raise ValueError(obstacle)
 
     def _idempotence_obstacle(self) -> str | None:

@@ -40,8 +40,22 @@ class ProducerIdRequests:
         self._is_in_progress = False
         self._next_attempt_ms = 0
 
-    def send(self, now_ms: int) -> int:
-        """Request a producer id if none was requested yet. Returns the milliseconds until a retry is due."""
+    def turn(self, now_ms: int) -> int:
+        """Restart what must be numbered again, and request a producer id where there is none.
+
+        Returns the milliseconds until a retry is due.
+        """
+        self._sequences.settle()
+        return self._send(now_ms) if self._sequences.needs_producer_id else FOREVER_MS
+
+    def must_go_on(self) -> bool:
+        """Return False: a producer that closes needs no answer."""
+        return False
+
+    def closed(self) -> None:
+        """Do nothing: no call of a user waits for a producer id."""
+
+    def _send(self, now_ms: int) -> int:
         if self._is_in_progress:
             return FOREVER_MS
         if now_ms < self._next_attempt_ms:

@@ -41,6 +41,8 @@ class ProducerSettings(TypedDict, total=False):
     delivery_timeout_ms: int
     max_in_flight_requests_per_connection: int
     enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout_ms: int
     key_serializer: str | Serializer
     value_serializer: str | Serializer
     interceptor_classes: Sequence[ProducerInterceptor]

@@ -88,7 +88,7 @@ class RecordAccumulator:
         sequences: SequenceNumbers | None = None,
     ) -> None:
         self._config = config
-        self._pool = pool
+        self.pool = pool
         self._sequences = sequences
         self._ratios = CompressionRatioEstimator()
         self._readiness = Readiness(config, self._ratios, random)
@@ -155,12 +155,12 @@ class RecordAccumulator:
                         return Appended(future, is_full or is_new)
                 # Memory is taken for a full batch at once: one allocation for each batch, not one for each record.
                 wanted = max(limit_bytes, HEADER_SIZE + record.size)
-                self._pool.allocate(wanted, max_block_ms)
+                self.pool.allocate(wanted, max_block_ms)
                 allocated_bytes = wanted
         finally:
             # Another thread began the batch that took this record: the memory is not needed.
             if allocated_bytes:
-                self._pool.give_back(allocated_bytes)
+                self.pool.give_back(allocated_bytes)
 
     def _begin_batch(
         self, topic_partition: TopicPartition, allocated_bytes: int, now_ms: int
@@ -173,6 +173,8 @@ class RecordAccumulator:
             allocated_bytes=allocated_bytes,
             compression_level=self._config.compression_level,
         )
+        if self._sequences is not None:
+            self._sequences.begin_batch(batch)
         self._incomplete.add(batch)
         return self._queues.append(batch), batch
 
@@ -180,17 +182,19 @@ class RecordAccumulator:
         self, batch: ProducerBatch, callback: DeliveryCallback | None, *, max_block_ms: float
     ) -> Future[RecordMetadata]:
         """Queue a ready-made batch behind the partition's other records. Raises the errors of `append`."""
-        self._pool.allocate(batch.allocated_bytes, max_block_ms)
+        self.pool.allocate(batch.allocated_bytes, max_block_ms)
         future = batch.add_delivery(callback)
         with self._lock:
             if not self._closed:
+                if self._sequences is not None:
+                    self._sequences.begin_batch(batch)
                 queue = self._queues.append(batch)
                 if len(queue) > 1:
                     # A later record must not be put before this batch.
                     queue[-2].is_closed = True
                 self._incomplete.add(batch)
                 return future
-        self._pool.give_back(batch.allocated_bytes)
+        self.pool.give_back(batch.allocated_bytes)
         raise ClientClosed(_CLOSED)
 
     def begin_flush(self) -> None:
@@ -220,7 +224,8 @@ class RecordAccumulator:
         """
         with self._lock:
             # A thread that waits for memory can only go on when batches leave, so even a batch of one record is sent.
-            is_urgent = bool(self._pool.waiting or self._closed or self._incomplete.flushes)
+            is_urgent = bool(self.pool.waiting or self._closed or self._incomplete.flushes)
+            is_urgent = is_urgent or (self._sequences is not None and self._sequences.is_urgent)
             return self._readiness.check(self._queues.by_partition, self._muted, cluster, now_ms, is_urgent=is_urgent)
 
     def note_node(self, node_id: int, now_ms: int, *, is_ready: bool) -> None:
@@ -300,7 +305,7 @@ class RecordAccumulator:
         except Exception as error:  # the callers of `send` must learn of every failure
             logger.exception("A batch of %s cannot be encoded", batch.topic_partition)
             if self._sequences is not None:
-                self._sequences.failed(batch)
+                self._sequences.failed(batch, error)
             batch.fail(error)
             self.finished(batch)
             return False
@@ -359,7 +364,7 @@ class RecordAccumulator:
             known = self._incomplete.remove(batch)
         # A batch may end twice, on its answer and on its expiry. Only the first end gives the memory back.
         if known and batch.allocated_bytes:
-            self._pool.give_back(batch.allocated_bytes)
+            self.pool.give_back(batch.allocated_bytes)
 
     def has_incomplete(self) -> bool:
         """Return whether any batch has not ended, queued or in flight."""
@@ -375,7 +380,7 @@ class RecordAccumulator:
         """Reject new records from now on, and make all queued batches ready."""
         with self._lock:
             self._closed = True
-        self._pool.close()
+        self.pool.close()
 
     def abort_incomplete(self, error: Exception) -> None:
         """Fail all batches that have not ended."""
@@ -386,12 +391,12 @@ class RecordAccumulator:
             batch.abort(error)
             self.finished(batch)
 
-    def abort_undrained(self, error: Exception) -> None:
-        """Fail all queued batches. Batches in flight may still succeed."""
+    def abort_undrained(self, error: Exception, *, keeps_numbered: bool = False) -> None:
+        """Fail all queued batches, or those that were never sent. Batches in flight may still succeed."""
         with self._lock:
-            batches = self._queues.clear()
+            batches = self._queues.clear(keeps_numbered=keeps_numbered)
         for batch in batches:
             if self._sequences is not None:
-                self._sequences.failed(batch)
+                self._sequences.failed(batch, error)
             batch.abort(error)
             self.finished(batch)

@@ -47,8 +47,8 @@ from barnabas.clients.leader_hints import LeaderHints
 from barnabas.clients.producer.completion import Completion, completion_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_id_request import ProducerIdRequests
 from barnabas.clients.producer.producer_metrics import ProducerMetrics
+from barnabas.clients.producer.producer_requests import producer_requests
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -62,6 +62,9 @@ logger = logging.getLogger(__name__)
 
 _PRODUCE_VERSIONS = (3, 12)
 """Batches of format v2 need version 3; from 13 on, requests name topics by id."""
+
+_TRANSACTIONAL_VERSIONS = (3, 11)
+"""By version 12 a producer asks the broker to add the partitions to its transaction by itself (KIP-890)."""
 
 
 class Sender:
@@ -81,7 +84,7 @@ class Sender:
         self._config = config
         self._acks = config.acks_number
         self._sequences = sequences
-        self._producer_ids = None if sequences is None else ProducerIdRequests(client, accumulator, sequences, config)
+        self._requests = None if sequences is None else producer_requests(client, accumulator, sequences, config)
         self.metrics = ProducerMetrics(client.now_ms)
         # With one request in flight, order survives retries without sequence numbers: the partition is muted meanwhile.
         self._guarantee_order = config.max_in_flight_requests_per_connection == 1
@@ -118,14 +121,25 @@ class Sender:
         logger.debug("Starting Kafka producer I/O thread.")
         while self._running:
             self._turn()
-        while not self._forced and (self._accumulator.has_incomplete() or self._client.in_flight_count()):
+        while not self._forced and self._has_work():
             self._turn()
+        if self._requests is not None:
+            self._requests.closed()
         self._accumulator.abort_incomplete(ClientClosed("Producer is closed forcefully."))
         try:
             self._client.close()
         except OSError:
             logger.exception("Failed to close network client")
         logger.debug("Shutdown of Kafka producer I/O thread has completed.")
+
+    def _has_work(self) -> bool:
+        """Return whether a producer that closes has anything left to send or to wait for."""
+        return (
+            self._accumulator.has_incomplete()
+            or self._client.in_flight_count() > 0
+            # Last, since it aborts the transaction that is still open.
+            or (self._requests is not None and self._requests.must_go_on())
+        )
 
     def _turn(self) -> None:
         try:
@@ -138,10 +152,8 @@ class Sender:
         now_ms = self._client.now_ms()
         timeout_ms = FOREVER_MS
         # First, because without a producer id no new batch may be drained. Neither step waits for an answer.
-        if self._sequences is not None and self._producer_ids is not None:
-            self._sequences.settle()
-            if self._sequences.needs_producer_id:
-                timeout_ms = self._producer_ids.send(now_ms)
+        if self._requests is not None:
+            timeout_ms = self._requests.turn(now_ms)
         timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         self._client.poll(timeout_ms, now_ms)
 
@@ -211,6 +223,7 @@ class Sender:
         for (topic, partition), batch in by_partition.items():
             topics.setdefault(topic, []).append(ProduceRequest.PartitionProduceData(partition, batch.data))
         message = ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[
@@ -220,7 +233,7 @@ class Sender:
         request = self._client.new_request(
             node_id,
             message,
-            versions=_PRODUCE_VERSIONS,
+            versions=_PRODUCE_VERSIONS if self._config.transactional_id is None else _TRANSACTIONAL_VERSIONS,
             expects_response=self._acks != 0,
             timeout_ms=self._config.request_timeout_ms,
             callback=lambda response: self._handle_produce_response(response, by_partition, now_ms),
@@ -361,7 +374,7 @@ class Sender:
 
     def _fail(self, batch: ProducerBatch, cause: Exception, record_errors: dict[int, str] | None = None) -> None:
         if self._sequences is not None:
-            self._sequences.failed(batch)
+            self._sequences.failed(batch, cause)
         self._forget_in_flight(batch)
         if batch.fail(cause, record_errors):
             self.metrics.records_failed(batch.topic_partition.topic, batch.record_count)

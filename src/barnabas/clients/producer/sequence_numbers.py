@@ -34,7 +34,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
 _MAX_EPOCH = 2**15 - 1
-_REFUSALS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+REFUSALS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 """The answers by which a broker says that it has not stored a batch, because of the batch's numbers."""
 
 
@@ -55,6 +55,16 @@ class SequenceNumbers:
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
         """Take a producer id from a broker."""
         self.identity = ProducerIdentity(producer_id, epoch)
+
+    # -- threads that send, under the accumulator's lock
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether every batch is due, full or not. Only transactions make it so, when they end."""
+        return False
+
+    def begin_batch(self, batch: ProducerBatch) -> None:
+        """Take note of a batch that is being begun. Only transactions have anything to note."""
 
     # -- sending
 
@@ -83,11 +93,21 @@ class SequenceNumbers:
         if partition is not None:
             partition.replace(batch, pieces)
 
+    def is_first_pending(self, batch: ProducerBatch) -> bool:
+        """Return whether no earlier batch of the partition is pending."""
+        partition = self._partition_of(batch)
+        return partition is not None and partition.first_pending is batch
+
+    def forget_partitions(self) -> None:
+        """Begin to number every partition at 0. No batch may be pending."""
+        self._partitions.clear()
+        self._unsettled.clear()
+
     # -- answers
 
     def answered(self, batch: ProducerBatch, error: ErrorCode) -> None:
         """Note the error of an answer, before it is decided whether the batch is sent again."""
-        if error in _REFUSALS:
+        if error in REFUSALS:
             partition = self._partition_of(batch)
             # While an earlier batch is pending, that one is what the broker misses.
             if partition is not None and partition.first_pending is batch and not partition.is_overtaken(batch):
@@ -96,7 +116,7 @@ class SequenceNumbers:
 
     def can_retry(self, error: ErrorCode, batch: ProducerBatch) -> bool:
         """Return whether sending the batch again may help, with its numbers or with new ones."""
-        if error in _REFUSALS:
+        if error in REFUSALS:
             partition = self._partition_of(batch)
             return partition is not None and not partition.is_overtaken(batch)
         return error.retriable
@@ -107,7 +127,7 @@ class SequenceNumbers:
         if partition is not None:
             partition.acknowledged(batch)
 
-    def failed(self, batch: ProducerBatch) -> None:
+    def failed(self, batch: ProducerBatch, cause: Exception) -> None:
         """Note that the batch has ended without an acknowledgement. Its numbers may be missing in the log."""
         partition = self._partition_of(batch)
         if partition is not None:

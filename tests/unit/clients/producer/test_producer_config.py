@@ -65,3 +65,13 @@ def test_wrong_names_of_serializers_and_partitioners() -> None:
         ProducerConfig(key_serializer="avro")
     with pytest.raises(ValueError, match="partitioner_class must be sticky, round_robin or a function, not 'random'"):
         ProducerConfig(partitioner_class="random")
+
+
+def test_transactions_need_idempotence() -> None:
+    assert ProducerConfig(transactional_id="t").is_idempotent
+    with pytest.raises(ValueError, match="without also enabling idempotence"):
+        ProducerConfig(transactional_id="t", enable_idempotence=False)
+    with pytest.raises(ValueError, match="acks to all"):
+        ProducerConfig(transactional_id="t", acks=1)
+    with pytest.raises(ValueError, match="empty"):
+        ProducerConfig(transactional_id="")

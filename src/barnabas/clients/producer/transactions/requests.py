@@ -1,0 +1,255 @@
+"""The requests of a transactional producer: who answers each, which versions, and the errors in the answer.
+
+Made by `TransactionManager`, sent by `TransactionRequests`. Kafka: TransactionManager.TxnRequestHandler and its kinds.
+
+The versions end where a broker with transaction.version 2 (KIP-890) would begin to do a client's part: this producer
+adds its partitions by AddPartitionsToTxn, and keeps its epoch from one transaction to the next.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future
+from enum import IntEnum
+from typing import ClassVar, NamedTuple
+
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.errors import error_of
+from barnabas.clients.leader_calls import by_topic
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.producer.partition_sequences import ProducerIdentity
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.client_request import RequestBuilder, fixed_message
+
+_SINGLE_KEY_VERSION = 3
+
+
+class Priority(IntEnum):
+    """The order in which pending requests are sent. Of equal ones, the first that was made goes first."""
+
+    FIND_COORDINATOR = 0
+    INIT_PRODUCER_ID = 1
+    ADD_PARTITIONS_OR_OFFSETS = 2
+    END_TRANSACTION = 3
+    RAISE_EPOCH = 4
+
+
+class CoordinatorKey(NamedTuple):
+    """A group id or a transactional id, with its type in FindCoordinator."""
+
+    key_type: int
+    key: str
+
+    @property
+    def text(self) -> str:
+        """The key for messages."""
+        return f"{'transactional id' if self.key_type else 'group'} {self.key}"
+
+
+def group_key(group_id: str) -> CoordinatorKey:
+    """Return the key of a group's coordinator."""
+    return CoordinatorKey(0, group_id)
+
+
+def transaction_key(transactional_id: str) -> CoordinatorKey:
+    """Return the key of the coordinator of a transactional id."""
+    return CoordinatorKey(1, transactional_id)
+
+
+class TransactionalRequest(ABC):
+    """One request, until its `done` has a result. `coordinator`: the node that answers, or None for any."""
+
+    api: ClassVar[ApiKey]
+
+    def __init__(self, priority: Priority, coordinator: CoordinatorKey | None, builder: RequestBuilder) -> None:
+        self.priority = priority
+        self.coordinator = coordinator
+        self.builder = builder
+        self.done: Future[None] = Future()
+        self.not_before_ms = 0
+        self.attempts = 0
+
+    @abstractmethod
+    def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
+        """Yield every error code of an answer, NONE included."""
+
+
+class FindCoordinator(TransactionalRequest):
+    """Where is the coordinator of `wanted`? v4 and later take several keys."""
+
+    api = ApiKey.FIND_COORDINATOR
+
+    def __init__(self, wanted: CoordinatorKey) -> None:
+        def build(version: int) -> FindCoordinatorRequest:
+            if version <= _SINGLE_KEY_VERSION:
+                return FindCoordinatorRequest(key=wanted.key, key_type=wanted.key_type)
+            return FindCoordinatorRequest(coordinator_keys=[wanted.key], key_type=wanted.key_type)
+
+        super().__init__(Priority.FIND_COORDINATOR, None, RequestBuilder(FindCoordinatorRequest, build, (1, 4)))
+        self.wanted = wanted
+
+    @staticmethod
+    def found(answer: FindCoordinatorResponse) -> FindCoordinatorResponse | FindCoordinatorResponse.Coordinator:
+        """Return the part of an answer that names the node."""
+        return answer.coordinators[0] if answer.coordinators else answer
+
+    def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
+        """Yield the error code of an answer."""
+        assert isinstance(answer, FindCoordinatorResponse)
+        yield error_of(self.found(answer).error_code)
+
+
+class InitProducerId(TransactionalRequest):
+    """Give the producer an id; or raise the epoch of the one it has, `raised` (KIP-360)."""
+
+    api = ApiKey.INIT_PRODUCER_ID
+
+    def __init__(self, transactional_id: str, timeout_ms: int, raised: ProducerIdentity | None = None) -> None:
+        message = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        if raised is not None:
+            message.producer_id, message.producer_epoch = raised
+        super().__init__(
+            Priority.INIT_PRODUCER_ID if raised is None else Priority.RAISE_EPOCH,
+            transaction_key(transactional_id),
+            # Before version 3 a producer cannot say which id it has: it would fence itself.
+            fixed_message(message, (0 if raised is None else 3, 4)),
+        )
+
+    def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
+        """Yield the error code of an answer."""
+        assert isinstance(answer, InitProducerIdResponse)
+        yield error_of(answer.error_code)
+
+
+class AddPartitions(TransactionalRequest):
+    """Put `partitions` into the transaction."""
+
+    api = ApiKey.ADD_PARTITIONS_TO_TXN
+
+    def __init__(
+        self, transactional_id: str, identity: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> None:
+        message = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(topic, indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ],
+        )
+        key = transaction_key(transactional_id)
+        super().__init__(Priority.ADD_PARTITIONS_OR_OFFSETS, key, fixed_message(message, (0, 3)))
+        self.partitions = partitions
+
+    def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
+        """Yield the error code of each partition."""
+        assert isinstance(answer, AddPartitionsToTxnResponse)
+        for topic in answer.results_by_topic_v3_and_below:
+            for each in topic.results_by_partition:
+                yield error_of(each.partition_error_code)
+
+
+class AddOffsets(TransactionalRequest):
+    """Put the group into the transaction; then `offsets` can be committed for it."""
+
+    api = ApiKey.ADD_OFFSETS_TO_TXN
+
+    def __init__(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+    ) -> None:
+        message = AddOffsetsToTxnRequest(transactional_id, *identity, group.group_id)
+        key = transaction_key(transactional_id)
+        super().__init__(Priority.ADD_PARTITIONS_OR_OFFSETS, key, fixed_message(message, (0, 3)))
+        self.offsets = offsets
+        self.group = group
+
+    def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
+        """Yield the error code of an answer."""
+        assert isinstance(answer, AddOffsetsToTxnResponse)
+        yield error_of(answer.error_code)
+
+
+class TxnOffsetCommit(TransactionalRequest):
+    """Commit a group's offsets with the transaction. `done` is that of the AddOffsets which came before."""
+
+    api = ApiKey.TXN_OFFSET_COMMIT
+
+    def __init__(self, transactional_id: str, identity: ProducerIdentity, added: AddOffsets) -> None:
+        group = added.group
+        topics = [
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                topic, [_offset_of(index, added.offsets[TopicPartition(topic, index)]) for index in indexes]
+            )
+            for topic, indexes in by_topic(added.offsets).items()
+        ]
+
+        def build(version: int) -> TxnOffsetCommitRequest:
+            message = TxnOffsetCommitRequest(transactional_id, group.group_id, *identity, topics=topics)
+            # Brokers before Kafka 2.5 do not fence by generation; the transactional id alone protects the group there.
+            if version >= 3:
+                message.generation_id = group.generation_id
+                message.member_id = group.member_id
+                message.group_instance_id = group.group_instance_id
+            return message
+
+        # A retry sends all offsets again: to commit an offset twice in one transaction changes nothing.
+        super().__init__(
+            Priority.ADD_PARTITIONS_OR_OFFSETS,
+            group_key(group.group_id),
+            RequestBuilder(TxnOffsetCommitRequest, build, (0, 3)),
+        )
+        self.done = added.done
+
+    def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
+        """Yield the error code of each partition."""
+        assert isinstance(answer, TxnOffsetCommitResponse)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                yield error_of(each.error_code)
+
+
+def _offset_of(index: int, offset: OffsetAndMetadata) -> TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition:
+    return TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+class EndTransaction(TransactionalRequest):
+    """Commit the transaction, or abort it."""
+
+    api = ApiKey.END_TXN
+
+    def __init__(self, transactional_id: str, identity: ProducerIdentity, *, commits: bool) -> None:
+        message = EndTxnRequest(transactional_id, *identity, commits)
+        key = transaction_key(transactional_id)
+        super().__init__(Priority.END_TRANSACTION, key, fixed_message(message, (0, 3)))
+
+    def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
+        """Yield the error code of an answer."""
+        assert isinstance(answer, EndTxnResponse)
+        yield error_of(answer.error_code)

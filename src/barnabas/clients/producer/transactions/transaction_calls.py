@@ -1,0 +1,125 @@
+"""The calls of a transactional producer's user, which wait for the coordinator.
+
+Made by `Producer`; any thread. It has no state of its own but the manager's. Kafka: KafkaProducer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.clients.producer.transactions.states import TransactionState
+from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
+from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
+from barnabas.protocol.topic_partition import TopicPartition
+
+
+def sequences_of(config: ProducerConfig) -> SequenceNumbers | None:
+    """Return the sequence numbers of a producer with these settings, or None for one that is not idempotent."""
+    if config.transactional_id is not None:
+        return TransactionalSequences(TransactionManager(config.transactional_id, config.transaction_timeout_ms))
+    return SequenceNumbers() if config.is_idempotent else None
+
+
+def transaction_calls(
+    sequences: SequenceNumbers | None, wakeup: Callable[[], None], max_block_ms: int
+) -> TransactionCalls | None:
+    """Return the calls of a transactional producer, or None for another one."""
+    if isinstance(sequences, TransactionalSequences):
+        return TransactionCalls(sequences.manager, wakeup, max_block_ms)
+    return None
+
+
+class TransactionCalls:
+    """The calls on one producer. `wakeup` wakes its sending thread; each call waits at most `max_block_ms`."""
+
+    def __init__(self, manager: TransactionManager, wakeup: Callable[[], None], max_block_ms: int) -> None:
+        self.manager = manager
+        self._wakeup = wakeup
+        self._max_block_ms = max_block_ms
+
+    def init(self) -> None:
+        """Get a producer id. Raises ClientTimeout, RuntimeError, TransactionalProducerFailed."""
+        self._wait("init_transactions", self.manager.begin_init())
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata
+    ) -> None:
+        """Commit offsets with the transaction.
+
+        Raises ClientTimeout, TransactionAbortable, TransactionalProducerFailed; RuntimeError outside of a transaction;
+        ValueError for metadata with a generation but no member.
+        """
+        if group.generation_id > 0 and not group.member_id:
+            raise ValueError(f"The group metadata has generation {group.generation_id}, but no member id: {group}")
+        if not offsets:
+            return
+        complete = {
+            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }
+        self._wait("send_offsets_to_transaction", self.manager.begin_send_offsets(complete, group))
+
+    def commit(self) -> None:
+        """Commit the transaction.
+
+        Raises ClientTimeout, TransactionAbortable, TransactionalProducerFailed; RuntimeError outside of a transaction.
+        """
+        self._wait("commit_transaction", self.manager.begin_commit())
+
+    def abort(self) -> None:
+        """Abort the transaction. Raises ClientTimeout, TransactionalProducerFailed; RuntimeError outside of one."""
+        self._wait("abort_transaction", self.manager.begin_abort())
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Begin a transaction, run the block of a `with`, and commit. An exception in the block aborts.
+
+        Raises the errors of `commit`; and of `abort`, but not for a producer that has failed: then the exception of
+        the block says why.
+        """
+        self.manager.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            self._abort_if_possible()
+            raise
+        try:
+            self.commit()
+        except ClientTimeout:
+            # The transaction may have been committed. Only `commit_transaction` can find out.
+            raise
+        except Exception:
+            self._abort_if_possible()
+            raise
+
+    def _abort_if_possible(self) -> None:
+        if self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            try:
+                self.abort()
+            except TransactionalProducerFailed:
+                # The coordinator ends the transaction of a producer that has failed; the caller gets the first error.
+                return
+
+    def _wait(self, name: str, done: Future[None]) -> None:
+        self._wakeup()
+        try:
+            done.result(self._max_block_ms / 1000)
+        except TimeoutError as error:
+            if done.done():
+                self.manager.acknowledge()
+                raise
+            raise ClientTimeout(
+                f"{name} was not answered within {self._max_block_ms} ms (max_block_ms): call it again to go on waiting"
+            ) from error
+        except BaseException:
+            if done.done():
+                self.manager.acknowledge()
+            raise
+        self.manager.acknowledge()

@@ -1,0 +1,265 @@
+"""Our transactional producer: commits, aborts, fencing, offsets of groups; readers of committed records see just those.
+
+The coordinator is Apache Kafka's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.producer import (
+    Producer,
+    ProducerFenced,
+    TransactionAbortable,
+    TransactionAborted,
+)
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from tests.support.apache_kafka import need_apache_kafka
+from tests.support.server_fixtures import Server, make_server
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
+
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    need_apache_kafka()
+    server: Server = make_server(
+        "apache-kafka",
+        tmp_path_factory.mktemp("transactions"),
+        transaction_state_log_num_partitions="3",
+    )
+    with server.running():
+        yield f"{server.host}:{server.port}"
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=1)])
+    return name
+
+
+def transactional(bootstrap: str, transactional_id: str, **settings: object) -> Producer:
+    return Producer(bootstrap, transactional_id=transactional_id, max_block_ms=PATIENCE_MS, **settings)  # type: ignore[arg-type]
+
+
+def fail_after(step: Callable[[], object]) -> None:
+    """Fail in the block of a transaction, behind a step."""
+    step()
+    raise ZeroDivisionError
+
+
+def _ours(bootstrap: str, topic: str, isolation: str) -> list[bytes]:
+    partitions = [TopicPartition(topic, number) for number in range(2)]
+    with Consumer(bootstrap, isolation_level=isolation, auto_offset_reset="earliest") as consumer:
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(partitions)
+        ends = consumer.end_offsets(partitions)
+        values = []
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            values += [record.value for record in consumer.poll(500)]
+    return sorted(value for value in values if value is not None)
+
+
+def _confluents(bootstrap: str, topic: str) -> list[bytes]:
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": uuid.uuid4().hex,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+    }
+    with closing(ConfluentConsumer(settings)) as consumer:
+        consumer.assign([ConfluentPartition(topic, number, 0) for number in range(2)])
+        values = []
+        ended: set[int | None] = set()
+        while len(ended) < 2:
+            message = consumer.poll(20)
+            assert message is not None
+            if message.error() is not None:
+                ended.add(message.partition())
+            else:
+                values.append(message.value())
+    return sorted(value for value in values if value is not None)
+
+
+def committed(bootstrap: str, topic: str) -> list[bytes]:
+    """What readers of committed records see: ours by records, ours by tables, and another library's."""
+    ours = _ours(bootstrap, topic, "read_committed")
+    assert _confluents(bootstrap, topic) == ours
+    return ours
+
+
+def test_commit_abort_and_commit_again(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        futures = [producer.send(topic, b"a%d" % number, partition=number % 2) for number in range(20)]
+        producer.commit_transaction()
+        # A commit returns when every record has arrived.
+        assert all(future.done() and future.exception() is None for future in futures)
+        producer.begin_transaction()
+        sent = producer.send(topic, b"dropped", partition=0)
+        producer.flush()
+        sent.result(0)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"b", partition=0)
+    expected = sorted([b"a%d" % number for number in range(20)] + [b"b"])
+    assert committed(bootstrap, topic) == expected
+    assert _ours(bootstrap, topic, "read_uncommitted") == sorted([*expected, b"dropped"])
+
+
+def test_an_abort_drops_what_was_not_sent(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic, linger_ms=60_000) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        future = producer.send(topic, b"lingers", partition=1)
+        producer.abort_transaction()
+        assert isinstance(future.exception(0), TransactionAborted)
+        with producer.transaction():
+            pass
+    assert _ours(bootstrap, topic, "read_uncommitted") == []
+
+
+def test_an_exception_in_the_block_aborts(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic) as producer:
+        producer.init_transactions()
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            fail_after(lambda: producer.send(topic, b"a").result())
+        with producer.transaction():
+            producer.send(topic, b"b")
+    assert committed(bootstrap, topic) == [b"b"]
+
+
+def test_a_failed_record_spoils_its_transaction_alone(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"first", partition=0)
+        too_large = producer.send(topic, b"x" * (1 << 21), partition=0)
+        assert isinstance(too_large.exception(0), ApiError)
+        with pytest.raises(TransactionAbortable, match="abort_transaction"):
+            producer.send(topic, b"second")
+        with pytest.raises(TransactionAbortable):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"third", partition=0)
+    assert committed(bootstrap, topic) == [b"third"]
+
+
+def test_a_batch_that_the_broker_rejects_raises_the_epoch(bootstrap: str, topic: str) -> None:
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic(f"{topic}-small", 1, 1, configs={"max.message.bytes": "2000"})])
+    with transactional(bootstrap, topic) as producer:
+        producer.init_transactions()
+        for _ in range(2):
+            producer.begin_transaction()
+            producer.send(topic, b"first", partition=0)
+            assert producer.send(f"{topic}-small", b"x" * 5_000).exception() is not None
+            with pytest.raises(TransactionAbortable, match="larger"):
+                producer.commit_transaction()
+            producer.abort_transaction()
+            with producer.transaction():
+                producer.send(f"{topic}-small", b"fits")
+                producer.send(topic, b"second", partition=0)
+    assert committed(bootstrap, topic) == [b"second"] * 2
+
+
+def test_a_second_instance_fences_the_first(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic) as zombie, transactional(bootstrap, topic) as heir:
+        zombie.init_transactions()
+        zombie.begin_transaction()
+        zombie.send(topic, b"zombie", partition=0).result()
+        heir.init_transactions()
+        with heir.transaction():
+            heir.send(topic, b"heir", partition=0)
+        with pytest.raises(ProducerFenced, match="taken over"):
+            zombie.commit_transaction()
+        with pytest.raises(ProducerFenced):
+            zombie.begin_transaction()
+    assert committed(bootstrap, topic) == [b"heir"]
+
+
+def test_offsets_are_committed_with_the_transaction(bootstrap: str, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    group = f"g-{topic}"
+    with Producer(bootstrap) as plain:
+        for number in range(4):
+            plain.send(topic, b"%d" % number, partition=0)
+    with (
+        transactional(bootstrap, topic) as producer,
+        Consumer(bootstrap, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest") as consumer,
+        Admin(bootstrap) as admin,
+    ):
+        producer.init_transactions()
+        consumer.subscribe([topic])
+        while not consumer.poll(500):
+            pass
+        metadata = consumer.group_metadata()
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            fail_after(lambda: producer.send_offsets_to_transaction({partition: 2}, metadata))
+        assert admin.list_group_offsets(group, [partition], require_stable=True) == {}
+        with producer.transaction():
+            producer.send_offsets_to_transaction({partition: 4}, metadata)
+        assert admin.list_group_offsets(group, [partition], require_stable=True)[partition].offset == 4
+        # A zombie: its generation is over, whatever its transactional id.
+        stale = ConsumerGroupMetadata(group, metadata.generation_id - 1, metadata.member_id)
+        with pytest.raises(TransactionAbortable, match="no longer a member"), producer.transaction():
+            producer.send_offsets_to_transaction({partition: 1}, stale)
+        # The producer goes on.
+        with producer.transaction():
+            producer.send_offsets_to_transaction({partition: 3}, metadata)
+        assert admin.list_group_offsets(group, [partition], require_stable=True)[partition].offset == 3
+
+
+def test_close_aborts_an_open_transaction(bootstrap: str, topic: str) -> None:
+    producer = transactional(bootstrap, topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"open", partition=0).result()
+    producer.close()
+    assert committed(bootstrap, topic) == []
+
+
+def test_wrong_use_is_an_error_and_harms_nothing(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic) as producer:
+        with pytest.raises(RuntimeError, match="not initialized"):
+            producer.begin_transaction()
+        producer.init_transactions()
+        with pytest.raises(RuntimeError):
+            producer.init_transactions()
+        with pytest.raises(RuntimeError, match="outside of a transaction"):
+            producer.send(topic, b"outside")
+        with pytest.raises(RuntimeError):
+            producer.commit_transaction()
+        with producer.transaction():
+            with pytest.raises(RuntimeError):
+                producer.begin_transaction()
+            producer.send(topic, b"inside")
+    assert committed(bootstrap, topic) == [b"inside"]
+
+
+def test_a_wrong_timeout_is_fatal_at_once(bootstrap: str, topic: str) -> None:
+    with (
+        transactional(bootstrap, topic, transaction_timeout_ms=2**31 - 1) as producer,
+        pytest.raises(Exception, match="transaction timeout") as failure,
+    ):
+        producer.init_transactions()
+    cause = failure.value.__cause__
+    assert isinstance(cause, ApiError)
+    assert cause.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT

@@ -70,7 +70,11 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsRequest,
     ElectLeadersRequest,
 )
-from barnabas.protocol.messages.transactions import DescribeProducersRequest, InitProducerIdRequest
+from barnabas.protocol.messages.transactions import (
+    DescribeProducersRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
 from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_reader import Record
@@ -249,6 +253,14 @@ class RealRequests:
         entity = AlterClientQuotasRequest.EntityData("client-id", "somebody")
         change = AlterClientQuotasRequest.OpData("producer_byte_rate", 1e12, remove=False)
         return AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData([entity], [change])], validate_only=True)
+
+    def txn_offset_commit(self, version: int) -> TxnOffsetCommitRequest:
+        partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, 5, committed_metadata="m")
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(TARGET, [partition])
+        request = TxnOffsetCommitRequest("t", "g", 5, 0, topics=[topic])
+        if version >= 3:
+            request.group_instance_id = self._random.choice([None, "i"])
+        return request
 
     # -- the cluster
 
@@ -465,6 +477,7 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.INIT_PRODUCER_ID: RealRequests.init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: RealRequests.offset_for_leader_epoch,
     ApiKey.WRITE_TXN_MARKERS: RealRequests.write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: RealRequests.txn_offset_commit,
     ApiKey.DESCRIBE_CONFIGS: RealRequests.describe_configs,
     ApiKey.ALTER_CONFIGS: RealRequests.alter_configs,
     ApiKey.ALTER_REPLICA_LOG_DIRS: RealRequests.alter_replica_log_dirs,

@@ -26,6 +26,7 @@ from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
+from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
@@ -183,6 +184,7 @@ class ClassicCoordinator:
             partitions=cast(Any, self.partitions),
             table=self.table,
             log=cast(Any, self.log),
+            open_transactions=OpenTransactions(self.table),
         )
         self.heartbeats: DelayedOperationPurgatory[DelayedHeartbeat] = DelayedOperationPurgatory(
             "Heartbeat", self.timer

@@ -52,9 +52,9 @@ class TransactionVerifier(Protocol):
     ) -> None:
         """Find out which partitions are part of the producer's open transaction; nothing is added to it.
 
-        `callback` is called once, on any thread and without locks: with INVALID_TXN_STATE for each partition that is
-        not part of it, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH for another producer, or the reason why
-        no coordinator can say.
+        `callback` is called once, on any thread and without locks: with TRANSACTION_ABORTABLE for each partition that
+        is not part of it, INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for another producer,
+        CONCURRENT_TRANSACTIONS while the transaction is being ended, or the reason why no coordinator can say.
         """
 
 
@@ -110,13 +110,14 @@ class TransactionVerification:
         writes: Sequence[TransactionalWrite],
         go_on: Callable[[VerificationErrors], None],
         *,
+        tells_abortable: bool,
         before_asking: Callable[[], None] | None = None,
     ) -> None:
         """Call `go_on` once, with the errors of the partitions that must not be written to.
 
         In place when nothing has to be asked or the coordinator answers at once, else later on a request handler's
-        thread. before_asking: called in place when a coordinator is asked: the frame of the request must not be used
-        after this call has returned.
+        thread. tells_abortable: the request's version has TRANSACTION_ABORTABLE. before_asking: called in place when a
+        coordinator is asked: the frame of the request must not be used after this call has returned.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         begun: dict[TopicPartition, _Begun] = {}
@@ -140,7 +141,7 @@ class TransactionVerification:
             for place, (partition, verification) in begun.items():
                 if place not in refused:
                     partition.log.end_verification(producer.producer_id, verification)
-            errors.update(refused)
+            errors.update((place, _told(code, tells_abortable)) for place, code in refused.items())
             if asking_thread == threading.get_ident():
                 go_on(errors)
             else:
@@ -153,6 +154,15 @@ class TransactionVerification:
         self._verifier.verify(*producer, list(begun), verified)
         # An answer that comes later may find this very thread at work for another request.
         asking_thread = None
+
+
+def _told(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
+    """Return the error in the words of the request's version. Kafka: AddPartitionsToTxnHandler."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and not tells_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
 
 
 def producer_error(code: ErrorCode) -> ApiError:

@@ -51,6 +51,7 @@ from barnabas.api.handlers.scram import ScramApi
 from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
+from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
 from barnabas.api.handlers.transactions import InitProducerIdApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.topic_changes import TopicChanges
@@ -144,7 +145,9 @@ def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Seque
         DeleteRecordsApi(replicas, metadata, authorizer),
         ProducersApi(replicas, metadata, authorizer),
         InitProducerIdApi(ProducerIdManager(parts.broker_id, parts.zk_client), authorizer),
-        TransactionMarkersApi(replicas, brokers, clock, settings.request_timeout_ms),
+        TransactionMarkersApi(
+            replicas, brokers, clock, settings.request_timeout_ms, parts.groups.transactional_offsets.end_transaction
+        ),
     )
 
 
@@ -158,6 +161,12 @@ def _group_families(
     return (
         FindCoordinatorApi(metadata, groups.partitions.partition_for, creation, parts.topic_changes, authorizer),
         OffsetsApi(groups.offsets, old_offsets, metadata, authorizer),
+        TransactionalOffsetsApi(
+            groups.transactional_offsets,
+            TransactionVerification(parts.replicas, parts.transactions),
+            metadata,
+            authorizer,
+        ),
         ClassicGroupsApi(groups.classic, authorizer),
         ConsumerGroupsApi(groups.consumer if groups.admin.serves_consumer_groups else None, authorizer),
         GroupAdminApi(groups.admin, authorizer),

@@ -26,6 +26,8 @@ from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
+from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
+from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.log import CoordinatorLog
@@ -83,10 +85,12 @@ def build_group_coordinator(
         lambda records: restore_memberships(records, clock),
         service_of,
     )
+    offsets = OffsetService(environment, removed)
     coordinator = GroupCoordinator(
         partitions=environment.partitions,
         loader=CoordinatorLoader(environment.partitions, loader, freeze_loaded_groups),
-        offsets=OffsetService(environment, removed),
+        offsets=offsets,
+        transactional_offsets=TransactionalOffsetService(environment, offsets),
         expiry=OffsetExpiry(environment, removed),
         classic=classic,
         consumer=Lazy(lambda: consumer_groups().service),
@@ -103,6 +107,7 @@ def _environment(foundations: Foundations, replicas: ReplicaManager, metadata: M
     clock = foundations.clock
     config = GroupCoordinatorConfig.from_kafka_config(foundations.dynamic.current)
     partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, metadata, config.num_partitions)
+    table = GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock))
     return GroupEnvironment(
         config=config,
         clock=clock,
@@ -111,8 +116,9 @@ def _environment(foundations: Foundations, replicas: ReplicaManager, metadata: M
         actions=foundations.actions,
         metadata=metadata,
         partitions=partitions,
-        table=GroupTable(partitions, lambda group_id: ClassicGroup(group_id, clock)),
+        table=table,
         log=CoordinatorLog(GROUP_METADATA_TOPIC, replicas.appender, config.append_terms, clock),
+        open_transactions=OpenTransactions(table),
     )
 
 

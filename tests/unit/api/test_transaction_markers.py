@@ -11,6 +11,8 @@ from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
+from barnabas.coordinator.group.open_transactions import EndedTransaction
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest
@@ -32,7 +34,14 @@ class Broker:
     def __init__(self) -> None:
         self.replicas = Replicas()
         origin = BrokerOrigin(None, listener_name="PLAINTEXT")
-        markers = TransactionMarkersApi(self.replicas.manager, origin, self.replicas.clock, TIMEOUT_MS)
+        self.ended: list[tuple[int, EndedTransaction]] = []
+        markers = TransactionMarkersApi(
+            self.replicas.manager,
+            origin,
+            self.replicas.clock,
+            TIMEOUT_MS,
+            lambda partition, ended: self.ended.append((partition, ended)),
+        )
         self._parser = RequestParser(Registry(markers.handlers()))
         self._apis = Apis(self.replicas.actions, lambda: 1)
         self.channel = RecordingChannel()
@@ -176,3 +185,18 @@ def test_producers_that_cannot_exist_are_refused(producer_id: int, epoch: int) -
     broker.replicas.lead()
     assert broker.mark(producer_id, COMMIT, epoch=epoch) == ErrorCode.INVALID_REQUEST
     assert broker.log.log_end_offset == 0
+
+
+def test_a_marker_of_groups_counts_when_the_followers_have_it() -> None:
+    broker = Broker()
+    broker.replicas.brokers_alive(US, ANOTHER)
+    broker.replicas.lead(GROUP_METADATA_TOPIC, 3, isr=(US, ANOTHER))
+    broker.replicas.lead()
+    broker.send((7, 0, COMMIT, 0, {GROUP_METADATA_TOPIC: [3, 4], "topic": [0]}))
+    assert broker.ended == []
+    fetch = PartitionFetch(GROUP_METADATA_TOPIC, 3, 1, 1 << 20)
+    broker.replicas.fetch(fetch, replica_id=ANOTHER, isolation=FetchIsolation.LOG_END)
+    assert broker.ended == [(3, EndedTransaction(7, is_committed=True, position=0))]
+    broker.send((7, 0, ABORT, 0, {GROUP_METADATA_TOPIC: [3]}))
+    broker.replicas.pass_time(TIMEOUT_MS + 1)
+    assert len(broker.ended) == 1, "the coordinator sends the marker again"

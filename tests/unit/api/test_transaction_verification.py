@@ -71,11 +71,12 @@ class Broker:
         self._apis = Apis(self.replicas.actions, lambda: 1)
         self.channel = RecordingChannel()
 
-    def send(self, batches: dict[int, bytes], transactional_id: str | None = "t") -> None:
+    def send(self, batches: dict[int, bytes], transactional_id: str | None = "t", version: int = 9) -> None:
         """Send batches by partition; the frame's bytes are overwritten when the handler has returned."""
         partitions = [ProduceRequest.PartitionProduceData(index, data) for index, data in batches.items()]
         body = ProduceRequest(transactional_id, -1, 1000, [ProduceRequest.TopicProduceData("topic", b"", partitions)])
-        frame = bytearray(encode_request_header(body.api_key, 9, 1, "me") + b"".join(map(bytes, body.encode(9))))
+        encoded = b"".join(map(bytes, body.encode(version)))
+        frame = bytearray(encode_request_header(body.api_key, version, 1, "me") + encoded)
         self._apis.handle(self._parser.parse(frame, connection(), channel=self.channel, received_ns=1))
         frame[:] = bytes(len(frame))
 
@@ -119,7 +120,8 @@ def test_a_batch_outside_of_transactions_is_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("said", "told", "text"),
     [
-        (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction"),
+        (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction"),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, None),
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None),
         (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH, None),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS, "CONCURRENT_TRANSACTIONS"),
@@ -138,6 +140,13 @@ def test_a_refused_partition_fails_alone(said: ErrorCode, told: ErrorCode, text:
     assert (broker.log().log_end_offset, broker.log().last_stable_offset) == (0, 0)
     broker.coordinator.refusals = {}
     assert broker.produce(0) == (OK, 0)
+
+
+def test_newer_producers_are_told_to_abort() -> None:
+    broker = Broker()
+    broker.coordinator.refusals = {PLACES[0]: ErrorCode.TRANSACTION_ABORTABLE}
+    broker.send({0: produced(7, 0, transactional=True)}, version=11)
+    assert broker.results() == {0: (ErrorCode.TRANSACTION_ABORTABLE, -1)}
 
 
 def test_an_answer_that_comes_later_goes_on_with_the_records_of_then() -> None:

@@ -57,6 +57,9 @@ PartitionAnswer = ProduceResponse.PartitionProduceResponse
 LARGE_BYTES: Final = 64 * 1024
 """The size from which on a request may take long; a smaller one does only when compressed."""
 
+ABORTABLE_SINCE: Final = 11
+"""The first version with TRANSACTION_ABORTABLE (KIP-890)."""
+
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
@@ -203,7 +206,14 @@ class ProduceApi:
             for entry in entries
             if (header := _transactional_header(entry)) is not None
         ]
-        self._verification.verify(request, producer, writes, append, before_asking=lambda: _keep_records(entries))
+        self._verification.verify(
+            request,
+            producer,
+            writes,
+            append,
+            tells_abortable=request.api_version >= ABORTABLE_SINCE,
+            before_asking=lambda: _keep_records(entries),
+        )
 
     def _look_ahead(self, entry: PartitionAppend, header: BatchHeader) -> None:
         """Decompress a batch that is small, so that the log need not.

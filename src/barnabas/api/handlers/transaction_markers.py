@@ -13,11 +13,13 @@ Kafka: KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
+from barnabas.coordinator.group.open_transactions import EndedTransaction
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -41,7 +43,7 @@ PartitionResult = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 class _MarkerAppend(NamedTuple):
     """One partition's part of a marker. entry: its append; None when this broker does not host the partition."""
 
-    producer_id: int
+    marker: Marker
     place: TopicPartition
     entry: PartitionAppend | None
 
@@ -52,14 +54,26 @@ class _MarkerAppend(NamedTuple):
 
 
 class TransactionMarkersApi:
-    """Ends transactions in partitions. timeout_ms: how long a marker may wait for the in-sync replicas."""
+    """Ends transactions in partitions.
 
-    def __init__(self, replicas: ReplicaManager, origin: BrokerOrigin, clock: Clock, timeout_ms: int) -> None:
+    timeout_ms: how long a marker may wait for the in-sync replicas. end_transaction: called, without locks, with each
+    marker in a partition of `__consumer_offsets` (`TransactionalOffsetService.end_transaction`).
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        origin: BrokerOrigin,
+        clock: Clock,
+        timeout_ms: int,
+        end_transaction: Callable[[int, EndedTransaction], None],
+    ) -> None:
         self._appender = replicas.appender
         self._hosted = replicas.hosted
         self._origin = origin
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._end_transaction = end_transaction
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
@@ -84,6 +98,7 @@ class TransactionMarkersApi:
         entries = [append.entry for append in appends if append.entry is not None]
 
         def answer(_: Sequence[PartitionAppend]) -> None:
+            self._end_commits(appends)
             request.respond(_response(markers, appends))
 
         self._appender.append_records(
@@ -109,8 +124,20 @@ class TransactionMarkersApi:
                 place = TopicPartition(topic.name, index)
                 # As in Kafka, also for a partition that another broker leads: the coordinator looks for the leader.
                 entry = None if self._hosted.get(place) is None else PartitionAppend(topic.name, index, batch, header)
-                appends.append(_MarkerAppend(marker.producer_id, place, entry))
+                appends.append(_MarkerAppend(marker, place, entry))
         return appends
+
+    def _end_commits(self, appends: Sequence[_MarkerAppend]) -> None:
+        """Let the offsets count that the transactions have committed for groups, or drop them.
+
+        Only now, when the in-sync replicas have the marker: the next coordinator of the group finds it there.
+        """
+        for marker, place, entry in appends:
+            if place.topic != GROUP_METADATA_TOPIC or entry is None or entry.error is not ErrorCode.NONE:
+                continue
+            if entry.info is not None:
+                ended = EndedTransaction(marker.producer_id, marker.transaction_result, entry.info.first_offset)
+                self._end_transaction(place.partition, ended)
 
 
 def _response(markers: Sequence[Marker], appends: Sequence[_MarkerAppend]) -> WriteTxnMarkersResponse:
@@ -118,7 +145,7 @@ def _response(markers: Sequence[Marker], appends: Sequence[_MarkerAppend]) -> Wr
     errors: dict[int, dict[str, dict[int, ErrorCode]]] = {marker.producer_id: {} for marker in markers}
     for append in appends:
         topic, partition = append.place
-        errors[append.producer_id].setdefault(topic, {})[partition] = append.error
+        errors[append.marker.producer_id].setdefault(topic, {})[partition] = append.error
     return WriteTxnMarkersResponse(
         [
             WriteTxnMarkersResponse.WritableTxnMarkerResult(

@@ -33,6 +33,8 @@ PartitionKey = tuple[str, int]
 TransactionalOffsets = dict[PartitionKey, "tuple[int, bytes | None]"]
 """By partition: the position of the commit and its value, None once a plain commit came later."""
 
+END_OF_ALL: Final = 2**63 - 1
+"""A position that every commit lies before."""
 _NONE: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
@@ -118,6 +120,11 @@ class CommittedOffsets:
         """The partitions with an offset of an open transaction."""
         return list({key for offsets in (self._transactional or {}).values() for key in offsets})
 
+    @property
+    def producers(self) -> list[int]:
+        """The producers whose open transactions have committed offsets."""
+        return list(self._transactional or ())
+
     # -- committing
 
     def put_all(self, offsets: Iterable[NewOffset], position: int) -> None:
@@ -188,15 +195,25 @@ class CommittedOffsets:
         for topic, partition, value in offsets:
             transactional[topic, partition] = (position, value)
 
-    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        """End the producer's transaction; its offsets count if it is committed."""
+    def has_transaction(self, producer_id: int) -> bool:
+        """Return whether an open transaction of the producer has committed an offset."""
+        return self._transactional is not None and producer_id in self._transactional
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool, before: int = END_OF_ALL) -> None:
+        """End the producer's transaction; its offsets count if it is committed.
+
+        before: the position of the marker. Commits behind it are part of the producer's next transaction.
+        """
         open_transactions = self._transactional or {}
         offsets = open_transactions.pop(producer_id, {})
+        later = {key: commit for key, commit in offsets.items() if commit[0] >= before}
+        if later:
+            open_transactions[producer_id] = later
         if not open_transactions:
             self._transactional = None
         if is_committed:
             for (topic, partition), (position, value) in offsets.items():
-                if value is not None:
+                if value is not None and position < before:
                     self._put(topic, partition, value, position)
 
     # -- removing

@@ -15,6 +15,7 @@ from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.coordinator.group.classic.service import ClassicGroupService
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
+from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -36,6 +37,7 @@ class GroupCoordinator:
     partitions: CoordinatorPartitions
     loader: CoordinatorLoader
     offsets: OffsetService
+    transactional_offsets: TransactionalOffsetService
     expiry: OffsetExpiry
     classic: ClassicGroupService
     consumer: Lazy[ConsumerGroupService]

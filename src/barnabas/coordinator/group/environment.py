@@ -10,6 +10,7 @@ from typing import Protocol
 
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
+from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
@@ -37,6 +38,7 @@ class GroupEnvironment:
     partitions: CoordinatorPartitions
     table: GroupTable
     log: CoordinatorLog
+    open_transactions: OpenTransactions
 
 
 class MembershipService(Protocol):

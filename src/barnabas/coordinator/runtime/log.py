@@ -129,6 +129,29 @@ class CoordinatorLog:
         self._append_locally(entry, self._required_acks, _COORDINATOR)
         return StoredAppend(self, entry, translation)
 
+    def append_transactional(
+        self,
+        partition: int,
+        records: Sequence[KeyAndValue],
+        translation: ErrorTranslation,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> StoredAppend:
+        """Append `records` as one batch of a producer's transaction, under the lock of what changes.
+
+        The log checks the producer's epoch, and that its transaction was verified. An error is in the result.
+        """
+        builder = RecordBatchBuilder(
+            self._codec, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        now_ms = self._now_ms()
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        entry = PartitionAppend(self._topic, partition, builder.build())
+        self._append_locally(entry, self._required_acks, _COORDINATOR)
+        return StoredAppend(self, entry, translation)
+
     def append_unwatched(self, partition: int, records: Sequence[KeyAndValue]) -> ErrorCode:
         """Append records that may be lost with the leader, because the next one would write them again.
 

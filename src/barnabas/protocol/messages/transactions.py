@@ -131,14 +131,14 @@ class TxnOffsetCommitRequest(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-
 
 class TxnOffsetCommitResponse(Message, api=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"):
     throttle_time_ms: Int32 = field("0+")
-    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = field("0+")
+    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = field("0+").repeats("topics")
 
     class TxnOffsetCommitResponseTopic(Struct):
-        name: str = field("0+")
-        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field("0+")
+        name: str = field("0+").repeats("name")
+        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field("0+").repeats("partitions")
 
     class TxnOffsetCommitResponsePartition(Struct):
-        partition_index: Int32 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition_index")
         error_code: Int16 = field("0+")
 
 

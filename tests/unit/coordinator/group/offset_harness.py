@@ -14,6 +14,8 @@ from barnabas.coordinator.group.loading.restore import restore_memberships
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
+from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.log import CoordinatorLog
@@ -70,6 +72,7 @@ class GroupBroker:
             partitions=self.partitions,
             table=self.table,
             log=CoordinatorLog(GROUP_METADATA_TOPIC, self.replicas.manager.appender, config.append_terms, self.clock),
+            open_transactions=OpenTransactions(self.table),
         )
         self.memberships = RecordedService()
         self.partition_loader = PartitionLoader(
@@ -85,6 +88,7 @@ class GroupBroker:
             readings=lambda: CpuReadings(0, 0, 0),
         )
         self.offsets = OffsetService(self.environment, self.memberships.unloaded)
+        self.transactional = TransactionalOffsetService(self.environment, self.offsets)
         self.expiry = OffsetExpiry(self.environment, self.memberships.unloaded)
         self.partitions.start()
         if lead:

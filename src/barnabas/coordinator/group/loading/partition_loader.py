@@ -66,6 +66,7 @@ class PartitionLoader:
         started_ns = environment.clock.nanoseconds()
         replay = PartitionReplay()
         groups: list[Group] = []
+        environment.open_transactions.begin_loading(partition)
         for step in (self._read(partition, leader_epoch, replay), self._make_groups(partition, replay, groups)):
             try:
                 yield from step
@@ -79,12 +80,16 @@ class PartitionLoader:
             some = groups[first : first + GROUPS_PER_STEP]
             environment.table.add_loaded(some)
             for group in some:
+                for producer_id in group.offsets.producers:
+                    environment.open_transactions.begin(partition, producer_id, group.group_id)
                 self._restore_members(group)
             yield
         # The partition was given up while its groups became visible: `drop` may have missed the last ones.
         if not environment.partitions.end_loading(partition, leader_epoch):
+            environment.open_transactions.drop(partition)
             self._drop(groups)
             return
+        environment.open_transactions.end_loading(partition)
         ended_ns = environment.clock.nanoseconds()
         self.record_count += replay.record_count
         took_ms = (ended_ns - started_ns) // NANOSECONDS_PER_MILLISECOND
@@ -101,6 +106,7 @@ class PartitionLoader:
 
     def drop(self, partition: int) -> int:
         """Take the partition's groups out of the table, and let their services answer pending requests."""
+        self._environment.open_transactions.drop(partition)
         groups = self._environment.table.take_all(partition)
         for group in groups:
             with group.lock:

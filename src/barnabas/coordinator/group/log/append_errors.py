@@ -26,7 +26,12 @@ _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARG
 
 # After a timeout a commit is repeated as it is. A classic member joins again, since its assignment may not be stored. A
 # member of a consumer group looks for the coordinator, and repeats its heartbeat.
-OFFSETS: Final[ErrorTranslation] = _ALWAYS | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+OFFSETS: Final[ErrorTranslation] = (
+    _ALWAYS
+    | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+    # Of a coordinator of transactions that was asked: the producer repeats the commit, and looks for no other one.
+    | {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
 CLASSIC_GROUP: Final[ErrorTranslation] = (
     _ALWAYS
     | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -37,3 +42,8 @@ CONSUMER_GROUP: Final[ErrorTranslation] = (
     | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 )
+
+
+def commit_error(code: ErrorCode) -> ErrorCode:
+    """Return the error of a commit of offsets for its client, where the log or a coordinator says `code`."""
+    return OFFSETS.get(code, code)

@@ -14,23 +14,16 @@ Kafka: GroupCoordinator.handleCommitOffsets, handleFetchOffsets, handleDeleteOff
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
+from barnabas.coordinator.group.committed_offsets import CommittedOffsets, PartitionKey
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.log.append_errors import OFFSETS
-from barnabas.coordinator.group.log.schemas import (
-    LAST_TIMESTAMP,
-    LONGEST_STRING,
-    NO_TIMESTAMP,
-    committed_offset,
-    offset_key,
-    offset_key_prefix,
-    offset_value,
-)
+from barnabas.coordinator.group.log.schemas import committed_offset, offset_key, offset_key_prefix
 from barnabas.coordinator.group.membership import GroupType, Membership
+from barnabas.coordinator.group.offsets.encoding import EncodedCommit, encode_commit
 from barnabas.coordinator.group.offsets.terms import (
     CommitTerms,
     FetchedOffset,
@@ -39,7 +32,7 @@ from barnabas.coordinator.group.offsets.terms import (
     OffsetToCommit,
 )
 from barnabas.coordinator.runtime.log import StoredAppend
-from barnabas.coordinator.runtime.record import CoordinatorRecord, KeyAndValue
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -52,14 +45,6 @@ DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
 
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"
-
-
-class _Encoded(NamedTuple):
-    """The offsets of a commit, and their records. too_large: the positions in the request of those left out."""
-
-    new: list[NewOffset]
-    records: list[KeyAndValue]
-    too_large: list[int]
 
 
 class OffsetService:
@@ -97,7 +82,7 @@ class OffsetService:
             return
         # Encoded before the lock is taken: that is most of the work, and the group's other members wait for the lock.
         now_ms = self._now_ms()
-        encoded = self._encode(terms, offsets, now_ms)
+        encoded = encode_commit(terms, offsets, now_ms, self._max_metadata_size)
         stored: StoredAppend | None = None
         group: Group | None = None
         try:
@@ -121,7 +106,7 @@ class OffsetService:
         else:
             self._when_replicated(group, stored, encoded, on_complete)
 
-    def _append(self, group: Group, encoded: _Encoded, now_ms: int) -> StoredAppend:
+    def _append(self, group: Group, encoded: EncodedCommit, now_ms: int) -> StoredAppend:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
         new, records, _ = encoded
         stored = self._log.append(group.partition, records, OFFSETS, now_ms=now_ms)
@@ -153,34 +138,8 @@ class OffsetService:
             terms.member_id, terms.generation, partitions, names_epochs=terms.tells_missing_groups
         )
 
-    def _encode(self, terms: CommitTerms, offsets: Sequence[OffsetToCommit], now_ms: int) -> _Encoded:
-        prefix = offset_key_prefix(terms.group_id)
-        expires_ms = min(now_ms + terms.retention_ms, LAST_TIMESTAMP) if terms.retention_ms >= 0 else NO_TIMESTAMP
-        new: list[NewOffset] = []
-        records: list[KeyAndValue] = []
-        too_large: list[int] = []
-        for topic, partition, offset, leader_epoch, metadata, timestamp_ms in offsets:
-            if metadata and self._is_too_large(metadata):
-                too_large.append(len(new) + len(too_large))
-                continue
-            committed_ms = now_ms if timestamp_ms == NO_TIMESTAMP else timestamp_ms
-            value = offset_value(offset, leader_epoch, metadata, committed_ms, expires_ms)
-            new.append(NewOffset(topic, partition, value))
-            records.append((offset_key(prefix, topic.encode(), partition), value))
-        return _Encoded(new, records, too_large)
-
-    def _is_too_large(self, metadata: str) -> bool:
-        """Return whether the text exceeds the limit (UTF-16 units, as in Kafka) or the 32767 bytes of a string."""
-        limit = self._max_metadata_size
-        size = len(metadata)
-        if size > limit or size > LONGEST_STRING:
-            return True
-        if metadata.isascii():
-            return False
-        return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_STRING
-
     def _when_replicated(
-        self, group: Group, stored: StoredAppend, encoded: _Encoded, on_complete: CommitCallback
+        self, group: Group, stored: StoredAppend, encoded: EncodedCommit, on_complete: CommitCallback
     ) -> None:
         # The group may have been removed meanwhile. Its offsets are dropped with it, so a change of them does no harm.
         def on_stored(error: ErrorCode) -> None:
@@ -190,16 +149,11 @@ class OffsetService:
 
         stored.when_replicated(on_stored)
 
-    def _answer(self, error: ErrorCode, encoded: _Encoded, on_complete: CommitCallback) -> None:
+    def _answer(self, error: ErrorCode, encoded: EncodedCommit, on_complete: CommitCallback) -> None:
         """Answer with the result of the append, and OFFSET_METADATA_TOO_LARGE for the offsets that were left out."""
-        count = len(encoded.new)
         if error is ErrorCode.NONE:
-            self.committed_count += count
-        # Positions ascend, so each insertion finds the ones before it in place.
-        errors = [error] * count
-        for position in encoded.too_large:
-            errors.insert(position, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-        on_complete(errors)
+            self.committed_count += len(encoded.new)
+        on_complete(encoded.errors(error))
 
     # -- fetch
 

@@ -1,0 +1,166 @@
+"""TxnOffsetCommit: v0-4: a producer's transaction commits the offsets of its consumer's group.
+
+Not brief: the coordinator of the transaction may have to be asked first. The offsets count when the marker of the
+transaction arrives in the group's partition of `__consumer_offsets` (`api.handlers.transaction_markers`).
+
+v2: leader epochs; loading is told.
+v3: flexible; generation and member, so that a zombie is fenced by its group (KIP-447).
+v4: TRANSACTION_ABORTABLE (KIP-890).
+
+Kafka: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinator.handleTxnCommitOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.request import Handler, Request
+from barnabas.api.transaction_verification import (
+    TransactionalProducer,
+    TransactionalWrite,
+    TransactionVerification,
+    VerificationErrors,
+)
+from barnabas.coordinator.group.log.append_errors import commit_error
+from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.transactional import CommittingProducer, TransactionalOffsetService
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from barnabas.records.record_batch import NO_SEQUENCE
+
+WITHOUT_IMPLICIT_PARTITIONS: Final = (0, 4)
+"""v5, whose commit adds the group to the transaction by itself, is of transaction.version 2 (KIP-890)."""
+LOADING_SINCE: Final = 2
+"""The first version whose clients understand COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+ABORTABLE_SINCE: Final = 4
+
+Errors = dict[str, dict[int, ErrorCode]]
+"""By topic and partition."""
+TopicResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+PartitionResponse = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+
+
+class _Sorted(NamedTuple):
+    """The errors of the partitions that are refused at once, and the offsets of all others."""
+
+    errors: Errors
+    offsets: list[OffsetToCommit]
+
+
+class TransactionalOffsetsApi:
+    """Commits offsets in transactions."""
+
+    def __init__(
+        self,
+        offsets: TransactionalOffsetService,
+        verification: TransactionVerification,
+        metadata: MetadataCache,
+        authorizer: Authorizer | None,
+    ) -> None:
+        self._offsets = offsets
+        self._verification = verification
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.TXN_OFFSET_COMMIT, self.txn_offset_commit, versions=WITHOUT_IMPLICIT_PARTITIONS),)
+
+    def txn_offset_commit(self, request: Request[TxnOffsetCommitRequest]) -> None:
+        """Commit the offsets that the client may commit, once the transaction is verified.
+
+        Raises ApiError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED.
+        """
+        body = request.body
+        self._check_permissions(request)
+        errors, offsets = self._sorted_offsets(request)
+
+        def answer_all(code: ErrorCode) -> None:
+            answer([code] * len(offsets))
+
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            for offset, code in zip(offsets, codes, strict=True):
+                errors[offset.topic][offset.partition] = code
+            request.respond(_response(errors, request.api_version))
+
+        if not offsets:
+            answer(())
+            return
+        code = self._offsets.check(body.group_id)
+        if code is not ErrorCode.NONE:
+            answer_all(code)
+            return
+        place = self._offsets.place_of(body.group_id)
+
+        def verified(refused: VerificationErrors) -> None:
+            code = refused.get(place)
+            if code is not None:
+                answer_all(commit_error(code))
+                return
+            terms = CommitTerms(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+            committing = CommittingProducer(body.producer_id, body.producer_epoch)
+            self._offsets.commit_offsets(terms, committing, offsets, request.deferred(answer))
+
+        producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
+        self._verification.verify(
+            request,
+            producer,
+            [TransactionalWrite(place, NO_SEQUENCE)],
+            verified,
+            tells_abortable=request.api_version >= ABORTABLE_SINCE,
+        )
+
+    def _check_permissions(self, request: Request[TxnOffsetCommitRequest]) -> None:
+        """Check the transactional id, and the group. Raises ApiError of the first that the client may not use."""
+        body, authorizer = request.body, self._authorizer
+        write, read = AclOperation.WRITE, AclOperation.READ
+        if not is_allowed(authorizer, request, write, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not is_allowed(authorizer, request, read, ResourceType.GROUP, body.group_id):
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    def _sorted_offsets(self, request: Request[TxnOffsetCommitRequest]) -> _Sorted:
+        """Return the errors of the partitions that are refused at once, and the offsets of all others."""
+        body = request.body
+        names = [topic.name for topic in body.topics]
+        readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, names)
+        topics = self._metadata.image.topics
+        errors: Errors = {}
+        offsets: dict[tuple[str, int], OffsetToCommit] = {}
+        for topic in body.topics:
+            known = topics.get(topic.name)
+            of_topic = errors.setdefault(topic.name, {})
+            for partition in topic.partitions:
+                index = partition.partition_index
+                if topic.name not in readable:
+                    of_topic[index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif known is None or known.partition(index) is None:
+                    of_topic[index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    # Of a partition that is named twice, the last offset counts, as in Kafka's map.
+                    offsets[topic.name, index] = OffsetToCommit(
+                        topic.name,
+                        index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata or "",
+                    )
+        return _Sorted(errors, list(offsets.values()))
+
+
+def _response(errors: Errors, version: int) -> TxnOffsetCommitResponse:
+    if version < LOADING_SINCE:
+        for of_topic in errors.values():
+            for index, code in of_topic.items():
+                if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    of_topic[index] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponse(
+        topics=[
+            TopicResponse(topic, [PartitionResponse(index, code) for index, code in of_topic.items()])
+            for topic, of_topic in errors.items()
+        ]
+    )

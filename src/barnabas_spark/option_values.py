@@ -5,9 +5,10 @@ Called by `source_options` and `sink_options`, in each Python process that Spark
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import NoReturn
+
+from barnabas.config.nearest_name import nearest_hint
 
 
 class OptionError(ValueError):
@@ -78,6 +79,5 @@ class OptionValues:
         spelling = {name.lower(): name for name in known}
         for name in self._values:
             if name not in spelling:
-                near = difflib.get_close_matches(name, spelling, 1, 0.6)
-                hint = f"; did you mean {spelling[near[0]]!r}?" if near else f"; known are {', '.join(sorted(known))}"
+                hint = nearest_hint(name, known) or f"; known are {', '.join(sorted(known))}"
                 raise OptionError(f"unknown option {name!r} (given: {self._values[name]!r}){hint}")

@@ -54,6 +54,9 @@ def keyword_module(module: KeywordModule) -> str:
     return "\n".join(lines) + "\n"
 
 
+_TABLE_HEAD = ("| name | type | default | range | importance | what it does |", "|---|---|---|---|---|---|")
+
+
 def client_settings_page() -> str:
     """docs/client-settings.md."""
     common = list(settings_of(ClientConfig))
@@ -62,25 +65,31 @@ def client_settings_page() -> str:
         "",
         "Made from `barnabas.clients.client_config`, `.producer.producer_config` and `.consumer.consumer_config` by",
         "`make docs`. `Producer` and `Consumer` take these as keyword arguments; Kafka's name of a setting is the same",
-        "with dots. Sizes are bytes, times (`_ms`) milliseconds.",
+        "with dots. Sizes are bytes, times (`_ms`) milliseconds. The importance is how likely a user is to need the",
+        "setting, as Kafka states it. A wrong name, type or value fails when the client is made; the error has the",
+        "value, what would be right, and the nearest right name.",
         "",
         "```python",
         'producer = Producer("localhost:9092", linger_ms=5, compression_type="zstd")',
         'consumer = Consumer("localhost:9092", group_id="reports", auto_offset_reset="earliest")',
+        'admin = Admin("localhost:9092", config=ClientConfig(client_id="deployment"))',
         "```",
     ]
     for title, settings in (
-        ("Both, unless a table below says otherwise", common),
+        ("Producer, consumer and admin, unless a table below says otherwise", common),
         ("Producer", [each for each in settings_of(ProducerConfig) if each not in common]),
         ("Consumer", [each for each in settings_of(ConsumerConfig) if each not in common]),
     ):
-        lines += ["", f"## {title}", "", "| name | type | default | at least | what it does |", "|---|---|---|---|---|"]
+        lines += ["", f"## {title}", "", *_TABLE_HEAD]
         lines += map(_row, settings)
     return "\n".join(lines) + "\n"
 
 
 def _row(each: Setting) -> str:
     type_name = each.type.replace("|", "\\|")
-    minimum = "" if each.bound.minimum is None else str(each.bound.minimum)
+    bound = each.bound
+    values = ", ".join(f"`{choice}`" for choice in bound.choices)
+    if bound.minimum is not None:
+        values = f"{bound.minimum} or more"
     default = "`none given`" if each.default is None else f"`{each.default!r}`"
-    return f"| `{each.name}` | `{type_name}` | {default} | {minimum} | {each.bound.documentation} |"
+    return f"| `{each.name}` | `{type_name}` | {default} | {values} | {bound.importance} | {bound.documentation} |"

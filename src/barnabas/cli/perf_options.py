@@ -5,7 +5,6 @@ Used by `perf_produce`, `perf_consume` and `perf_end_to_end`, on the main thread
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ import click
 from barnabas.cli.client_options import EXIT_INTERRUPTED, parse_pairs
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.perf_counts import Figures, PerfCounts
+from barnabas.config.nearest_name import nearest_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,8 +96,8 @@ def parse_settings(config_class: type[Any], properties: tuple[str, ...], **given
     for text_name, text in parse_pairs(properties, "--property").items():
         name = text_name.replace("_", ".")
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "docs/client-settings.md lists all"
+            near = nearest_name(name, known)
+            hint = f"did you mean {near}?" if near is not None else "docs/client-settings.md lists all"
             raise ValueError(f"--property: there is no setting {text_name}; {hint}")
         settings[known[name].name] = _parse(name, known[name].type, text)
     settings.update({name: value for name, value in given.items() if value is not None})

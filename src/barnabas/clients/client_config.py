@@ -19,21 +19,29 @@ class ClientConfig(ClientConnectionConfig):
     Raises TypeError for a name that is no setting and for a value of a wrong type, ValueError for one out of bounds.
     """
 
-    metadata_max_age_ms: int = setting(300_000, "How old the client's view of the cluster may grow.", minimum=0)
+    metadata_max_age_ms: int = setting(
+        300_000, "How old the client's view of the cluster may grow.", minimum=0, importance="low"
+    )
     metadata_recovery_strategy: str = setting(
         REBOOTSTRAP,
         "rebootstrap: a client that can reach no known broker begins again with its bootstrap servers (KIP-899). none:"
         " it goes on with the brokers that it knows.",
         choices=(REBOOTSTRAP, "none"),
+        importance="low",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         300_000,
         "How long the client may get no metadata before it closes its connections and begins again with its bootstrap"
         " servers (KIP-1102).",
         minimum=0,
+        importance="low",
     )
-    retry_backoff_ms: int = setting(100, "How long to wait before the first retry of a failed request.", minimum=0)
-    retry_backoff_max_ms: int = setting(1_000, "The longest wait before a retry; it doubles up to here.", minimum=0)
+    retry_backoff_ms: int = setting(
+        100, "How long to wait before the first retry of a failed request.", minimum=0, importance="low"
+    )
+    retry_backoff_max_ms: int = setting(
+        1_000, "The longest wait before a retry; it doubles up to here.", minimum=0, importance="low"
+    )
     bootstrap_timeout_ms: int | None = setting(
         None,
         "How long a new client may find no broker before its calls raise `Unreachable`. None: as long as each call"

@@ -25,8 +25,12 @@ class ClientConnectionConfig:
 
     client_id: str = setting("", "The client's name in the broker's logs, metrics and quotas.")
     request_timeout_ms: int = setting(30_000, "How long a broker may take to answer one request.", minimum=0)
-    reconnect_backoff_ms: int = setting(50, "How long to wait before connecting again to the same broker.", minimum=0)
-    reconnect_backoff_max_ms: int = setting(1_000, "The longest wait before connecting; it doubles to here.", minimum=0)
+    reconnect_backoff_ms: int = setting(
+        50, "How long to wait before connecting again to the same broker.", minimum=0, importance="low"
+    )
+    reconnect_backoff_max_ms: int = setting(
+        1_000, "The longest wait before connecting; it doubles to here.", minimum=0, importance="low"
+    )
     socket_connection_setup_timeout_ms: int = setting(
         10_000, "How long the first attempt to connect to a broker may take.", minimum=1
     )

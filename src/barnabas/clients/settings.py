@@ -14,13 +14,17 @@ import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from barnabas.config.config_error import nearest_name
+from barnabas.config.nearest_name import nearest_hint
 
 T = TypeVar("T")
 
 _BOUND = "barnabas.setting"
+
+
+Importance: TypeAlias = Literal["high", "medium", "low"]
+"""How likely a user is to need a setting: Kafka's, for Kafka's settings."""
 
 
 class Bound(NamedTuple):
@@ -29,6 +33,7 @@ class Bound(NamedTuple):
     documentation: str
     minimum: int | None
     choices: tuple[str, ...]
+    importance: Importance
 
 
 class Setting(NamedTuple):
@@ -45,9 +50,16 @@ class Setting(NamedTuple):
         return self.name.replace("_", ".")
 
 
-def setting(default: T, documentation: str, *, minimum: int | None = None, choices: Iterable[str] = ()) -> T:
+def setting(
+    default: T,
+    documentation: str,
+    *,
+    minimum: int | None = None,
+    choices: Iterable[str] = (),
+    importance: Importance = "medium",
+) -> T:
     """Declare one setting, as the default of a dataclass field. `minimum` does not apply to None."""
-    bound = Bound(documentation, minimum, tuple(choices))
+    bound = Bound(documentation, minimum, tuple(choices), importance)
     return field(default=default, metadata={_BOUND: bound})
 
 
@@ -59,12 +71,10 @@ def settings_of(config_class: type[Any]) -> Iterator[Setting]:
 
 def check_names(config_class: type[Any], given: Iterable[str]) -> None:
     """Check that each name is a setting of the class. Raises TypeError, with the nearest right name."""
-    known = {each.name.replace("_", "."): each.name for each in fields(config_class)}
+    known = [each.name for each in fields(config_class)]
     for name in given:
-        if name not in known.values():
-            nearest = nearest_name(name, known)
-            hint = f"; did you mean {known[nearest]!r}?" if nearest is not None else ""
-            raise TypeError(f"{config_class.__name__} has no setting {name!r}{hint}")
+        if name not in known:
+            raise TypeError(f"{config_class.__name__} has no setting {name!r}{nearest_hint(name, known)}")
 
 
 def check_values(config: Any) -> None:
@@ -80,7 +90,8 @@ def check_values(config: Any) -> None:
         if bound.minimum is not None and value is not None and value < bound.minimum:
             raise ValueError(f"{each.name} must be at least {bound.minimum}, not {value!r}")
         if bound.choices and value not in bound.choices:
-            raise ValueError(f"{each.name} must be {' or '.join(bound.choices)}, not {value!r}")
+            hint = nearest_hint(value, bound.choices) if isinstance(value, str) else ""
+            raise ValueError(f"{each.name} must be {' or '.join(bound.choices)}, not {value!r}{hint}")
 
 
 @cache

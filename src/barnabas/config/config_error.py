@@ -6,8 +6,6 @@ INVALID_REQUEST with it. Kafka: ConfigException, InvalidConfigurationException.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 class ConfigError(ValueError):
     """The error for a configuration that cannot be used. name: the setting, or None when there are several."""
@@ -44,16 +42,6 @@ class InvalidConfiguration(ConfigError):
     A client gets this text unchanged; before the text of any other error about a value, `metadata.config_admin` names
     the resource. Kafka makes the same difference between InvalidConfigurationException and ConfigException.
     """
-
-
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like `name`, or None if none is close."""
-    import difflib  # noqa: PLC0415 only needed for an error; keeps start-up fast
-
-    lowered = name.strip().lower().replace("_", ".")
-    names = {candidate.lower(): candidate for candidate in known}
-    matches = difflib.get_close_matches(lowered, names, n=1, cutoff=0.75)
-    return names[matches[0]] if matches else None
 
 
 def _java_text(value: object) -> str:

@@ -10,16 +10,19 @@ import re
 from collections.abc import Collection, Mapping
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, RENAMED, find_key
-from barnabas.config.config_error import ConfigError, nearest_name
+from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import ConfigValue
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import check_settings
 from barnabas.config.keys.plugin_keys import PLUGIN_SETTINGS, is_of_plugin
+from barnabas.config.nearest_name import nearest_name
 
 # ${provider:path:key} or ${provider:key}, the forms that Kafka's ConfigTransformer fills in.
 _REFERENCE = re.compile(r"\$\{([^}]*?):")
 # Each of the two names fills in the other; where both are given they must agree (`cross_checks`).
 _SAME_NUMBER = (("broker.id", "node.id"), ("node.id", "broker.id"))
+_MISSPELT = 0.75
+"""How like a known name an unknown one must be for a hint: most are settings of plug-ins, and not misspelt."""
 
 
 class KafkaConfig(ConfigValues):
@@ -100,5 +103,5 @@ def is_known(name: str) -> bool:
 def unknown_setting_message(name: str, source: str) -> str:
     """Return what to say about a setting that does not exist."""
     message = f"Unknown setting {name} in {source}"
-    instead = RENAMED.get(name) or nearest_name(name, (*BROKER_CONFIG_KEYS, *PLUGIN_SETTINGS))
+    instead = RENAMED.get(name) or nearest_name(name, (*BROKER_CONFIG_KEYS, *PLUGIN_SETTINGS), cutoff=_MISSPELT)
     return f"{message}; did you mean {instead}?" if instead else message

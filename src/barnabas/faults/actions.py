@@ -12,9 +12,9 @@ a group reach that moment when their wait is over. For example, with `Drop("afte
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias, get_args
 
+from barnabas.config.nearest_name import nearest_hint
 from barnabas.protocol.errors import ErrorCode
 
 When: TypeAlias = Literal["before", "after"]
@@ -62,7 +62,7 @@ class Error:
         if isinstance(code, str):
             if code in ErrorCode.__members__:
                 return ErrorCode[code]
-            raise ValueError(f"Kafka has no error {code!r}{nearest(code.upper(), list(ErrorCode.__members__))}")
+            raise ValueError(f"Kafka has no error {code!r}{nearest_hint(code, ErrorCode.__members__)}")
         try:
             return ErrorCode(code)
         except ValueError:
@@ -103,12 +103,6 @@ class Kill:
 
 Action: TypeAlias = Delay | Error | Drop | BlackHole | Kill
 ACTIONS: Final = (Delay, Error, Drop, BlackHole, Kill)
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Return `; did you mean ...?` with the known name nearest to `name`, or nothing if none is near."""
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _check_when(when: object) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from barnabas.faults.actions import ACTIONS, Action, Error, nearest
+from barnabas.config.nearest_name import nearest_hint
+from barnabas.faults.actions import ACTIONS, Action, Error
 from barnabas.faults.calls import CALLS, All, Calls
 from barnabas.faults.named_topics import names_topics
 from barnabas.protocol.api_keys import ApiKey
@@ -116,7 +117,7 @@ def api_key_of(api: Api) -> ApiKey:
         by_name = {_squeezed(entry.name): key for key, entry in MESSAGES.items()}
         key = by_name.get(_squeezed(api))
         if key is None:
-            near = nearest(api, [entry.name for entry in MESSAGES.values()])
+            near = nearest_hint(api, [entry.name for entry in MESSAGES.values()])
             raise ValueError(f"Kafka has no API {api!r}{near}")
         return key
     key = next((each for each in MESSAGES if each == api and not isinstance(api, bool)), None)

@@ -43,7 +43,12 @@ def test_a_producer_gives_its_selector_the_idle_time() -> None:
         (
             "client_dns_lookup",
             "default",
-            "client_dns_lookup must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only, not 'default'",
+            "client_dns_lookup must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only, not 'default'$",
+        ),
+        (
+            "metadata_recovery_strategy",
+            "re-bootstrap",
+            "metadata_recovery_strategy must be rebootstrap or none, not 're-bootstrap'; did you mean 'rebootstrap'",
         ),
     ],
 )

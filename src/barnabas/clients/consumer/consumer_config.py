@@ -31,7 +31,9 @@ class ConsumerConfig(GroupSettings):
     Raises ValueError for a setting out of bounds, or for settings that contradict each other.
     """
 
-    group_id: str | None = setting(None, "The group that divides partitions and keeps offsets. None: no group.")
+    group_id: str | None = setting(
+        None, "The group that divides partitions and keeps offsets. None: no group.", importance="high"
+    )
     partition_assignment_strategy: Sequence[str | PartitionAssignor] = setting(
         ("range", "cooperative-sticky"),
         "Assignors, the preferred first: range, roundrobin, sticky and cooperative-sticky by name, or objects of your"
@@ -49,20 +51,22 @@ class ConsumerConfig(GroupSettings):
         choices=_ISOLATION_LEVELS,
     )
     exclude_internal_topics: bool = setting(True, "Whether a pattern passes over the broker's internal topics.")
-    fetch_min_bytes: int = setting(1, "How many bytes a fetch waits for.", minimum=0)
+    fetch_min_bytes: int = setting(1, "How many bytes a fetch waits for.", minimum=0, importance="high")
     fetch_max_bytes: int = setting(52_428_800, "How large the answer to a fetch may be.", minimum=1)
-    fetch_max_wait_ms: int = setting(500, "How long a fetch waits for `fetch_min_bytes`.", minimum=0)
-    max_partition_fetch_bytes: int = setting(1_048_576, "How much one fetch takes from one partition.", minimum=1)
+    fetch_max_wait_ms: int = setting(500, "How long a fetch waits for `fetch_min_bytes`.", minimum=0, importance="low")
+    max_partition_fetch_bytes: int = setting(
+        1_048_576, "How much one fetch takes from one partition.", minimum=1, importance="high"
+    )
     max_poll_records: int = setting(500, "How many records `poll` returns at most.", minimum=1)
-    check_crcs: bool = setting(True, "Whether the checksums of batches are verified.")
+    check_crcs: bool = setting(True, "Whether the checksums of batches are verified.", importance="low")
     key_deserializer: str | Deserializer = setting(
-        "bytes", "What becomes of keys: bytes, str, json, or a function (topic, data)."
+        "bytes", "What becomes of keys: bytes, str, json, or a function (topic, data).", importance="high"
     )
     value_deserializer: str | Deserializer = setting(
-        "bytes", "What becomes of values: bytes, str, json, or a function (topic, data)."
+        "bytes", "What becomes of values: bytes, str, json, or a function (topic, data).", importance="high"
     )
     interceptor_classes: Sequence[ConsumerInterceptor] = setting(
-        (), "Objects whose `on_consume` and `on_commit` see the records and the commits."
+        (), "Objects whose `on_consume` and `on_commit` see the records and the commits.", importance="low"
     )
     receive_buffer_bytes: int = setting(
         -1,

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.errors import RecordDeserializationError
+from barnabas.config.nearest_name import nearest_hint
 from barnabas.protocol.topic_partition import TopicPartition
 
 Deserializer: TypeAlias = Callable[[str, bytes], Any]
@@ -88,8 +88,7 @@ def deserializer_of(setting: str, chosen: str | Deserializer) -> Deserializer | 
     if isinstance(chosen, str):
         if chosen in _NAMED:
             return _NAMED[chosen]
-        nearest = get_close_matches(chosen, _NAMED, 1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        hint = nearest_hint(chosen, _NAMED)
         raise ValueError(f"{setting} must be {', '.join(_NAMED)} or a function, not {chosen!r}{hint}")
     if not callable(chosen):
         raise TypeError(f"{setting} must be a name or a function (topic, data), not {chosen!r}")

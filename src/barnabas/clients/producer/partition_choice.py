@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from barnabas.clients.cluster import Cluster
+from barnabas.config.nearest_name import nearest_hint
 
 Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, Cluster], int]
 """A function of topic, key, value (both serialized) and cluster. Returns the number of a partition."""
@@ -39,7 +40,8 @@ def partitioner_of(value: str | Partitioner) -> Partitioner | None:
     """
     if isinstance(value, str):
         if value not in ("sticky", "round_robin"):
-            raise ValueError(f"partitioner_class must be sticky, round_robin or a function, not {value!r}")
+            hint = nearest_hint(value, ("sticky", "round_robin"))
+            raise ValueError(f"partitioner_class must be sticky, round_robin or a function, not {value!r}{hint}")
         return None if value == "sticky" else RoundRobinPartitioner()
     if not callable(value):
         raise TypeError(f"partitioner_class must be a name or a function, not {value!r}")

@@ -33,43 +33,55 @@ class ProducerConfig(ClientConfig):
     `request_timeout_ms + linger_ms`.
     """
 
-    acks: int | Literal["all"] = setting("all", "Which replicas must have a record: all (or -1), 1 (the leader) or 0.")
+    acks: int | Literal["all"] = setting(
+        "all", "Which replicas must have a record: all (or -1), 1 (the leader) or 0.", importance="low"
+    )
     linger_ms: int = setting(0, "How long a batch waits for more records.", minimum=0)
     batch_size: int = setting(16_384, "How large a batch grows. 0 sends each record in a batch of its own.", minimum=0)
-    buffer_memory: int = setting(33_554_432, "How much memory the records that wait may take.", minimum=1)
+    buffer_memory: int = setting(
+        33_554_432, "How much memory the records that wait may take.", minimum=1, importance="high"
+    )
     max_block_ms: int = setting(60_000, "How long `send` waits for metadata and memory.", minimum=0)
     max_request_size: int = setting(1_048_576, "How large a request, and thus a record, may be.", minimum=1)
-    compression_type: str = setting("none", "The codec of batches: none, gzip, snappy, lz4 or zstd.")
+    compression_type: str = setting(
+        "none", "The codec of batches.", choices=("none", "gzip", "snappy", "lz4", "zstd"), importance="high"
+    )
     compression_level: int | None = setting(None, "The codec's level. None is the codec's own default.")
     receive_buffer_bytes: int = setting(
         32_768, "The size of the socket's receive buffer; -1 is the system's, which grows.", minimum=-1
     )
-    retries: int = setting(2**31 - 1, "How often a batch is sent again.", minimum=0)
+    retries: int = setting(2**31 - 1, "How often a batch is sent again.", minimum=0, importance="high")
     delivery_timeout_ms: int = setting(120_000, "How long a record may take, from `send` to the answer.", minimum=0)
     max_in_flight_requests_per_connection: int = setting(
-        5, "How many requests may be unanswered on one connection.", minimum=1
+        5, "How many requests may be unanswered on one connection.", minimum=1, importance="low"
     )
     enable_idempotence: bool | None = setting(
         None,
         "Whether every record is stored once and in order, whatever is sent again. None: yes, unless the `acks`,"
         " `retries` or `max_in_flight_requests_per_connection` that are given rule it out.",
+        importance="low",
     )
     transactional_id: str | None = setting(
         None,
         "The name under which the producer's transactions go on after a restart; it fences the earlier instance."
         " None: no transactions.",
+        importance="low",
     )
     transaction_timeout_ms: int = setting(
-        60_000, "How long a transaction may be open before its coordinator aborts it.", minimum=1
+        60_000, "How long a transaction may be open before its coordinator aborts it.", minimum=1, importance="low"
     )
     key_serializer: str | Serializer = setting(
-        "bytes", "How keys become bytes: bytes (as they are), str, json, or a function of topic and key."
+        "bytes",
+        "How keys become bytes: bytes (as they are), str, json, or a function of topic and key.",
+        importance="high",
     )
     value_serializer: str | Serializer = setting(
-        "bytes", "How values become bytes: bytes (as they are), str, json, or a function of topic and value."
+        "bytes",
+        "How values become bytes: bytes (as they are), str, json, or a function of topic and value.",
+        importance="high",
     )
     interceptor_classes: Sequence[ProducerInterceptor] = setting(
-        (), "Objects that see each record before it is sent, and each result."
+        (), "Objects that see each record before it is sent, and each result.", importance="low"
     )
     partitioner_class: str | Partitioner = setting(
         "sticky",
@@ -77,12 +89,19 @@ class ProducerConfig(ClientConfig):
         " round_robin, or a function of topic, key, value and cluster.",
     )
     partitioner_adaptive_partitioning_enable: bool = setting(
-        True, "Whether records without a key prefer the partitions with fewer batches waiting (KIP-794)."
+        True,
+        "Whether records without a key prefer the partitions with fewer batches waiting (KIP-794).",
+        importance="low",
     )
     partitioner_availability_timeout_ms: int = setting(
-        0, "How long a broker may take no batches before records without a key avoid it. 0: for ever.", minimum=0
+        0,
+        "How long a broker may take no batches before records without a key avoid it. 0: for ever.",
+        minimum=0,
+        importance="low",
     )
-    metadata_max_idle_ms: int = setting(300_000, "How long the client remembers a topic that is not used.", minimum=0)
+    metadata_max_idle_ms: int = setting(
+        300_000, "How long the client remembers a topic that is not used.", minimum=0, importance="low"
+    )
     partitioner_ignore_keys: bool = setting(False, "Whether records with a key go to any partition.")
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from barnabas.clients.errors import SerializationFailed
+from barnabas.config.nearest_name import nearest_hint
 from barnabas.records.record_batch import Buffer
 
 MutableHeaders: TypeAlias = list[tuple[str, Buffer | None]]
@@ -72,7 +73,8 @@ def serializer_of(setting: str, value: str | Serializer) -> Serializer | None:
     """
     if isinstance(value, str):
         if value not in SERIALIZERS:
-            raise ValueError(f"{setting} must be {', '.join(SERIALIZERS)} or a function, not {value!r}")
+            hint = nearest_hint(value, SERIALIZERS)
+            raise ValueError(f"{setting} must be {', '.join(SERIALIZERS)} or a function, not {value!r}{hint}")
         return SERIALIZERS[value]
     if not callable(value) and not isinstance(value, HeaderSerializer):
         raise TypeError(f"{setting} must be a name, a function or an object with `serialize`, not {value!r}")

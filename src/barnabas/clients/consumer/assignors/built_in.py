@@ -12,6 +12,7 @@ from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssi
 from barnabas.clients.consumer.assignors.range import RangeAssignor
 from barnabas.clients.consumer.assignors.round_robin import RoundRobinAssignor
 from barnabas.clients.consumer.assignors.sticky import StickyAssignor
+from barnabas.config.nearest_name import nearest_hint
 
 BUILT_IN: dict[str, Callable[[], PartitionAssignor]] = {
     RangeAssignor.name: RangeAssignor,
@@ -26,7 +27,8 @@ def make_assignors(wanted: Iterable[str | PartitionAssignor]) -> list[PartitionA
     made: dict[str, PartitionAssignor] = {}
     for each in wanted:
         if isinstance(each, str) and each not in BUILT_IN:
-            raise ValueError(f"partition_assignment_strategy knows {', '.join(BUILT_IN)}, not {each!r}")
+            hint = nearest_hint(each, BUILT_IN)
+            raise ValueError(f"partition_assignment_strategy knows {', '.join(BUILT_IN)}, not {each!r}{hint}")
         assignor = BUILT_IN[each]() if isinstance(each, str) else each
         if assignor.name in made:
             raise ValueError(f"The assignor name {assignor.name!r} is used in more than one assignor")

@@ -28,19 +28,24 @@ class GroupSettings(ClientConfig):
         "How the group divides its partitions: `classic`, by the assignor of a member, or `consumer`, by its"
         " coordinator (KIP-848), which needs brokers that have this protocol.",
         choices=GroupProtocol,
+        importance="high",
     )
     group_remote_assignor: str | None = setting(
         None,
         "The coordinator's assignor, with the consumer protocol: uniform or range. None: the coordinator chooses.",
     )
-    client_rack: str = setting("", "Where the consumer runs, for assignors that look at racks.")
+    client_rack: str = setting("", "Where the consumer runs, for assignors that look at racks.", importance="low")
     group_instance_id: str | None = setting(None, "The id of a static member, which keeps its place when restarted.")
-    session_timeout_ms: int = setting(45_000, "How long the coordinator waits for a member's heartbeat.", minimum=1)
-    heartbeat_interval_ms: int = setting(3_000, "How often a member sends heartbeats.", minimum=1)
+    session_timeout_ms: int = setting(
+        45_000, "How long the coordinator waits for a member's heartbeat.", minimum=1, importance="high"
+    )
+    heartbeat_interval_ms: int = setting(3_000, "How often a member sends heartbeats.", minimum=1, importance="high")
     max_poll_interval_ms: int = setting(
         300_000, "How long a member may go without `poll`, and a rebalance may take.", minimum=1
     )
-    auto_commit_interval_ms: int = setting(5_000, "How often positions are committed automatically.", minimum=1)
+    auto_commit_interval_ms: int = setting(
+        5_000, "How often positions are committed automatically.", minimum=1, importance="low"
+    )
 
     def __post_init__(self) -> None:
         """Check the values, alone and together. Raises ValueError."""
@@ -56,5 +61,5 @@ class GroupSettings(ClientConfig):
 class GroupRebalanceConfig(GroupSettings):
     """The settings of a consumer that has a group."""
 
-    group_id: str = setting("", "The group's name.")
+    group_id: str = setting("", "The group's name.", importance="high")
     enable_auto_commit: bool = setting(True, "Whether positions are committed automatically.")

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from barnabas.metrics.rate import Average, Rate
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.network.network_config import UNLIMITED
-from barnabas.quota.rate import Average, Rate
-from barnabas.quota.sampled_total import SampleWindow
 from barnabas.quota.throttle_time import throttle_time_ms
 
 FEW_ADDRESSES: Final = 1000

@@ -20,10 +20,10 @@ import logging
 import threading
 from typing import Final, NamedTuple
 
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_entity import QuotaEntity, QuotaType
 from barnabas.quota.quota_limits import QuotaLimits, Share
 from barnabas.quota.quota_sensor import QuotaSensor, RateSensor
-from barnabas.quota.sampled_total import SampleWindow
 
 logger = logging.getLogger(__name__)
 

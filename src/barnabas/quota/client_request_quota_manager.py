@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 from typing import Final
 
+from barnabas.metrics.rate import Rate
 from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
 from barnabas.quota.quota_entity import QuotaType
-from barnabas.quota.rate import Rate
 
 PERCENT_OF_A_SECOND: Final = 100 / 1_000_000_000
 """A nanosecond of a thread, as percent of a second."""

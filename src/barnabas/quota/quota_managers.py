@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
 from barnabas.quota.client_request_quota_manager import ClientRequestQuotaManager
 from barnabas.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
@@ -25,7 +26,6 @@ from barnabas.quota.quota_entity import (
     QuotaEntity,
     QuotaType,
 )
-from barnabas.quota.sampled_total import SampleWindow
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from barnabas.metrics.rate import Average, Rate
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_limits import Share
-from barnabas.quota.rate import Average, Rate
-from barnabas.quota.sampled_total import SampleWindow
 from barnabas.quota.throttle_time import throttle_time_ms, token_throttle_time_ms
 from barnabas.quota.token_bucket import TokenBucket
 

@@ -9,7 +9,7 @@ Kafka: org.apache.kafka.common.metrics.stats.TokenBucket.
 
 from __future__ import annotations
 
-from barnabas.quota.sampled_total import SampleWindow
+from barnabas.metrics.sampled_total import SampleWindow
 
 
 class TokenBucket:

@@ -13,6 +13,7 @@ from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.throttle import QuotaThrottle, mutation_quota, respond_with_quota
 from barnabas.api.throttled_by import THROTTLED_BY
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -25,7 +26,6 @@ from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.client_quota_manager import QuotaWindows
 from barnabas.quota.quota_entity import QuotaEntity
 from barnabas.quota.quota_managers import QuotaManagers
-from barnabas.quota.sampled_total import SampleWindow
 from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import (
     INACTIVE_SENSOR_EXPIRATION_MS,
@@ -20,7 +21,6 @@ from barnabas.quota.quota_entity import QuotaEntity, QuotaType
 from barnabas.quota.quota_limits import UNLIMITED, QuotaLimits
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.quota.quota_metrics import register_quota_metrics
-from barnabas.quota.sampled_total import SampleWindow
 from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize, sanitize
 from tests.support.mock_clock import MockClock
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.quota.rate import Average, Rate
-from barnabas.quota.sampled_total import SampleWindow
+from barnabas.metrics.rate import Average, Rate
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.throttle_time import LONGEST_MS, throttle_time_ms, token_throttle_time_ms
 from barnabas.quota.token_bucket import TokenBucket
 

@@ -6,13 +6,11 @@ Kafka: ConsumerInterceptor, ConsumerInterceptors.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.group.offset_commits import Offsets
-
-logger = logging.getLogger(__name__)
+from barnabas.clients.interceptors import Interceptors
 
 
 class ConsumerInterceptor:
@@ -29,47 +27,17 @@ class ConsumerInterceptor:
         """Let go of what the interceptor holds, when the consumer closes."""
 
 
-class ConsumerInterceptors:
+class ConsumerInterceptors(Interceptors[ConsumerInterceptor]):
     """The interceptors of one consumer, called in their order."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
         """Keep the interceptors. Raises TypeError for an object that is none."""
-        for each in interceptors:
-            if not all(callable(getattr(each, name, None)) for name in ("on_consume", "on_commit", "close")):
-                raise TypeError(
-                    f"interceptor_classes must be objects with on_consume, on_commit and close, not {each!r}"
-                )
-        self._interceptors = tuple(interceptors)
-
-    def __bool__(self) -> bool:
-        """Return whether there are any."""
-        return bool(self._interceptors)
+        super().__init__(interceptors, ("on_consume", "on_commit", "close"))
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """Return the records after all interceptors. One that raises, or returns no list, is passed over."""
-        for interceptor in self._interceptors:
-            try:
-                changed: object = interceptor.on_consume(records)
-                # A forgotten `return`, most likely.
-                if not isinstance(changed, list):
-                    raise TypeError(f"on_consume must return a list of records, not {changed!r}")
-                records = changed
-            except Exception:
-                logger.exception("Error executing interceptor on_consume")
-        return records
+        return self._pass_through("on_consume", records, list, "a list of records")
 
     def on_commit(self, offsets: Offsets) -> None:
         """Call all interceptors with offsets that were committed."""
-        for interceptor in self._interceptors:
-            try:
-                interceptor.on_commit(offsets)
-            except Exception:
-                logger.exception("Error executing interceptor on_commit")
-
-    def close(self) -> None:
-        """Close all interceptors."""
-        for interceptor in self._interceptors:
-            try:
-                interceptor.close()
-            except Exception:
-                logger.exception("Failed to close consumer interceptor %r", interceptor)
+        self._call_all("on_commit", offsets)

@@ -6,14 +6,12 @@ the producer. No lock. Errors of an interceptor are logged, never raised. Kafka:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from barnabas.clients.interceptors import Interceptors
 from barnabas.clients.producer.producer_record import Headers
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
-
-logger = logging.getLogger(__name__)
 
 
 class OutgoingRecord(NamedTuple):
@@ -40,35 +38,20 @@ class ProducerInterceptor(Protocol):
         """Let go of what the interceptor holds, when the producer closes."""
 
 
-class ProducerInterceptors:
+class ProducerInterceptors(Interceptors[ProducerInterceptor]):
     """The interceptors of one producer, called in their order."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
-        self._interceptors = tuple(interceptors)
-
-    def __bool__(self) -> bool:
-        return bool(self._interceptors)
+        """Keep the interceptors. Raises TypeError for an object that is none."""
+        super().__init__(interceptors, ("on_send", "on_acknowledgement", "close"))
 
     def on_send(self, record: OutgoingRecord) -> OutgoingRecord:
         """Return the record after all interceptors. One that raises, or returns no record, is passed over."""
-        for interceptor in self._interceptors:
-            try:
-                changed: object = interceptor.on_send(record)
-                # A forgotten `return`, most likely.
-                if not isinstance(changed, OutgoingRecord):
-                    raise TypeError(f"on_send must return an OutgoingRecord, not {changed!r}")
-                record = changed
-            except Exception:
-                logger.exception("Error executing interceptor on_send for topic %s", record.topic)
-        return record
+        return self._pass_through("on_send", record, OutgoingRecord, "an OutgoingRecord")
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
         """Show a result to all interceptors."""
-        for interceptor in self._interceptors:
-            try:
-                interceptor.on_acknowledgement(metadata, error)
-            except Exception:
-                logger.exception("Error executing interceptor on_acknowledgement for %s", metadata)
+        self._call_all("on_acknowledgement", metadata, error)
 
     def observed(self, callback: DeliveryCallback | None) -> DeliveryCallback:
         """Return a delivery callback that calls the interceptors and then the user's callback."""
@@ -79,11 +62,3 @@ class ProducerInterceptors:
                 callback(metadata, error)
 
         return on_delivery
-
-    def close(self) -> None:
-        """Close all interceptors."""
-        for interceptor in self._interceptors:
-            try:
-                interceptor.close()
-            except Exception:
-                logger.exception("Failed to close producer interceptor %r", interceptor)

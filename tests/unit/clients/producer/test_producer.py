@@ -339,7 +339,7 @@ def test_interceptors_see_records_and_results_and_their_errors_are_logged(
     assert producer.send("bad/name", b"x").exception(WAIT_S) in seen.errors
     producer.close()
     assert seen.closed == 1
-    assert [text in caplog.text for text in ("on_send", "on_acknowledgement", "Failed to close")] == [True] * 3
+    assert [text in caplog.text for text in ("on_send", "on_acknowledgement", "interceptor close")] == [True] * 3
 
 
 def test_partitioners_in_turn_and_by_a_function(setting: Setting) -> None:

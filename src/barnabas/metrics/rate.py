@@ -1,13 +1,14 @@
 """Units a second, and the mean of values, over the last samples.
 
-Owned by a quota sensor, under its lock; milliseconds come with each call.
+Owned by the part that measures (a quota sensor, a client's metric), under its lock or on its thread; milliseconds come
+with each call.
 
 Kafka: org.apache.kafka.common.metrics.stats.Rate, Avg.
 """
 
 from __future__ import annotations
 
-from barnabas.quota.sampled_total import SampledTotal, SampleWindow
+from barnabas.metrics.sampled_total import SampledTotal, SampleWindow
 
 
 class Rate:

@@ -5,18 +5,17 @@ Runs on the main thread; the group's member has a second thread. Kafka: Consumer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import click
 
-from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, friendly_errors
+from barnabas.cli.client_options import bootstrap_option, friendly_errors
 from barnabas.cli.perf_counts import NANOSECONDS_PER_SECOND, Figures, PerfCounts
 from barnabas.cli.perf_options import (
-    interval_of,
+    ReadingOptions,
     interval_option,
     json_option,
-    parse_settings,
     print_result,
     property_option,
     rates_of,
@@ -51,17 +50,7 @@ POLL_MS = 100
 @property_option
 @interval_option
 @json_option
-def perf_consume(
-    bootstrap_servers: str,
-    topic: str,
-    records: int | None,
-    group: str | None,
-    idle_seconds: float,
-    warmup: int,
-    properties: tuple[str, ...],
-    interval_seconds: float | None,
-    as_json: bool,
-) -> None:
+def perf_consume(**given: Any) -> None:
     """Read records, and print rates. The figures mean what those of kafka-consumer-perf-test.sh mean.
 
     The member joins a group and begins at the earliest record. Times run from the first poll to the last record;
@@ -77,32 +66,33 @@ def perf_consume(
     from barnabas.cli.perf_rebalance_times import RebalanceTimes
     from barnabas.clients.consumer import Consumer, ConsumerConfig
 
+    options = ReadingOptions(**given)
     clock = SystemClock()
     counts = PerfCounts(clock)
     rebalances = RebalanceTimes(clock)
     interrupted = False
-    with friendly_errors(bootstrap_servers):
-        settings = parse_settings(
+    with friendly_errors(options.bootstrap_servers):
+        settings = options.settings(
             ConsumerConfig,
-            ("auto.offset.reset=earliest", "max.poll.records=5000", *properties),
-            group_id=group or f"perf-consumer-{uuid4().hex[:8]}",
-            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
+            "auto.offset.reset=earliest",
+            "max.poll.records=5000",
+            group_id=options.group or f"perf-consumer-{uuid4().hex[:8]}",
         )
-        with Consumer(bootstrap_servers, **settings) as consumer:
+        with Consumer(options.bootstrap_servers, **settings) as consumer:
             try:
-                consumer.partitions_for(topic)
-                consumer.subscribe([topic], listener=rebalances)
-                loop = PollLoop(consumer, counts, clock, idle_seconds)
-                if loop.read(warmup):
+                consumer.partitions_for(options.topic)
+                consumer.subscribe([options.topic], listener=rebalances)
+                loop = PollLoop(consumer, counts, clock, options.idle_seconds)
+                if loop.read(options.warmup):
                     rebalances.restart()
                 counts.restart()
-                with Progress(counts, "read", interval_of(interval_seconds), has_latency=False):
-                    loop.read(records)
+                with Progress(counts, "read", options.progress_seconds, has_latency=False):
+                    loop.read(options.records)
             except KeyboardInterrupt:
                 interrupted = True
     run = ConsumerFigures(counts.total(), rebalances.seconds)
-    result = {"command": "consume", "topic": topic, **run.result()}
-    print_result(run.summary(), result, as_json=as_json, interrupted=interrupted)
+    result = {"command": "consume", "topic": options.topic, **run.result()}
+    print_result(run.summary(), result, as_json=options.as_json, interrupted=interrupted)
 
 
 class PollLoop:

@@ -8,21 +8,20 @@ from __future__ import annotations
 import os
 import struct
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, fail, friendly_errors, timeout_option
 from barnabas.cli.perf_counts import NANOSECONDS_PER_SECOND, Pace, PerfCounts
 from barnabas.cli.perf_options import (
+    SendingOptions,
     acks_option,
     batch_size_option,
     compression_option,
-    interval_of,
     interval_option,
     json_option,
     linger_option,
-    parse_settings,
     print_result,
     property_option,
     records_option,
@@ -31,7 +30,6 @@ from barnabas.cli.perf_options import (
     summary_of,
     throughput_option,
     topic_option,
-    wanted_rate,
     warmup_option,
 )
 from barnabas.cli.perf_progress import Progress
@@ -61,22 +59,7 @@ _LONGEST_POLL_MS = 100.0
 @property_option
 @interval_option
 @json_option
-def perf_end_to_end(
-    bootstrap_servers: str,
-    timeout_seconds: float,
-    topic: str,
-    records: int,
-    size: int,
-    throughput: float,
-    acks: str,
-    compression: str,
-    linger_ms: int | None,
-    batch_size: int | None,
-    warmup: int,
-    properties: tuple[str, ...],
-    interval_seconds: float | None,
-    as_json: bool,
-) -> None:
+def perf_end_to_end(timeout_seconds: float, **given: Any) -> None:
     """Send records, read them, and print how long each took. The figures mean what those of kafka-e2e-latency.sh mean.
 
     Without --throughput a record is sent when the one before it has been read, as Kafka's tool does. With it, records
@@ -93,22 +76,14 @@ def perf_end_to_end(
     from barnabas.clients.consumer import Consumer, TopicPartition
     from barnabas.clients.producer import Producer, ProducerConfig
 
-    rate = wanted_rate(throughput)
+    options = SendingOptions(**given)
+    topic, rate = options.topic, options.rate
     clock = SystemClock()
     counts = PerfCounts(clock)
     interrupted = False
-    with friendly_errors(bootstrap_servers):
-        settings = parse_settings(
-            ProducerConfig,
-            properties,
-            acks="all" if acks == "all" else int(acks),
-            compression_type=compression,
-            linger_ms=linger_ms,
-            batch_size=batch_size,
-            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-        )
-        producer = Producer(bootstrap_servers, **settings)
-        consumer = Consumer(bootstrap_servers, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS)
+    with friendly_errors(options.bootstrap_servers):
+        producer = Producer(options.bootstrap_servers, **options.producer_settings(ProducerConfig))
+        consumer = Consumer(options.bootstrap_servers, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS)
         try:
             # The producer's look-up makes the topic, if the broker makes topics.
             partitions = [TopicPartition(topic, info.partition) for info in producer.partitions_for(topic)]
@@ -117,10 +92,10 @@ def perf_end_to_end(
             for partition in partitions:
                 consumer.position(partition)
             trips = RoundTrips(producer, consumer, counts, clock, timeout_seconds)
-            trips.run(topic, size, warmup, rate)
+            trips.run(topic, options.size, options.warmup, rate)
             counts.restart()
-            with Progress(counts, "read", interval_of(interval_seconds), has_latency=True):
-                trips.run(topic, size, records, rate)
+            with Progress(counts, "read", options.progress_seconds, has_latency=True):
+                trips.run(topic, options.size, options.records, rate)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -128,8 +103,8 @@ def perf_end_to_end(
             consumer.close()
     if counts.errors and not interrupted:
         fail(f"{counts.errors[0]}; {counts.total().records:,} records had arrived before")
-    result = {"command": "end-to-end", "topic": topic, "size": size, **result_of(counts)}
-    print_result(summary_of(counts), result, as_json=as_json, interrupted=interrupted)
+    result = {"command": "end-to-end", "topic": topic, "size": options.size, **result_of(counts)}
+    print_result(summary_of(counts), result, as_json=options.as_json, interrupted=interrupted)
 
 
 class RoundTrips:

@@ -1,4 +1,4 @@
-"""The options that the `perf` commands share, client settings as text, and the printing of results.
+"""The options that the `perf` commands share, as one object; client settings as text; the printing of results.
 
 Used by `perf_produce`, `perf_consume` and `perf_end_to_end`, on the main thread. No state.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
-from barnabas.cli.client_options import EXIT_INTERRUPTED, parse_pairs
+from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, EXIT_INTERRUPTED, parse_pairs
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.perf_counts import Figures, PerfCounts
 from barnabas.config.nearest_name import nearest_name
@@ -57,6 +58,70 @@ linger_option = click.option("--linger-ms", type=NUMBER, metavar="MS", help="How
 batch_size_option = click.option("--batch-size", type=NUMBER, metavar="BYTES", help="How large a batch grows.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PerfOptions:
+    """The options of each `perf` command, named like the parameters that click passes."""
+
+    bootstrap_servers: str
+    topic: str
+    warmup: int
+    properties: tuple[str, ...]
+    interval_seconds: float | None
+    as_json: bool
+
+    @property
+    def progress_seconds(self) -> float:
+        """The seconds between two lines of progress."""
+        if self.interval_seconds is not None:
+            return self.interval_seconds
+        return 1.0 if sys.stderr.isatty() else 5.0
+
+    def settings(self, config_class: type[Any], *defaults: str, **given: object) -> dict[str, Any]:
+        """Return a client's settings: those of `--property`, over `defaults` of the same form, and under `given`.
+
+        Raises ValueError for a setting that the client does not have, and for a value of the wrong type.
+        """
+        properties = (*defaults, *self.properties)
+        return parse_settings(config_class, properties, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS, **given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendingOptions(PerfOptions):
+    """The options of the commands that send records."""
+
+    records: int
+    size: int
+    throughput: float
+    acks: str
+    compression: str
+    linger_ms: int | None
+    batch_size: int | None
+
+    @property
+    def rate(self) -> float | None:
+        """The records per second, or None for no limit. Raises click.UsageError for 0 and negative ones but -1."""
+        return wanted_rate(self.throughput)
+
+    def producer_settings(self, config_class: type[Any]) -> dict[str, Any]:
+        """Return the producer's settings. Raises ValueError for a wrong `--property`."""
+        return self.settings(
+            config_class,
+            acks="all" if self.acks == "all" else int(self.acks),
+            compression_type=self.compression,
+            linger_ms=self.linger_ms,
+            batch_size=self.batch_size,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(PerfOptions):
+    """The options of the command that reads records. `records`: None for all that come."""
+
+    records: int | None
+    group: str | None
+    idle_seconds: float
+
+
 def records_option(default: int | None, help_text: str) -> Callable[[F], F]:
     """Return the option `--records` with this default."""
     return click.option("--records", type=COUNT, default=default, show_default=True, metavar="N", help=help_text)
@@ -75,13 +140,6 @@ def wanted_rate(throughput: float) -> float | None:
     if throughput <= 0:
         raise click.UsageError(f"--throughput takes records per second, or -1 for no limit, not {throughput:g}")
     return throughput
-
-
-def interval_of(interval_seconds: float | None) -> float:
-    """Return the seconds between two lines of progress."""
-    if interval_seconds is not None:
-        return interval_seconds
-    return 1.0 if sys.stderr.isatty() else 5.0
 
 
 def parse_settings(config_class: type[Any], properties: tuple[str, ...], **given: object) -> dict[str, Any]:

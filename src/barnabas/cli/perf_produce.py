@@ -9,21 +9,20 @@ import random
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, fail, friendly_errors
+from barnabas.cli.client_options import bootstrap_option, fail, friendly_errors
 from barnabas.cli.perf_counts import Pace, PerfCounts
 from barnabas.cli.perf_options import (
+    SendingOptions,
     acks_option,
     batch_size_option,
     compression_option,
-    interval_of,
     interval_option,
     json_option,
     linger_option,
-    parse_settings,
     print_result,
     property_option,
     records_option,
@@ -32,7 +31,6 @@ from barnabas.cli.perf_options import (
     summary_of,
     throughput_option,
     topic_option,
-    wanted_rate,
     warmup_option,
 )
 from barnabas.cli.perf_progress import Progress
@@ -62,21 +60,7 @@ _LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))
 @property_option
 @interval_option
 @json_option
-def perf_produce(
-    bootstrap_servers: str,
-    topic: str,
-    records: int,
-    size: int,
-    throughput: float,
-    acks: str,
-    compression: str,
-    linger_ms: int | None,
-    batch_size: int | None,
-    warmup: int,
-    properties: tuple[str, ...],
-    interval_seconds: float | None,
-    as_json: bool,
-) -> None:
+def perf_produce(**given: Any) -> None:
     """Send records, and print rates and latencies. The figures mean what those of kafka-producer-perf-test.sh mean.
 
     A latency is the time from `send` to the broker's acknowledgement; a MB is 1,048,576 bytes of values. With
@@ -91,37 +75,29 @@ def perf_produce(
     """
     from barnabas.clients.producer import Producer, ProducerConfig
 
-    rate = wanted_rate(throughput)
+    options = SendingOptions(**given)
+    rate = options.rate
     clock = SystemClock()
     counts = PerfCounts(clock)
     interrupted = False
-    with friendly_errors(bootstrap_servers):
-        settings = parse_settings(
-            ProducerConfig,
-            properties,
-            acks="all" if acks == "all" else int(acks),
-            compression_type=compression,
-            linger_ms=linger_ms,
-            batch_size=batch_size,
-            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-        )
-        producer = Producer(bootstrap_servers, **settings)
+    with friendly_errors(options.bootstrap_servers):
+        producer = Producer(options.bootstrap_servers, **options.producer_settings(ProducerConfig))
         try:
-            producer.partitions_for(topic)
+            producer.partitions_for(options.topic)
             sending = Sending(producer, counts, clock, time.sleep)
-            values = random_values(size)
-            sending.send_all(topic, values, warmup, None)
+            values = random_values(options.size)
+            sending.send_all(options.topic, values, options.warmup, None)
             counts.restart()
-            with Progress(counts, "sent", interval_of(interval_seconds), has_latency=True):
-                sending.send_all(topic, values, records, rate)
+            with Progress(counts, "sent", options.progress_seconds, has_latency=True):
+                sending.send_all(options.topic, values, options.records, rate)
         except KeyboardInterrupt:
             interrupted = True
         finally:
             producer.close(0 if interrupted or counts.errors else None)
     if counts.errors and not interrupted:
         fail(f"{counts.errors[0]}; {counts.total().records:,} records had arrived before")
-    result = {"command": "produce", "topic": topic, "size": size, **result_of(counts)}
-    print_result(summary_of(counts), result, as_json=as_json, interrupted=interrupted)
+    result = {"command": "produce", "topic": options.topic, "size": options.size, **result_of(counts)}
+    print_result(summary_of(counts), result, as_json=options.as_json, interrupted=interrupted)
 
 
 class RecordSender(Protocol):

@@ -79,8 +79,8 @@ def _plan_partition(
 ) -> list[LogSplit]:
     """Return the splits of one partition. Raises LogUnreadable, OSError."""
     for _ in range(_ATTEMPTS):
-        readable = directories.readable(log, to_log_end=options.to_log_end)
         try:
+            readable = directories.readable(log, to_log_end=options.to_log_end)
             return list(_splits(options, bounds, readable))
         except FileNotFoundError:
             # A segment was replaced or deleted between two looks at it.

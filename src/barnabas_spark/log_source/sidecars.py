@@ -65,6 +65,7 @@ def write_sidecar(split: LogSplit, files: Files) -> int:
     temporary = f"{path}.tmp"
     schema = pa.schema([RECORD_SCHEMA.field(name) for name in _COLUMNS])
     file = files.open(split.path)
+    # Should the file be replaced from here on, the sidecar has the identity of one that is gone, and is not used.
     rows = 0
     try:
         identity, crc = SegmentIdentity.of(file), whole_crc(file)

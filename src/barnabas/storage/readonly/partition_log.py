@@ -10,6 +10,7 @@ file is complete, and stands for the segments whose offsets it covers, as it doe
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -121,21 +122,40 @@ class PartitionLog:
             following = max(following, batch.last_offset + 1)
         return following
 
+    def open(self, segment: ListedSegment) -> File:
+        """Open the log file of a segment, for the caller to close.
+
+        Raises FileNotFoundError when it is gone or another file has its name by now: then the listing is outdated.
+        """
+        file = self.files.open(segment.path)
+        if file_id(file) != segment.file_id:
+            file.close()
+            raise FileNotFoundError(errno.ENOENT, "the segment has been replaced", segment.path)
+        return file
+
     # -- places
 
     def cut_before(self, segment: ListedSegment, offset: int) -> Cut:
-        """Return a place in the segment at or before the batch that holds `offset`. Raises OSError, LogUnreadable."""
+        """Return the place of the batch that holds `offset`, or else of the next one; the file's end if there is none.
+
+        Raises LogUnreadable, OSError.
+        """
+        file = self.open(segment)
+        try:
+            return self.cut_in(file, segment, offset)
+        finally:
+            file.close()
+
+    def cut_in(self, file: File, segment: ListedSegment, offset: int) -> Cut:
+        """Return what `cut_before` returns, for the segment's open file. Raises LogUnreadable, OSError."""
         start = Cut(segment.base_offset, 0)
         hint = self.offset_hints(segment).at_or_before(offset)
-        file = self.files.open(segment.path)
         try:
             if hint is not None:
                 start = self._checked_cut(file, hint.offset, hint.position, segment.size) or start
             place = find_batch(file, offset, start.position, segment.size)
         except CorruptRecord as error:
             raise unreadable(self.topic_partition, offset, segment.path, error) from None
-        finally:
-            file.close()
         return Cut(offset, segment.size) if place is None else Cut(place.base_offset, place.position)
 
     def cut_from(self, segment: ListedSegment, hints: OffsetHints, position: int) -> Cut | None:
@@ -143,7 +163,7 @@ class PartitionLog:
         hint = hints.from_position(position)
         if hint is None:
             return None
-        file = self.files.open(segment.path)
+        file = self.open(segment)
         try:
             return self._checked_cut(file, hint.offset, hint.position, segment.size)
         finally:
@@ -196,7 +216,7 @@ class PartitionLog:
         return end
 
     def _cut_at(self, segment: ListedSegment, last_offset: int, position: int) -> Cut | None:
-        file = self.files.open(segment.path)
+        file = self.open(segment)
         try:
             return self._checked_cut(file, last_offset, position, segment.size)
         finally:
@@ -204,7 +224,7 @@ class PartitionLog:
 
     def _batches(self, segment: ListedSegment, start: Cut) -> Iterator[RecordBatch | LegacyBatch]:
         """Yield the batches of a segment from a place on. Raises CorruptRecord, OSError."""
-        file = self.files.open(segment.path)
+        file = self.open(segment)
         try:
             yield from scan_batches(file, start.position, segment.size)
         finally:

@@ -18,12 +18,13 @@ from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import LOG_OVERHEAD, RecordBatch, is_whole_batch
 from barnabas.runtime.files import File, Files
 from barnabas.storage.readonly.log_split import LogSplit
-from barnabas.storage.readonly.partition_log import PartitionLog, file_id
+from barnabas.storage.readonly.partition_log import ListedSegment, PartitionLog, file_id
 from barnabas.storage.readonly.read_error import LogUnreadable, RecordsDeleted, unreadable
 
 READ_BYTES = 4 << 20
 """The bytes of one read: an Arrow batch, where records are not compressed. Larger reads cost more page faults."""
 
+_ATTEMPTS = 50
 _LENGTH = struct.Struct(">8xi")
 
 
@@ -34,6 +35,8 @@ class _Piece(NamedTuple):
     path: str
     position: int
     end_position: int
+    next_offset: int
+    """The offset behind the part."""
     ends_log: bool
 
 
@@ -56,49 +59,67 @@ class SplitBatches:
         Control batches, and batches of aborted transactions, are left out. Raises RecordsDeleted, LogUnreadable,
         OSError.
         """
-        for piece in self._pieces():
+        piece = self._planned_piece() or self._next_piece()
+        while piece is not None:
             try:
                 yield from self._batches(piece)
             finally:
                 piece.file.close()
+            # A cleaned segment may end long before the next one begins.
+            self._offset = max(self._offset, piece.next_offset)
+            piece = self._next_piece()
 
-    def _pieces(self) -> Iterator[_Piece]:
-        """Yield the parts of files that hold the range. Raises RecordsDeleted, LogUnreadable, OSError."""
-        split = self._split
-        planned = self._planned_file()
-        if planned is not None:
-            yield _Piece(planned, split.path, split.position, split.end_position, split.ends_log)
-            return
-        log = PartitionLog(split.topic_partition, split.directory, self._files)
-        segments = log.segments()
-        if not segments or segments[0].base_offset > split.start_offset:
-            raise RecordsDeleted(
-                f"{split.topic_partition}: records from offset {split.start_offset} on were deleted from"
-                f" {split.path} after the query was planned; the log begins at"
-                f" {segments[0].base_offset if segments else 'no offset'}"
-            )
-        for number, segment in enumerate(segments):
-            is_last = number + 1 == len(segments)
-            behind = split.end_offset if is_last else segments[number + 1].base_offset
-            if segment.base_offset >= split.end_offset or behind <= split.start_offset:
-                continue
-            start = max(split.start_offset, segment.base_offset)
-            position = log.cut_before(segment, start).position
-            yield _Piece(
-                self._files.open(segment.path), segment.path, position, segment.size, is_last and split.ends_log
-            )
-
-    def _planned_file(self) -> File | None:
-        """Return the file of the plan, or None if it is gone or another one has its name."""
+    def _planned_piece(self) -> _Piece | None:
+        """Return the part of the file of the plan, or None if the file is gone or another one has its name."""
         split = self._split
         try:
             file = self._files.open(split.path)
         except FileNotFoundError:
             return None
         if file_id(file) == split.file_id and file.size() >= split.end_position:
-            return file
+            return _Piece(file, split.path, split.position, split.end_position, split.end_offset, split.ends_log)
         file.close()
         return None
+
+    def _next_piece(self) -> _Piece | None:
+        """Return the part of the files of this moment that holds the next offset; None behind the range's end.
+
+        Raises RecordsDeleted, LogUnreadable, OSError.
+        """
+        split = self._split
+        if self._offset >= split.end_offset:
+            return None
+        log = PartitionLog(split.topic_partition, split.directory, self._files)
+        for _ in range(_ATTEMPTS):
+            segments = log.segments()
+            if not segments or segments[0].base_offset > self._offset:
+                raise RecordsDeleted(
+                    f"{split.topic_partition}: records from offset {self._offset} on were deleted from {split.path}"
+                    " after the query was planned; the log begins at"
+                    f" {segments[0].base_offset if segments else 'no offset'}"
+                )
+            number = max(number for number, each in enumerate(segments) if each.base_offset <= self._offset)
+            is_last = number + 1 == len(segments)
+            following = split.end_offset if is_last else segments[number + 1].base_offset
+            try:
+                return self._piece_of(log, segments[number], following, is_last=is_last)
+            except FileNotFoundError:
+                # Replaced since the listing.
+                continue
+        raise LogUnreadable(
+            f"{split.topic_partition}: the segments in {split.directory} change faster than one is read"
+        )
+
+    def _piece_of(self, log: PartitionLog, segment: ListedSegment, following: int, *, is_last: bool) -> _Piece:
+        """Return the part of a segment from the next offset on. Raises LogUnreadable, OSError."""
+        file = log.open(segment)
+        try:
+            position = log.cut_in(file, segment, self._offset).position
+        except BaseException:
+            file.close()
+            raise
+        next_offset = min(following, self._split.end_offset)
+        return _Piece(file, segment.path, position, segment.size, next_offset, is_last and self._split.ends_log)
 
     def _batches(self, piece: _Piece) -> Iterator[list[RecordBatch | LegacyBatch]]:
         """Yield the batches of one piece. Raises LogUnreadable, OSError."""

@@ -42,10 +42,10 @@ def _in_segment(readable: ReadableLog, segment: ListedSegment, timestamp_ms: int
     # Nothing is looked up at the end: behind it may lie what a crash has left.
     if start >= readable.end:
         return None
-    position = log.cut_before(segment, start).position if start > segment.base_offset else 0
     offset = start
-    file = log.files.open(segment.path)
+    file = log.open(segment)
     try:
+        position = log.cut_in(file, segment, start).position if start > segment.base_offset else 0
         for batch in scan_batches(file, position, segment.size):
             offset = batch.last_offset
             if batch.max_timestamp >= timestamp_ms:

@@ -101,9 +101,9 @@ def _with_next(segments: list[ListedSegment]) -> list[tuple[ListedSegment, int |
 def _follow_transactions(readable: ReadableLog, segment: ListedSegment, offset: int, begun: dict[int, int]) -> None:
     """Read the headers of a segment's batches from `offset` on, and note begun and ended transactions."""
     log = readable.log
-    position = log.cut_before(segment, offset).position if offset > segment.base_offset else 0
-    file = log.files.open(segment.path)
+    file = log.open(segment)
     try:
+        position = log.cut_in(file, segment, offset).position if offset > segment.base_offset else 0
         while position + MIN_BATCH_SIZE <= segment.size:
             header = file.read(position, HEADER_SIZE)
             if magic_at(header) == 2:

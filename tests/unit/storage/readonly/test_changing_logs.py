@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from barnabas.records.compression import Codec
 from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.runtime.files import OperatingSystemFiles
+from barnabas.runtime.files import Files, OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, OffsetCheckpointFile
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.readonly.log_directories import ReadableLog, ReadonlyDirectories
 from barnabas.storage.readonly.log_split import LogSplit, split_log, with_aborted
+from barnabas.storage.readonly.partition_log import PartitionLog
 from barnabas.storage.readonly.read_error import LogUnreadable, RecordsDeleted
 from barnabas.storage.readonly.split_batches import SplitBatches
 from barnabas.storage.readonly.timestamp_lookup import offset_of_timestamp
@@ -57,10 +63,10 @@ def plan(data_dir: Path, split_bytes: int = 10_000) -> list[LogSplit]:
     return list(split_log(log, log.start, log.end, split_bytes))
 
 
-def offsets(split: LogSplit, read_bytes: int = 3_000) -> list[int]:
+def offsets(split: LogSplit, read_bytes: int = 3_000, files: Files = FILES) -> list[int]:
     return [
         record.offset
-        for batches in SplitBatches(split, FILES, read_bytes)
+        for batches in SplitBatches(split, files, read_bytes)
         for each in batches
         for record in each.records()
         if split.start_offset <= record.offset < split.end_offset
@@ -159,37 +165,120 @@ def test_segments_deleted_after_the_plan(data_dir: Path) -> None:
     assert kept == list(range(gone[-1].end_offset, readable(data_dir).end))
 
 
-@pytest.mark.parametrize("swap", ["", ".swap"])
-def test_segments_cleaned_after_the_plan(data_dir: Path, swap: str) -> None:
-    """Two segments become one with every second batch; `.swap`: the cleaner has been killed before the last rename."""
+class Cleaning:
+    """What the cleaner does to the second and the third segment: they become one with every second batch."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.first, self.second = logs(data_dir)[1:3]
+        self.kept: list[int] = []
+        """The offsets that are left."""
+        content, number = b"", 0
+        for path in (self.first, self.second):
+            for stored in any_batches(path.read_bytes()):
+                if number % 2 == 0:
+                    content += bytes(stored.buffer[stored.position : stored.end])
+                    self.kept += [record.offset for record in stored.records()]
+                number += 1
+        self.gone = {*range(int(self.first.stem), int(logs(data_dir)[3].stem))} - {*self.kept}
+        self._cleaned = self.first.with_suffix(".log.cleaned")
+        self._cleaned.write_bytes(content)
+
+    def swap(self) -> None:
+        """The new file is complete; the old ones are still there."""
+        self._cleaned.rename(f"{self.first}.swap")
+
+    def finish(self) -> None:
+        """The old files go, and the new one takes the first one's name."""
+        self.second.rename(f"{self.second}.deleted")
+        os.replace(f"{self.first}.swap", self.first)
+
+    def run(self) -> None:
+        """All of it."""
+        self.swap()
+        self.finish()
+
+
+def delete_oldest(paths: list[Path]) -> None:
+    """What retention does: from the oldest segment on."""
+    for path in paths:
+        path.rename(f"{path}.deleted")
+
+
+@pytest.mark.parametrize("swap_only", [False, True])
+def test_segments_cleaned_after_the_plan(data_dir: Path, swap_only: bool) -> None:
     splits = plan(data_dir)
-    first, second = logs(data_dir)[1:3]
-    kept, survivors = b"", list[tuple[int, int]]()
-    for path in (first, second):
-        data, position = path.read_bytes(), 0
-        while position < len(data):
-            end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-            base, last = (
-                int.from_bytes(data[position : position + 8], "big"),
-                int.from_bytes(data[position + 23 : position + 27], "big"),
-            )
-            if len(survivors) % 2 == 0:
-                kept += data[position:end]
-            survivors.append((base, base + last))
-            position = end
-    cleaned = first.with_suffix(".log.cleaned")
-    cleaned.write_bytes(kept)
-    cleaned.rename(f"{first}{swap}")
-    if not swap:
-        second.rename(f"{second}.deleted")
-    changed = [split for split in splits if split.path in (str(first), str(second))]
-    if swap:
+    cleaning = Cleaning(data_dir)
+    cleaning.swap()
+    if swap_only:
         # A plan made before reads the old files as long as they are there; a new plan takes the cleaned one.
-        changed = [
-            s for s in plan(data_dir) if s.start_offset >= int(first.stem) and s.end_offset <= survivors[-1][1] + 1
-        ]
-    expected = [offset for base, last in survivors[::2] for offset in range(base, last + 1)]
-    assert [offset for split in changed for offset in offsets(split)] == expected
+        splits = plan(data_dir)
+    else:
+        cleaning.finish()
+    end = readable(data_dir).end
+    expected = [offset for offset in range(end) if offset not in cleaning.gone]
+    assert [offset for split in splits for offset in offsets(split)] == expected
+
+
+class ChangingFiles:
+    """Files that change just before the given call of `open` or `list_dir`, counted from 0."""
+
+    def __init__(self, at_call: int, change: Callable[[], None]) -> None:
+        self.calls_left = at_call
+        self._change = change
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("open", "list_dir"):
+            self.calls_left -= 1
+            if self.calls_left == -1:
+                self._change()
+        return getattr(FILES, name)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_change_at_any_moment(data_dir: Path, tmp_path_factory: pytest.TempPathFactory, is_deleted: bool) -> None:
+    """Segments are cleaned, or the oldest ones deleted, between any two looks at the disk: in the plan or in the read.
+
+    The records that are left are all read, once, in order. Deleted ones may be told to be so.
+    """
+    for at_call in range(1000):
+        copy = tmp_path_factory.mktemp("copy") / "data"
+        shutil.copytree(data_dir, copy)
+        end = readable(copy).end
+        if is_deleted:
+            gone = {*range(int(logs(copy)[3].stem))}
+            change = partial(delete_oldest, logs(copy)[:3])
+        else:
+            cleaning = Cleaning(copy)
+            gone = cleaning.gone
+            change = partial(Cleaning.run, cleaning)
+        changing = ChangingFiles(at_call, change)
+        files = cast("Files", changing)
+        directories = ReadonlyDirectories([str(copy)], files)
+        log = directories.logs([PARTITION.topic])[0]
+        found: list[int] = []
+        try:
+            for split in replanned(directories, log):
+                found += offsets(split, files=files)
+        except RecordsDeleted:
+            assert is_deleted
+        else:
+            assert found == sorted(set(found))
+            assert {*range(end)} - gone <= {*found} <= {*range(end)}
+        shutil.rmtree(copy)
+        if changing.calls_left >= 0:
+            assert at_call > 30
+            return
+    raise AssertionError("the read never ends before the change")
+
+
+def replanned(directories: ReadonlyDirectories, log: PartitionLog) -> list[LogSplit]:
+    """Plan again if a segment has gone during the plan, as the log source does."""
+    while True:
+        try:
+            found = directories.readable(log)
+            return list(split_log(found, found.start, found.end, 20_000))
+        except FileNotFoundError:
+            continue
 
 
 def test_a_partition_in_two_directories_is_an_error(data_dir: Path) -> None:

@@ -18,7 +18,8 @@ from typing import Self
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
-from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientTimeout, error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
+from barnabas.clients.leader_hints import LeaderHints
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -146,7 +147,7 @@ class RawFetcher:
             if left_ms <= 0:
                 if error is not ErrorCode.NONE:
                     raise ApiError(error)
-                raise ClientTimeout(f"No records of {topic_partition} within {self._timeout_ms} ms")
+                raise self._client.metadata.timeout(f"No records of {topic_partition} within {self._timeout_ms} ms")
             # A broker without the partition answers at once. The pause keeps this loop from asking it without a break.
             self._client.poll(min(_RETRY_MS, left_ms))
 
@@ -240,6 +241,16 @@ class RawFetcher:
                         response.release,
                     )
                     return fetched, error
+                self._take_leader(topic_partition, partition)
         if error in INVALID_METADATA_ERRORS or error.retriable:
             return None, error
         raise ApiError(error, f"{error.message} Partition: {topic_partition}")
+
+    def _take_leader(self, topic_partition: TopicPartition, partition: FetchResponse.PartitionData) -> None:
+        """Take over the leader that an error answer names (KIP-951), if the client knows that node's address.
+
+        The versions that name topics have no addresses.
+        """
+        hints = LeaderHints()
+        hints.add(topic_partition, partition.current_leader)
+        self._client.metadata.update_leaders(hints)

@@ -8,8 +8,10 @@ from barnabas.clients.consumer.fetch.raw_fetcher import RawFetcher
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_selector import SentRequest
 
 
 def batch(base: int, size: int = 10) -> bytes:
@@ -73,3 +75,34 @@ def test_a_topic_that_does_not_exist() -> None:
     silent = ScriptedCluster({"t": [-1]})
     with pytest.raises(ClientTimeout):
         fetcher_of(silent).fetch("t", 0, 0)
+
+
+def test_a_leader_that_an_answer_names_is_asked_without_new_metadata() -> None:
+    cluster = ScriptedCluster({"t": [0]}, brokers=2)
+    cluster.logs["t", 0] = batch(0)
+    fetcher = fetcher_of(cluster)
+    fetcher.fetch("t", 0, 0)
+    cluster.topics["t"] = [1]
+    answer_of = cluster.handlers[ApiKey.FETCH]
+
+    def with_leader(request: SentRequest) -> FetchResponse:
+        answer: FetchResponse = answer_of(request)
+        if request.connection_id == "0":
+            answer.responses[0].partitions[0].current_leader = FetchResponse.LeaderIdAndEpoch(1, 1)
+        return answer
+
+    cluster.handlers[ApiKey.FETCH] = with_leader
+    cluster.handlers[ApiKey.METADATA] = lambda request: None
+    assert bytes(fetcher.fetch("t", 0, 0).records) == batch(0)
+    assert [each.connection_id for each in cluster.sent(ApiKey.FETCH)] == ["0", "0", "1"]
+
+
+def test_a_fetch_without_an_answer_names_the_last_failure() -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    fetcher = fetcher_of(cluster)
+    fetcher.fetch("t", 0, 0, max_wait_ms=1)
+    cluster.selector.disconnect("0")
+    cluster.selector.refused.update({"0", "-1"})
+    fetcher._client.poll(0)
+    with pytest.raises(ClientTimeout, match=r"; the last failure: 127\.0\.0\.1:9092: refused"):
+        fetcher.fetch("t", 0, 0)

@@ -26,6 +26,7 @@ from tests.compatibility.contents import (
     wait_until_cleaned,
 )
 from tests.support.apache_kafka import ApacheKafka, need_apache_kafka
+from tests.support.kafka_znodes import kafka_znodes
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -124,7 +125,9 @@ def test_the_records_of_a_consumer(kafka: ApacheKafka) -> None:
     assert len(built) > 10
     for level, rows in expected.items():
         assert read(kafka.data_dir, level, {"endOfLog": "logEnd"}) == rows, f"killed, with sidecars, {level}"
-    # Kafka passes over the sidecars.
+    # Kafka passes over the sidecars. It starts only once the killed one's registration has expired.
+    with kafka_znodes(kafka.zookeeper) as znodes:
+        znodes.wait_for_session_end()
     kafka.start()
     assert {level: consume(kafka.bootstrap_servers, level) for level in LEVELS} == expected
     kafka.stop()

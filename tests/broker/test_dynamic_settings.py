@@ -557,12 +557,12 @@ def test_settings_survive_a_restart(own_server: Server, topic: str) -> None:
 @pytest.mark.parametrize("own_server", MODES[:1], indirect=True)
 def test_what_nothing_acts_on_is_named_at_start(own_server: Server) -> None:
     own_server._properties |= {
-        "transaction.max.timeout.ms": "5000",
-        "transactional.id.expiration.ms": "7000",
+        "delegation.token.expiry.time.ms": "5000",
+        "delegation.token.max.lifetime.ms": "7000",
         "num.io.threads": "4",
     }
     with own_server.running():
         named = [line for line in own_server.log_text().splitlines() if "nothing acts on them" in line]
     assert len(named) == 1
     assert "WARNING" in named[0]
-    assert "transaction.max.timeout.ms, transactional.id.expiration.ms" in named[0]
+    assert "delegation.token.expiry.time.ms, delegation.token.max.lifetime.ms" in named[0]

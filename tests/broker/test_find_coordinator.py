@@ -105,12 +105,21 @@ def test_what_is_said_of_a_coordinator_that_was_found(client: RawClient, version
     assert told == message
 
 
-@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka has transactions")
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka always has the first one ask again")
 @pytest.mark.parametrize("version", range(1, 7))
-def test_a_transactional_client_is_told_that_there_are_no_transactions(client: RawClient, version: int) -> None:
+def test_a_transactional_id_has_a_coordinator(client: RawClient, version: int) -> None:
     by_list = version >= 4
     request = FindCoordinatorRequest("" if by_list else "my-id", 1, ["my-id"] if by_list else [])
     answer = client.call(request, version, FindCoordinatorResponse)
     told = answer.coordinators[0] if by_list else answer
-    assert told.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "clients show it, and do not retry"
-    assert "does not support transactions" in (told.error_message or "")
+    assert (told.error_code, told.node_id) == (ErrorCode.NONE, 0)
+    resource = DescribeConfigsRequest.DescribeConfigsResource(2, "__transaction_state", None)
+    described = client.call(DescribeConfigsRequest([resource]), 4, DescribeConfigsResponse)
+    settings = {each.name: each.value for each in described.results[0].configs if each.config_source == 1}
+    assert settings == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }

@@ -19,7 +19,7 @@ from barnabas.records.record_batch import batches
 from tests.broker.test_describe_producers import describe
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient, make_batch, only_partition, record_bytes
-from tests.support.server_fixtures import AGAINST, AGAINST_KAFKA, MODES, Server, make_server
+from tests.support.server_fixtures import AGAINST, MODES, Server, make_server
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 Marker, Topic = WriteTxnMarkersRequest.WritableTxnMarker, WriteTxnMarkersRequest.WritableTxnMarkerTopic
@@ -172,8 +172,8 @@ def test_transactions_are_open_over_a_restart(tmp_path: Path, topic: str) -> Non
         assert transactions.end_offset(READ_COMMITTED) == 2
 
 
-@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka asks its coordinator, which knows of no such transaction")
-def test_without_a_coordinator_no_transaction_begins(client: RawClient, topic: str) -> None:
+def test_a_transaction_that_its_coordinator_does_not_know_writes_nothing(client: RawClient, topic: str) -> None:
     client.create_topic(topic)
-    assert Transactions(client, topic).write(71, b"a") == ErrorCode.NOT_ENOUGH_REPLICAS
+    client.await_transaction_coordinator("mine")
+    assert Transactions(client, topic).write(71, b"a") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert client.end_offset(topic) == 0

@@ -1,9 +1,8 @@
-"""Transactional producers of other libraries are told at once that this broker has no transactions."""
+"""Transactional producers of other libraries: commit, abort, fence; judged by what confluent-kafka reads."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 
 import aiokafka
@@ -13,50 +12,151 @@ import kafka
 import kafka.errors
 import pytest
 
-from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
+from tests.support.server_fixtures import MODES, Server, make_server
 
-PATIENCE_SECONDS = 20
-"""A client that retried would be at it for as long."""
+SECONDS = 60
+Transaction = tuple[bool, list[bytes]]
+"""Whether it is committed, and its values."""
+Write = Callable[[str, str, str, list[Transaction]], None]
 
-pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka has transactions")
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = make_server(MODES[0], tmp_path_factory.mktemp("transactional"))
+@pytest.fixture(scope="module", params=MODES)
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server: Server = make_server(request.param, tmp_path_factory.mktemp("transactional"))
     with server.running():
-        yield server
+        yield f"{server.host}:{server.port}"
 
 
-def confluent_producer(bootstrap_servers: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "t"})
-    with pytest.raises(confluent_kafka.KafkaException, match="does not support transactions") as failure:
-        producer.init_transactions(PATIENCE_SECONDS)
-    error = failure.value.args[0]
-    assert error.code() == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+def confluent(servers: str, transactional_id: str, topic: str, transactions: list[Transaction]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": transactional_id})
+    producer.init_transactions(SECONDS)
+    for is_commit, values in transactions:
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value)
+        if is_commit:
+            producer.commit_transaction(SECONDS)
+        else:
+            producer.flush(SECONDS)
+            producer.abort_transaction(SECONDS)
 
 
-def kafka_python_producer(bootstrap_servers: str) -> None:
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=bootstrap_servers, transactional_id="t", max_block_ms=PATIENCE_SECONDS * 1000
-    )
-    with pytest.raises(kafka.errors.TransactionalIdAuthorizationFailedError):
-        producer.init_transactions()
-    producer.close(timeout=0)
+def kafka_python(servers: str, transactional_id: str, topic: str, transactions: list[Transaction]) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=servers, transactional_id=transactional_id)
+    producer.init_transactions()
+    for is_commit, values in transactions:
+        producer.begin_transaction()
+        for value in values:
+            producer.send(topic, value)
+        if is_commit:
+            producer.commit_transaction()
+        else:
+            producer.flush()
+            producer.abort_transaction()
+    producer.close()
 
 
-def aiokafka_producer(bootstrap_servers: str) -> None:
-    async def start() -> None:
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap_servers, transactional_id="t")
-        with pytest.raises(aiokafka.errors.TransactionalIdAuthorizationFailed):
-            await asyncio.wait_for(producer.start(), PATIENCE_SECONDS)
+def aio_kafka(servers: str, transactional_id: str, topic: str, transactions: list[Transaction]) -> None:
+    async def write() -> None:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers, transactional_id=transactional_id)
+        await producer.start()
+        for is_commit, values in transactions:
+            await producer.begin_transaction()
+            for value in values:
+                await producer.send_and_wait(topic, value)
+            await (producer.commit_transaction() if is_commit else producer.abort_transaction())
         await producer.stop()
 
-    asyncio.run(start())
+    asyncio.run(write())
 
 
-@pytest.mark.parametrize("init_transactions", [confluent_producer, kafka_python_producer, aiokafka_producer])
-def test_it_is_told_at_once(server: Server, init_transactions: Callable[[str], None]) -> None:
-    began = time.monotonic()
-    init_transactions(f"{server.host}:{server.port}")
-    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+LIBRARIES = [confluent, kafka_python, aio_kafka]
+
+
+def read(servers: str, topic: str, isolation: str, count: int) -> list[bytes]:
+    """Read `count` values from the beginning, and whatever else comes at once."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"{topic}-{isolation}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+    values: list[bytes] = []
+    is_ended = False
+    while not (is_ended and len(values) >= count):
+        message = consumer.poll(SECONDS)
+        assert message is not None, values
+        is_ended = message.error() is not None
+        if not is_ended:
+            values.append(message.value() or b"")
+    consumer.close()
+    return values
+
+
+def create(servers: str, topic: str) -> None:
+    admin = kafka.KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics([kafka.admin.NewTopic(topic, 1, 1)])
+    admin.close()
+
+
+@pytest.mark.parametrize("write", LIBRARIES)
+def test_committed_records_are_read_and_aborted_ones_are_not(servers: str, write: Write) -> None:
+    topic = f"ends-{write.__name__}"
+    create(servers, topic)
+    write(servers, topic, topic, [(True, [b"a", b"b"]), (False, [b"lost"]), (True, [b"c"]), (False, [b"lost, too"])])
+    assert read(servers, topic, "read_committed", 3) == [b"a", b"b", b"c"]
+    assert read(servers, topic, "read_uncommitted", 5) == [b"a", b"b", b"lost", b"c", b"lost, too"]
+
+
+@pytest.mark.parametrize("write", LIBRARIES)
+def test_a_second_producer_fences_the_first_and_aborts_its_transaction(servers: str, write: Write) -> None:
+    topic = f"fenced-{write.__name__}"
+    create(servers, topic)
+    first = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": topic})
+    first.init_transactions(SECONDS)
+    first.begin_transaction()
+    first.produce(topic, b"of the zombie")
+    first.flush(SECONDS)
+    write(servers, topic, topic, [(True, [b"of its successor"])])
+    with pytest.raises(confluent_kafka.KafkaException) as failure:
+        first.commit_transaction(SECONDS)
+    assert failure.value.args[0].code() == confluent_kafka.KafkaError._FENCED
+    assert read(servers, topic, "read_committed", 1) == [b"of its successor"]
+
+
+def test_offsets_are_committed_with_the_transaction(servers: str) -> None:
+    source, target = "offsets-source", "offsets-target"
+    create(servers, source)
+    create(servers, target)
+    confluent(servers, source, source, [(True, [b"1", b"2", b"3"])])
+    place = confluent_kafka.TopicPartition(source, 0)
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "mover", "enable.auto.commit": False}
+    )
+    consumer.subscribe([source])
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": target})
+    producer.init_transactions(SECONDS)
+
+    def send(offset: int) -> None:
+        producer.begin_transaction()
+        producer.produce(target, b"%d" % offset)
+        offsets = [confluent_kafka.TopicPartition(source, 0, offset)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), SECONDS)
+
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    send(1)
+    producer.commit_transaction(SECONDS)
+    assert consumer.committed([place], SECONDS)[0].offset == 1
+    send(2)
+    producer.abort_transaction(SECONDS)
+    assert consumer.committed([place], SECONDS)[0].offset == 1
+    send(3)
+    producer.commit_transaction(SECONDS)
+    assert consumer.committed([place], SECONDS)[0].offset == 3
+    assert read(servers, target, "read_committed", 2) == [b"1", b"3"]
+    consumer.close()

@@ -71,8 +71,13 @@ from barnabas.protocol.messages.topics import (
     ElectLeadersRequest,
 )
 from barnabas.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
     InitProducerIdRequest,
+    ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
 from barnabas.records.compression import Codec
@@ -253,6 +258,27 @@ class RealRequests:
         entity = AlterClientQuotasRequest.EntityData("client-id", "somebody")
         change = AlterClientQuotasRequest.OpData("producer_byte_rate", 1e12, remove=False)
         return AlterClientQuotasRequest([AlterClientQuotasRequest.EntryData([entity], [change])], validate_only=True)
+
+    def add_partitions_to_txn(self, version: int) -> AddPartitionsToTxnRequest:
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(TARGET, [0, 1])
+        if version < 4:
+            return AddPartitionsToTxnRequest([], "t", 5, 0, [topic])
+        verify_only = self._random.random() < 0.5
+        transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction("t", 5, 0, verify_only, [topic])
+        return AddPartitionsToTxnRequest([transaction])
+
+    def add_offsets_to_txn(self, _version: int) -> AddOffsetsToTxnRequest:
+        return AddOffsetsToTxnRequest("t", 5, 0, "g")
+
+    def end_txn(self, _version: int) -> EndTxnRequest:
+        return EndTxnRequest("t", 5, 0, self._random.random() < 0.5)
+
+    def describe_transactions(self, _version: int) -> DescribeTransactionsRequest:
+        return DescribeTransactionsRequest(["t", "u"])
+
+    def list_transactions(self, version: int) -> ListTransactionsRequest:
+        duration_ms = self._random.choice([-1, 0, 1000]) if version else -1
+        return ListTransactionsRequest(self._random.choice([[], ["Ongoing"]]), [], duration_ms)
 
     def txn_offset_commit(self, version: int) -> TxnOffsetCommitRequest:
         partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(0, 5, committed_metadata="m")
@@ -476,6 +502,11 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.DELETE_RECORDS: RealRequests.delete_records,
     ApiKey.INIT_PRODUCER_ID: RealRequests.init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: RealRequests.offset_for_leader_epoch,
+    ApiKey.ADD_PARTITIONS_TO_TXN: RealRequests.add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: RealRequests.add_offsets_to_txn,
+    ApiKey.END_TXN: RealRequests.end_txn,
+    ApiKey.DESCRIBE_TRANSACTIONS: RealRequests.describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: RealRequests.list_transactions,
     ApiKey.WRITE_TXN_MARKERS: RealRequests.write_txn_markers,
     ApiKey.TXN_OFFSET_COMMIT: RealRequests.txn_offset_commit,
     ApiKey.DESCRIBE_CONFIGS: RealRequests.describe_configs,

@@ -23,11 +23,13 @@ from barnabas.protocol.headers import (
 )
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
@@ -174,6 +176,21 @@ class RawClient:
             if len(topic.partitions) == partitions and all(each.error_code == 0 for each in topic.partitions):
                 return
             assert time.monotonic() < deadline, topic
+            time.sleep(0.02)
+
+    def await_transaction_coordinator(self, transactional_id: str) -> None:
+        """Ask for the coordinator of a transactional id until it answers for the id; an id is not made thereby."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            found = self.call(FindCoordinatorRequest(transactional_id, 1), 2, FindCoordinatorResponse)
+            asked = AddOffsetsToTxnRequest(transactional_id, 0, 0, "g")
+            # A partition may have a leader that has not loaded it.
+            if found.error_code == ErrorCode.NONE and self.call(asked, 1, AddOffsetsToTxnResponse).error_code not in (
+                ErrorCode.NOT_COORDINATOR,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ):
+                return
+            assert time.monotonic() < deadline, found
             time.sleep(0.02)
 
     def topic_id(self, name: str) -> bytes:

@@ -58,21 +58,6 @@ class TransactionVerifier(Protocol):
         """
 
 
-class NoTransactionCoordinator:
-    """The verifier of a broker without a coordinator of transactions: no transaction can be confirmed."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        callback: Callable[[VerificationErrors], None],
-    ) -> None:
-        """Answer COORDINATOR_NOT_AVAILABLE for every partition."""
-        callback(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-
-
 class TransactionalProducer(NamedTuple):
     """The producer of a transaction."""
 

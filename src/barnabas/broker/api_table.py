@@ -50,18 +50,20 @@ from barnabas.api.handlers.sasl import SaslApi
 from barnabas.api.handlers.scram import ScramApi
 from barnabas.api.handlers.telemetry import TelemetryApi
 from barnabas.api.handlers.topics import TopicsApi
+from barnabas.api.handlers.transaction_admin import TransactionAdminApi
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
-from barnabas.api.handlers.transactions import InitProducerIdApi
+from barnabas.api.handlers.transactions import TransactionsApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.api.transaction_verification import TransactionVerification, TransactionVerifier
+from barnabas.api.transaction_verification import TransactionVerification
 from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.log_config import validate_topic_config
 from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.coordinator.group.coordinator import GroupCoordinator
+from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
 from barnabas.metadata.client_quota_store import ClientQuotaStore
@@ -97,7 +99,8 @@ class ServedParts:
     elections: LeaderElections
     groups: GroupCoordinator
     fetch_sessions: FetchSessionCache
-    transactions: TransactionVerifier
+    producer_ids: ProducerIdManager
+    transactions: TransactionCoordinator
 
 
 def build_registry(
@@ -144,10 +147,18 @@ def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Seque
         OffsetForLeaderEpochApi(replicas, authorizer),
         DeleteRecordsApi(replicas, metadata, authorizer),
         ProducersApi(replicas, metadata, authorizer),
-        InitProducerIdApi(ProducerIdManager(parts.broker_id, parts.zk_client), authorizer),
         TransactionMarkersApi(
             replicas, brokers, clock, settings.request_timeout_ms, parts.groups.transactional_offsets.end_transaction
         ),
+        TransactionsApi(
+            parts.transactions.transactions,
+            parts.producer_ids,
+            parts.groups.partitions.partition_for,
+            metadata,
+            brokers,
+            authorizer,
+        ),
+        TransactionAdminApi(parts.transactions.admin, authorizer),
     )
 
 
@@ -159,7 +170,14 @@ def _group_families(
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     old_offsets = OldConsumerOffsets(parts.zk_client, settings.max_offset_metadata_size)
     return (
-        FindCoordinatorApi(metadata, groups.partitions.partition_for, creation, parts.topic_changes, authorizer),
+        FindCoordinatorApi(
+            metadata,
+            groups.partitions.partition_for,
+            parts.transactions.partitions.partition_for,
+            creation,
+            parts.topic_changes,
+            authorizer,
+        ),
         OffsetsApi(groups.offsets, old_offsets, metadata, authorizer),
         TransactionalOffsetsApi(
             groups.transactional_offsets,

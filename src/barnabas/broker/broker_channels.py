@@ -8,7 +8,7 @@ ControllerChannelManager.addNewBroker.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -32,6 +32,7 @@ from barnabas.zk.broker_zk_data import BrokerInfo
 
 # Kafka: Selector.NO_IDLE_TIMEOUT_MS. The channel to a broker stays open in a cluster where nothing happens.
 NEVER_IDLE: Final = -1
+RECONNECT_BACKOFF_MS: Final = 50
 SYSTEM_BUFFER_SIZE: Final = -1
 LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 GROUP, KIND, QUEUE_SIZE, QUEUE_TIME = (
@@ -90,28 +91,37 @@ class BrokerConnections:
     def client(self, node: Node, listener_name: str) -> NetworkClient:
         """Return a client for one node, with one request in flight, which sends the latest version of every request.
 
-        Raises ConfigError: the listener has a security protocol that the controller does not speak.
+        Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
+        """
+        # No backoff, as in Kafka: the channel's own thread waits between attempts, and a broker that is back is
+        # reached at once.
+        return self.client_of([node], listener_name, reconnect_backoff_ms=0)
+
+    def client_of(
+        self, nodes: Sequence[Node], listener_name: str, *, reconnect_backoff_ms: int = RECONNECT_BACKOFF_MS
+    ) -> NetworkClient:
+        """Return a client for several nodes, and for others that are given to its `ready`.
+
+        Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
         """
         config = self._config
         protocol = self._listeners.bound_end_point(listener_name).security_protocol
         builder = CLIENT_CHANNEL_BUILDERS.get(protocol)
         if builder is None:
             raise ConfigError(
-                f"Listener {listener_name} uses {protocol}: the controller reaches brokers over "
+                f"Listener {listener_name} uses {protocol}: brokers reach each other over "
                 f"{', '.join(CLIENT_CHANNEL_BUILDERS)} only"
             )
         return NetworkClient(
             Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=builder),
-            ManualMetadataUpdater([node]),
+            ManualMetadataUpdater(nodes),
             NetworkClientConfig(
                 client_id=str(self._broker_id),
                 # One at a time: orders to a broker must arrive in the sequence in which the controller gave them.
                 max_in_flight=1,
                 request_timeout_ms=config.request_timeout_ms,
-                # No backoff, as in Kafka: the channel's own thread waits between attempts, and a broker that is back is
-                # reached at once.
-                reconnect_backoff_ms=0,
-                reconnect_backoff_max_ms=0,
+                reconnect_backoff_ms=reconnect_backoff_ms,
+                reconnect_backoff_max_ms=reconnect_backoff_ms,
                 connection_setup_timeout_ms=config.setup_timeout_ms,
                 connection_setup_timeout_max_ms=config.setup_timeout_max_ms,
                 send_buffer_bytes=SYSTEM_BUFFER_SIZE,

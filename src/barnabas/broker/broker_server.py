@@ -10,6 +10,7 @@ early is a type error, since the parts it needs are fields of a stage that does 
     open_storage        log directories, metadata store, identity, settings, logs
     start_replication   replicas, group coordinator
     build_control       controller, connections to brokers
+    build_transactions  transaction coordinator, producer ids
     bind_front          table of APIs, sockets bound, request handlers
 
 Then requests are read, of which only the controller's are handled; the broker registers and stands for controller; and
@@ -42,6 +43,7 @@ from barnabas.broker.process_tuning import (
 from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.replication_stage import start_replication
 from barnabas.broker.storage_stage import open_storage
+from barnabas.broker.transaction_stage import build_transactions
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, kept_settings
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
@@ -124,12 +126,15 @@ class BrokerServer:
         storage = open_storage(foundations, int(descriptors * DESCRIPTORS_FOR_LOGS))
         self.broker_id, self.cluster_id = storage.identity.broker_id, storage.identity.cluster_id
         replication = start_replication(foundations, storage)
-        stages = BuiltStages(foundations, storage, replication, build_control(foundations, storage))
+        control = build_control(foundations, storage)
+        transactions = build_transactions(foundations, storage, replication, control)
+        stages = BuiltStages(foundations, storage, replication, control, transactions)
         front = bind_front(stages, self._access, self._faults)
         _serve_controller(stages, front)
         _join_cluster(stages, front)
         _follow_settings(stages, front)
         replication.groups.startup()
+        transactions.coordinator.startup()
         front.startup_gate.open()
         front.sockets.enable_request_processing()
         # Registered last and therefore the first stop: other brokers take over while this one still serves.

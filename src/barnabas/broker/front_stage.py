@@ -20,7 +20,6 @@ from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.api.transaction_verification import NoTransactionCoordinator
 from barnabas.broker.api_table import ServedParts, build_registry
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
@@ -30,6 +29,7 @@ from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.storage_stage import StorageStage
 from barnabas.broker.thread_pools_config import RequestHandlerConfig
+from barnabas.broker.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.network.network_config import NetworkConfig
@@ -62,6 +62,7 @@ class BuiltStages:
     storage: StorageStage
     replication: ReplicationStage
     control: ControlStage
+    transactions: TransactionStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def _build_registry(
         elections=elections,
         groups=replication.groups,
         fetch_sessions=fetch_sessions,
-        transactions=NoTransactionCoordinator(),
+        producer_ids=stages.transactions.producer_ids,
+        transactions=stages.transactions.coordinator,
     )
     return build_registry(parts, authorizer, settings.emulated_release)

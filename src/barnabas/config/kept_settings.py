@@ -63,15 +63,6 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no transactions yet",
-        """
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.remove.expired.transaction.cleanup.interval.ms
-        transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
-        transaction.state.log.replication.factor transaction.state.log.segment.bytes transactional.id.expiration.ms
-        """,
-    ),
-    (
         "there are no TLS and SASL yet",
         """
         delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms

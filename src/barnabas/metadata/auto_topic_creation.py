@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import TopicAdmin, TopicToCreate
-from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
 
@@ -27,11 +27,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicsConfig(Settings):
-    """The properties of the topics that the broker creates for itself (`offsets.topic.`)."""
+    """The properties of the topics that the broker creates for itself (`offsets.topic.`, `transaction.state.log.`)."""
 
     offsets_partitions: int = setting("offsets.topic.num.partitions")
     offsets_replication_factor: int = setting("offsets.topic.replication.factor")
     offsets_segment_bytes: int = setting("offsets.topic.segment.bytes")
+    transactions_partitions: int = setting("transaction.state.log.num.partitions")
+    transactions_replication_factor: int = setting("transaction.state.log.replication.factor")
+    transactions_segment_bytes: int = setting("transaction.state.log.segment.bytes")
+    transactions_min_isr: int = setting("transaction.state.log.min.isr")
 
 
 class AutoTopicCreation:
@@ -82,19 +86,40 @@ class AutoTopicCreation:
                     "segment.bytes": str(config.offsets_segment_bytes),
                 },
             )
+        if name == TRANSACTION_STATE_TOPIC:
+            return TopicToCreate(
+                name,
+                config.transactions_partitions,
+                config.transactions_replication_factor,
+                configs={
+                    # A leader that lacks records could decide a transaction a second time, and otherwise.
+                    "unclean.leader.election.enable": "false",
+                    "compression.type": "uncompressed",
+                    "cleanup.policy": "compact",
+                    "min.insync.replicas": str(config.transactions_min_isr),
+                    "segment.bytes": str(config.transactions_segment_bytes),
+                },
+            )
         return TopicToCreate(name)
 
     def _has_too_few_brokers(self, name: str) -> bool:
-        if name != GROUP_METADATA_TOPIC:
+        if name == GROUP_METADATA_TOPIC:
+            needed, setting_name = self._config.offsets_replication_factor, "offsets.topic.replication.factor"
+        elif name == TRANSACTION_STATE_TOPIC:
+            needed = self._config.transactions_replication_factor
+            setting_name = "transaction.state.log.replication.factor"
+        else:
             return False
-        needed, alive = self._config.offsets_replication_factor, len(self._metadata.image.brokers)
+        alive = len(self._metadata.image.brokers)
         if alive >= needed:
             return False
         logger.error(
-            "Number of alive brokers '%d' does not meet the required replication factor '%d' for the offsets topic "
-            "(configured via 'offsets.topic.replication.factor'). This error can be ignored if the cluster is starting "
-            "up and not all brokers are up yet.",
+            "Number of alive brokers '%d' does not meet the required replication factor '%d' for %s "
+            "(configured via '%s'). This error can be ignored if the cluster is starting up and not all brokers are up "
+            "yet.",
             alive,
             needed,
+            name,
+            setting_name,
         )
         return True

@@ -30,7 +30,8 @@ def codes_in(value: Any) -> set[int]:
         return set().union(*map(codes_in, value))
     if not hasattr(value, "declarations"):
         return set()
-    found: set[int] = {value.error_code} if hasattr(value, "error_code") else set()
+    names = ("error_code", "partition_error_code")
+    found: set[int] = {getattr(value, name) for name in names if hasattr(value, name)}
     return found.union(*(codes_in(getattr(value, name)) for name in value.declarations))
 
 

@@ -15,7 +15,7 @@ from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.transaction_verification import NoTransactionCoordinator, TransactionVerification
+from barnabas.api.transaction_verification import TransactionVerification
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -27,6 +27,7 @@ from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchR
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.compression import Codec
 from barnabas.storage.validation.validator import AT_ONCE_BYTES
+from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
@@ -145,7 +146,7 @@ def test_a_look_up_by_time_is_left_to_a_handler(timestamp: int, is_long: bool) -
 
 _nobody = cast("Any", None)
 _offsets = OffsetsApi(_nobody, _nobody, _nobody, None)
-_coordinators = FindCoordinatorApi(_nobody, _nobody, _nobody, _nobody, None)
+_coordinators = FindCoordinatorApi(_nobody, _nobody, _nobody, _nobody, _nobody, None)
 _members = ClassicGroupsApi(_nobody, None)
 _CommitTopic, _CommitPartition = (
     OffsetCommitRequest.OffsetCommitRequestTopic,

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import AclOperation, Action, ResourceType
+from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.cluster import ClusterApi
@@ -24,14 +25,17 @@ from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochAp
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.topics import TopicsApi
-from barnabas.api.handlers.transactions import InitProducerIdApi
+from barnabas.api.handlers.transaction_admin import TransactionAdminApi
+from barnabas.api.handlers.transactions import TransactionsApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.api.transaction_verification import NoTransactionCoordinator, TransactionVerification
+from barnabas.api.transaction_verification import TransactionVerification
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.coordinator.transaction.admin import TransactionAdmin
+from barnabas.coordinator.transaction.service import TransactionService
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.topic_admin import CreateTopicResult, TopicToCreate
@@ -51,7 +55,9 @@ from barnabas.protocol.messages.topics import DeleteRecordsRequest
 from barnabas.protocol.messages.transactions import DescribeProducersRequest
 from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.support.fetch_sessions import fetch_sessions
+from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
+from tests.unit.coordinator.transaction_environment import transaction_environment
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker as StoredLogs
 
@@ -147,11 +153,16 @@ class Broker:
         creation = AutoTopicCreation(admin, metadata, InternalTopicsConfig(50, 1, 1 << 20))
         known = MetadataApi(metadata, creation, lambda: True, self.permissions)
         changes = TopicChanges(metadata, self.replicas.timer)
-        coordinator = FindCoordinatorApi(metadata, len, creation, changes, self.permissions)
-        ids = InitProducerIdApi(admin, self.permissions)
+        coordinator = FindCoordinatorApi(metadata, len, len, creation, changes, self.permissions)
+        # No partition of its log is led here: who gets past the permissions is told so.
+        transactions = transaction_environment(self.replicas, admin.generate)
+        service = TransactionService(transactions, lambda _: None)
+        origin = BrokerOrigin(self.permissions, listener_name="PLAINTEXT")
+        ids = TransactionsApi(service, admin, len, metadata, origin, self.permissions)
+        transaction_admin = TransactionAdminApi(TransactionAdmin(transactions), self.permissions)
         cluster = ClusterApi(metadata, self.permissions)
         topics = TopicsApi(admin, metadata, changes, lambda: dynamic.settings, self.permissions, deletion_enabled=True)
-        return [produce, fetch, offsets, known, coordinator, ids, cluster, topics]
+        return [produce, fetch, offsets, known, coordinator, ids, transaction_admin, cluster, topics]
 
     def _tell_of(self, topic: str) -> None:
         state = UpdateMetadataRequest.UpdateMetadataPartitionState(leader=0, isr=[0], replicas=[0])

@@ -13,7 +13,7 @@ from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.transaction_verification import NoTransactionCoordinator, TransactionVerification
+from barnabas.api.transaction_verification import TransactionVerification
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -24,6 +24,7 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.storage.segment.index_file import CorruptIndex
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.mock_clock import MockClock
+from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import SimulatedFile
 from tests.unit.replica.replica_harness import Replicas

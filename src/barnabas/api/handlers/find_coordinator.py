@@ -1,11 +1,11 @@
 """FindCoordinator: v0-6.
 
-Brief: it reads the metadata image. The topic whose leaders coordinate groups is created, on a handler thread, by the
-first request; that request is answered when the topic has leaders, or after a second with the error to retry. (Kafka
-answers that error at once; librdkafka retries once a second, so the first consumer of a new broker would lose one.)
+Brief: it reads the metadata image. The topic whose leaders coordinate groups, or transactions, is created, on a handler
+thread, by the first request; that request is answered when the topic has leaders, or after a second with the error to
+retry. (Kafka answers that error at once; librdkafka retries once a second, so the first consumer of a new broker would
+lose one.)
 
-There is no coordinator of share groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry. Nor is there one of
-transactions (`api.refused_transactions`).
+There is no coordinator of share groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 v1: key type (KIP-98).
 v3: flexible.
@@ -22,13 +22,12 @@ from typing import Final, NamedTuple
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
 from barnabas.api.brief import BRIEF, COORDINATOR_KEY_US, check_cost
-from barnabas.api.refused_transactions import NO_TRANSACTIONS, log_refused_transaction
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -56,22 +55,28 @@ class _CoordinatorOrError(NamedTuple):
 
 
 _NOT_AVAILABLE: Final = _CoordinatorOrError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-_NO_TRANSACTIONS: Final = _CoordinatorOrError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message=NO_TRANSACTIONS)
+_TOPICS: Final = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
+"""The topic whose partitions' leaders are the coordinators, by type of key."""
 
 
 class FindCoordinatorApi:
-    """Finds the broker that coordinates a group. group_partition_for: of `__consumer_offsets`."""
+    """Finds the broker that coordinates a group or a transactional id.
+
+    group_partition_for, transaction_partition_for: the partition of the coordinators' topic in which an id is kept.
+    """
 
     def __init__(
         self,
         metadata: MetadataCache,
         group_partition_for: Callable[[str], int],
+        transaction_partition_for: Callable[[str], int],
         creation: AutoTopicCreation,
         topic_changes: TopicChanges,
         authorizer: Authorizer | None,
     ) -> None:
         self._metadata = metadata
         self._group_partition_for = group_partition_for
+        self._transaction_partition_for = transaction_partition_for
         self._creation = creation
         self._topic_changes = topic_changes
         self._authorizer = authorizer
@@ -87,31 +92,27 @@ class FindCoordinatorApi:
         if request.brief:
             check_cost(len(keys) * COORDINATOR_KEY_US)
         found = [self._find(request, key) for key in keys]
-        # Unless the client may describe none of its groups, which then must not create the topic.
-        if (
-            GROUP_METADATA_TOPIC not in self._metadata.image.topics
-            and _NOT_AVAILABLE in found
-            and body.key_type == GROUP
-        ):
+        topic = _TOPICS.get(body.key_type)
+        # Unless the client may describe none of its groups or ids, which then must not create the topic.
+        if topic is not None and topic not in self._metadata.image.topics and _NOT_AVAILABLE in found:
             # Creating a topic writes to the store and may block: never on the processor's thread.
-            request.channel.resume(request.deferred(lambda: self._create_and_answer(request, keys, found)))
+            request.channel.resume(request.deferred(lambda: self._create_and_answer(request, topic, keys, found)))
             return
         request.respond(_answer(request, keys, found))
 
     def _create_and_answer(
-        self, request: Request[FindCoordinatorRequest], keys: list[str], found: list[_CoordinatorOrError]
+        self, request: Request[FindCoordinatorRequest], topic: str, keys: list[str], found: list[_CoordinatorOrError]
     ) -> None:
         # Two first requests may both come here: the second one finds that the topic exists, and waits like the first.
-        errors = self._creation.create([GROUP_METADATA_TOPIC], mutation_quota(request, NEVER_REFUSED))
-        if errors[GROUP_METADATA_TOPIC] not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        errors = self._creation.create([topic], mutation_quota(request, NEVER_REFUSED))
+        if errors[topic] not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             request.respond(_answer(request, keys, found))
             return
 
         def answer(_without_leader: frozenset[str]) -> None:
             request.respond(_answer(request, keys, [self._find(request, key) for key in keys]))
 
-        topics = frozenset([GROUP_METADATA_TOPIC])
-        self._topic_changes.when_leaders_elected(topics, CREATION_TIMEOUT_MS, request.deferred(answer))
+        self._topic_changes.when_leaders_elected(frozenset([topic]), CREATION_TIMEOUT_MS, request.deferred(answer))
 
     def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _CoordinatorOrError:
         kind = request.body.key_type
@@ -124,8 +125,7 @@ class FindCoordinatorApi:
         if kind == TRANSACTION:
             if not is_allowed(self._authorizer, request, describe, ResourceType.TRANSACTIONAL_ID, key):
                 return _CoordinatorOrError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            log_refused_transaction(request, key)
-            return _NO_TRANSACTIONS
+            return self._leader_of(request, TRANSACTION_STATE_TOPIC, self._transaction_partition_for(key))
         if kind == SHARE and request.api_version >= SHARE_SINCE:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             if not is_allowed(self._authorizer, request, *cluster):

@@ -1,0 +1,110 @@
+"""DescribeTransactions: v0, ListTransactions: v0-1: what administrators ask a transaction coordinator (KIP-664).
+
+Not brief: a broker may coordinate very many transactional ids.
+
+ListTransactions v1: only transactions open for longer than a duration (KIP-994). v2 would filter ids by a pattern.
+
+Kafka: KafkaApis.handleDescribeTransactionsRequest, handleListTransactionsRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.request import Handler, Request
+from barnabas.coordinator.transaction.admin import TransactionAdmin, TransactionFilter
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+
+WITHOUT_PATTERNS: Final = (0, 1)
+
+_Described = DescribeTransactionsResponse.TransactionState
+
+
+class TransactionAdminApi:
+    """Shows transactions."""
+
+    def __init__(self, admin: TransactionAdmin, authorizer: Authorizer | None) -> None:
+        self._admin = admin
+        self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (
+            Handler(ApiKey.DESCRIBE_TRANSACTIONS, self.describe_transactions, error_answer=_description_error),
+            Handler(ApiKey.LIST_TRANSACTIONS, self.list_transactions, versions=WITHOUT_PATTERNS),
+        )
+
+    def describe_transactions(self, request: Request[DescribeTransactionsRequest]) -> None:
+        """Answer every transactional id on its own; topics that the client may not describe are left out."""
+        states = [self._described(request, each) for each in request.body.transactional_ids]
+        request.respond(DescribeTransactionsResponse(transaction_states=states))
+
+    def _described(self, request: Request[Any], transactional_id: str) -> _Described:
+        describe, kind = AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID
+        if not is_allowed(self._authorizer, request, describe, kind, transactional_id):
+            return _Described(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+        try:
+            metadata = self._admin.describe(transactional_id)
+        except ApiError as error:
+            return _Described(error.code, transactional_id)
+        names = [each.topic for each in metadata.partitions]
+        visible = permitted(self._authorizer, request, describe, ResourceType.TOPIC, names, log_if_denied=False)
+        return _Described(
+            error_code=ErrorCode.NONE,
+            transactional_id=transactional_id,
+            transaction_state=metadata.state.shown_name,
+            transaction_timeout_ms=metadata.timeout_ms,
+            transaction_start_time_ms=metadata.start_ms,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            topics=_topics(each for each in metadata.partitions if each.topic in visible),
+        )
+
+    def list_transactions(self, request: Request[ListTransactionsRequest]) -> None:
+        """List the transactions that the client may describe.
+
+        Raises ApiError: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        body = request.body
+        wanted = TransactionFilter(body.state_filters, frozenset(body.producer_id_filters), body.duration_filter)
+        listed = self._admin.list_transactions(wanted)
+        names = [each.transactional_id for each in listed.transactions]
+        describe, kind = AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID
+        visible = permitted(self._authorizer, request, describe, kind, names, log_if_denied=False)
+        request.respond(
+            ListTransactionsResponse(
+                error_code=ErrorCode.NONE,
+                unknown_state_filters=list(listed.unknown_states),
+                transaction_states=[
+                    ListTransactionsResponse.TransactionState(
+                        each.transactional_id, each.producer_id, each.state.shown_name
+                    )
+                    for each in listed.transactions
+                    if each.transactional_id in visible
+                ],
+            )
+        )
+
+
+def _description_error(request: Request[DescribeTransactionsRequest], error: ApiError) -> DescribeTransactionsResponse:
+    """Build the answer for a request that failed as a whole: each transactional id has the error."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_Described(error.code, each) for each in request.body.transactional_ids]
+    )
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[DescribeTransactionsResponse.TopicData]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return [DescribeTransactionsResponse.TopicData(topic, numbers) for topic, numbers in by_topic.items()]

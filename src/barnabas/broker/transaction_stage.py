@@ -1,0 +1,130 @@
+"""A stage of a broker's start: its transaction coordinator, over the replicas and the connections to brokers.
+
+Built by BrokerServer on the main thread, before the sockets; the coordinator's `startup` is called when requests come.
+Kafka: the part of KafkaServer.startup about TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.broker.broker_channels import BrokerConnections
+from barnabas.broker.control_stage import ControlStage
+from barnabas.broker.foundations import Foundations
+from barnabas.broker.replication_stage import ReplicationStage
+from barnabas.broker.storage_stage import StorageStage
+from barnabas.config.listeners import inter_broker_listener_name_of
+from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+from barnabas.coordinator.transaction.admin import TransactionAdmin
+from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.coordinator.transaction.environment import TransactionEnvironment
+from barnabas.coordinator.transaction.expiry import TransactionExpiry
+from barnabas.coordinator.transaction.loading.partition_loader import TransactionLoading
+from barnabas.coordinator.transaction.log.transition_log import TransitionLog
+from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch
+from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
+from barnabas.coordinator.transaction.markers.sender import MarkerSender
+from barnabas.coordinator.transaction.service import TransactionService
+from barnabas.coordinator.transaction.table import TransactionTable
+from barnabas.coordinator.transaction.transaction_config import TransactionCoordinatorConfig
+from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.producer_ids import ProducerIdManager
+from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
+
+COMPLETION_RETRY_MS = 100
+"""The pause before the end of a transaction is stored again, when its log did not take it."""
+
+
+class InterBrokerAddresses:
+    """The brokers' own listener of each live broker."""
+
+    def __init__(self, connections: BrokerConnections, metadata: MetadataCache, listener_name: str) -> None:
+        self._connections = connections
+        self._metadata = metadata
+        self._listener_name = listener_name
+
+    def node(self, broker_id: int) -> Node:
+        """Return the address of a live broker. Raises KeyError or ConfigError when it is not known now."""
+        broker = self._metadata.image.brokers[broker_id]
+        return self._connections.node(broker_id, broker.endpoints, self._listener_name)
+
+    def new_client(self) -> NetworkClient:
+        """Return a client for all brokers; `node` gives their addresses one by one."""
+        return self._connections.client_of([], self._listener_name)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionStage:
+    """The producer ids that this broker hands out, and the transactional ids that it coordinates."""
+
+    producer_ids: ProducerIdManager
+    coordinator: TransactionCoordinator
+    """Notified of leaderships from now on; its `startup` is called when requests come."""
+
+
+def build_transactions(
+    foundations: Foundations, storage: StorageStage, replication: ReplicationStage, control: ControlStage
+) -> TransactionStage:
+    """Build the coordinator, which is told of every change of leadership from now on."""
+    producer_ids = ProducerIdManager(storage.identity.broker_id, storage.zk_client)
+    kafka_config = foundations.dynamic.current
+    config = TransactionCoordinatorConfig.from_kafka_config(kafka_config)
+    replicas, metadata = replication.replicas, replication.metadata
+    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, metadata, config.num_partitions)
+    log = CoordinatorLog(TRANSACTION_STATE_TOPIC, replicas.appender, config.append_terms, foundations.clock)
+    environment = TransactionEnvironment(
+        config=config,
+        clock=foundations.clock,
+        actions=foundations.actions,
+        partitions=partitions,
+        table=TransactionTable(partitions),
+        log=TransitionLog(log),
+        new_producer_id=producer_ids.generate,
+    )
+
+    # The sender and the service call each other: what a client has ended goes to the sender, which stores the end.
+    def send_markers(ended: EndedTransaction) -> None:
+        sender.add(ended)
+
+    service = TransactionService(environment, send_markers)
+
+    def written(ended: EndedTransaction) -> None:
+        service.complete(ended, lambda error: retry_completion(ended, error))
+
+    def retry_completion(ended: EndedTransaction, error: ErrorCode) -> None:
+        # The log may take the record later. With any other error another broker coordinates the transaction.
+        if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            foundations.scheduler.schedule(
+                "transaction-completion", lambda: written(ended), delay_ms=COMPLETION_RETRY_MS
+            )
+
+    sender = MarkerSender(
+        MarkerDispatch(_is_current, written),
+        InterBrokerAddresses(control.connections, metadata, inter_broker_listener_name_of(kafka_config)),
+        lambda: metadata.image,
+        foundations.actions,
+        "TxnMarkerSenderThread",
+    )
+    loading = TransactionLoading(environment, replicas.hosted.partition_or_error, send_markers)
+    coordinator = TransactionCoordinator(
+        partitions=partitions,
+        loader=CoordinatorLoader(partitions, loading),
+        transactions=service,
+        markers=sender,
+        expiry=TransactionExpiry(environment, service, foundations.scheduler),
+        admin=TransactionAdmin(environment),
+    )
+    # Last: a leadership may change on another thread from here on.
+    replicas.orders.listeners.add(coordinator.leadership_changed)
+    foundations.lifecycle.on_stop("transaction coordinator", coordinator.shutdown)
+    return TransactionStage(producer_ids, coordinator)
+
+
+def _is_current(ended: EndedTransaction) -> bool:
+    entry = ended.entry
+    return not entry.is_removed and entry.metadata is ended.decided

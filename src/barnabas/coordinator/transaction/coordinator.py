@@ -1,0 +1,79 @@
+"""The transaction coordinator of a broker: its services, and how they start and stop together.
+
+Made by `broker.transaction_stage`, which hands the services to the request handlers; called on the main thread, and by
+`LeadershipListeners` on a handler's thread. Immutable; each service says which lock guards it.
+Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+from barnabas.coordinator.transaction.admin import TransactionAdmin
+from barnabas.coordinator.transaction.expiry import TransactionExpiry
+from barnabas.coordinator.transaction.markers.sender import MarkerSender
+from barnabas.coordinator.transaction.metadata import ProducerIdentity
+from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
+from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.leadership_changes import LeadershipChange
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCoordinator:
+    """The services for the transactional ids of this broker."""
+
+    partitions: CoordinatorPartitions
+    loader: CoordinatorLoader
+    transactions: TransactionService
+    markers: MarkerSender
+    expiry: TransactionExpiry
+    admin: TransactionAdmin
+
+    def startup(self) -> None:
+        """Serve the ids whose partitions this broker leads. Until then clients get COORDINATOR_NOT_AVAILABLE."""
+        self.markers.start()
+        self.partitions.start()
+        self.expiry.start()
+
+    def shutdown(self) -> None:
+        """Serve no transactional id any more."""
+        self.partitions.stop()
+        self.expiry.stop()
+        self.loader.shutdown()
+        self.markers.shutdown()
+
+    def leadership_changed(self, changes: Sequence[LeadershipChange]) -> None:
+        """Load the partitions of `__transaction_state` that this broker leads now, and unload those that it lost."""
+        for (topic, partition), is_leader, leader_epoch in changes:
+            if topic != TRANSACTION_STATE_TOPIC:
+                continue
+            if is_leader and leader_epoch is not None:
+                self.loader.load(partition, leader_epoch)
+            else:
+                self.loader.unload(partition, leader_epoch)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        callback: Callable[[VerificationErrors], None],
+    ) -> None:
+        """Answer a partition's leader before a producer's first append there (`api.transaction_verification`).
+
+        This broker is asked for its own ids only: for another's it answers NOT_COORDINATOR, and the producer retries.
+        """
+        errors = self.transactions.verify(transactional_id, ProducerIdentity(producer_id, producer_epoch), partitions)
+        # What a partition's leader answers to an older epoch. Kafka: AddPartitionsToTxnManager.
+        callback(
+            {
+                place: ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
+                for place, error in errors.items()
+            }
+        )

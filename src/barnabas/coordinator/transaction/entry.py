@@ -1,0 +1,48 @@
+"""A transactional id as the coordinator holds it: its lock, its metadata, and what is being stored.
+
+Made by `TransactionTable`; used by the services of this package on handler, marker and scheduler threads. `lock` (rank
+GROUP: the same place in the lock order, and never held together with a group's) guards everything in it. An entry that
+was removed from the table has `is_removed` set under its lock. Kafka: TransactionMetadata (lock, pendingState).
+"""
+
+from __future__ import annotations
+
+from barnabas.coordinator.transaction.decisions import Known
+from barnabas.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.runtime.lock_order import LockRank, ranked_lock
+
+
+class TransactionEntry:
+    """One transactional id. partition: of `__transaction_state`, which has its records.
+
+    coordinator_epoch: the leader epoch of that partition since this broker coordinates the id.
+    """
+
+    __slots__ = (
+        "coordinator_epoch",
+        "has_failed_fence",
+        "is_removed",
+        "lock",
+        "metadata",
+        "partition",
+        "pending",
+        "transactional_id",
+    )
+
+    def __init__(self, metadata: TransactionMetadata, partition: int, coordinator_epoch: int) -> None:
+        self.transactional_id = metadata.transactional_id
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self.lock = ranked_lock(LockRank.GROUP)
+        self.metadata = metadata
+        self.pending: TransactionState | None = None
+        """The state that is being stored; no other transition begins meanwhile."""
+        self.has_failed_fence = False
+        """Whether the epoch was raised to fence a producer, and the abort could not be stored."""
+        self.is_removed = False
+
+    @property
+    def known(self) -> Known:
+        """What decisions are made from. The caller holds the lock."""
+        return Known(self.metadata, self.pending, self.has_failed_fence)

@@ -1,0 +1,115 @@
+"""The loading of one partition of `__transaction_state`, in steps; transactions that were decided are completed.
+
+Made by `broker.transaction_stage`, called by CoordinatorLoader on its thread; `drop` on any thread. Owns no lock.
+Kafka: TransactionStateManager.loadTransactionsForTxnTopicPartition, removeTransactionsForTxnTopicPartition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from barnabas.coordinator.runtime.load_times import LoadTimes
+from barnabas.coordinator.runtime.log_reading import read_in_steps
+from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.transaction.environment import TransactionEnvironment
+from barnabas.coordinator.transaction.loading.replay import TransactionReplay
+from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
+from barnabas.coordinator.transaction.states import DECIDED
+from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
+from barnabas.replica.partition import Partition
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+
+logger = logging.getLogger(__name__)
+
+IDS_PER_STEP: Final = 20
+"""The ids that become visible in one step."""
+
+
+class TransactionLoading:
+    """The loader of single partitions.
+
+    partition_or_error: returns a hosted partition. send_markers: has the markers of an ended transaction written.
+    """
+
+    def __init__(
+        self,
+        environment: TransactionEnvironment,
+        partition_or_error: Callable[[str, int], Partition],
+        send_markers: Callable[[EndedTransaction], None],
+    ) -> None:
+        self._environment = environment
+        self._partition_or_error = partition_or_error
+        self._send_markers = send_markers
+        self.load_times: deque[LoadTimes] = deque(maxlen=1024)
+        """The newest last."""
+        self.record_count = 0
+
+    def load(self, partition: int, leader_epoch: int) -> Iterator[None]:
+        """Load one partition, a step between two results.
+
+        When the log cannot be read to its end the partition stays as it is, and its ids are answered
+        COORDINATOR_LOAD_IN_PROGRESS: a transaction that was decided behind the damage must not be decided otherwise.
+        """
+        environment, partitions = self._environment, self._environment.partitions
+        started_ns = environment.clock.nanoseconds()
+        replay = TransactionReplay()
+        try:
+            log = self._partition_or_error(TRANSACTION_STATE_TOPIC, partition).log
+            yield from read_in_steps(
+                log,
+                environment.config.load_buffer_bytes,
+                lambda: partitions.is_loading_in(partition, leader_epoch),
+                replay.replay,
+            )
+        except Exception:
+            logger.exception("Loading transactions from %s-%d failed", TRANSACTION_STATE_TOPIC, partition)
+            return
+        entries: list[TransactionEntry] = []
+        for metadata in replay.metadata():
+            entries.append(TransactionEntry(metadata, partition, leader_epoch))
+            if not len(entries) % IDS_PER_STEP:
+                yield
+        if not partitions.is_loading_in(partition, leader_epoch):
+            return
+        environment.table.add_loaded(entries)
+        # The partition was given up meanwhile: `drop` may have missed these entries.
+        if not partitions.end_loading(partition, leader_epoch):
+            self._drop(entries)
+            return
+        self.record_count += replay.record_count
+        self._note_time(partition, started_ns, replay.record_count, len(entries))
+        self._resume(entries)
+
+    def drop(self, partition: int) -> int:
+        """Take the partition's ids out of the table; their markers are not sent any more."""
+        return self._drop(self._environment.table.take_all(partition))
+
+    def _drop(self, entries: list[TransactionEntry]) -> int:
+        for entry in entries:
+            with entry.lock:
+                self._environment.table.remove(entry)
+        return len(entries)
+
+    def _resume(self, entries: list[TransactionEntry]) -> None:
+        """Have the markers written of the transactions whose end was decided."""
+        for entry in entries:
+            with entry.lock:
+                ended = EndedTransaction.of(entry) if entry.metadata.state in DECIDED else None
+            if ended is not None:
+                self._send_markers(ended)
+
+    def _note_time(self, partition: int, started_ns: int, record_count: int, id_count: int) -> None:
+        ended_ns = self._environment.clock.nanoseconds()
+        took_ms = (ended_ns - started_ns) // NANOSECONDS_PER_MILLISECOND
+        self.load_times.append(LoadTimes(partition, took_ms, record_count, ended_ns))
+        logger.info(
+            "Loaded %d transactional ids from %s-%d in %d ms (%d records)",
+            id_count,
+            TRANSACTION_STATE_TOPIC,
+            partition,
+            took_ms,
+            record_count,
+        )

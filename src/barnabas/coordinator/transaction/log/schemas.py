@@ -1,0 +1,117 @@
+"""The records of `__transaction_state`: key version 0, values of versions 0 and 1.
+
+Written by TransitionLog, read while a coordinator loads, and by `barnabas log dump`. Key and value begin with two bytes
+of version. Version 0 is written, as by Kafka without `transaction.version` 1; both are read. Pure.
+Kafka: TransactionLog, TransactionLogKey, TransactionLogValue.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from barnabas.coordinator.transaction.metadata import NO_PRODUCER_ID, TransactionMetadata
+from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.message_struct import Struct
+from barnabas.protocol.messages.message import Record
+from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
+from barnabas.protocol.topic_partition import TopicPartition
+
+_VERSION: Final = struct.Struct(">h")
+_WRITTEN_VERSION: Final = 0
+
+R = TypeVar("R", bound=Record)
+
+
+class TransactionLogKey(Record, versions="0"):
+    """The key: a transactional id."""
+
+    transactional_id: str = field("0+")
+
+
+class TransactionLogValue(Record, versions="0-1", flexible="1+"):
+    """The metadata of a transactional id."""
+
+    producer_id: Int64 = field("0+")
+    previous_producer_id: Int64 = field("1+", tag=0, tagged="1+", default=NO_PRODUCER_ID, ignorable=True)
+    next_producer_id: Int64 = field("1+", tag=1, tagged="1+", default=NO_PRODUCER_ID, ignorable=True)
+    producer_epoch: Int16 = field("0+")
+    transaction_timeout_ms: Int32 = field("0+")
+    transaction_status: Int8 = field("0+")
+    transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = field("0+", nullable="0+")
+    transaction_last_update_timestamp_ms: Int64 = field("0+")
+    transaction_start_timestamp_ms: Int64 = field("0+")
+    client_transaction_version: Int16 = field("1+", tag=2, tagged="1+", default=0, ignorable=True)
+
+    class PartitionsSchema(Struct):
+        topic: str = field("0+")
+        partition_ids: list[Int32] = field("0+")
+
+
+def encode_key(transactional_id: str) -> bytes:
+    """Encode the key of an id."""
+    return _encoded(TransactionLogKey(transactional_id=transactional_id), 0)
+
+
+def encode_value(metadata: TransactionMetadata) -> bytes:
+    """Encode metadata, in version 0."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(metadata.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state.value,
+        transaction_partitions=None
+        if metadata.state is TransactionState.EMPTY
+        else [TransactionLogValue.PartitionsSchema(topic, numbers) for topic, numbers in by_topic.items()],
+        transaction_last_update_timestamp_ms=metadata.updated_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+    )
+    return _encoded(value, _WRITTEN_VERSION)
+
+
+def decode_key(key: bytes) -> str:
+    """Return the transactional id of a key. Raises DecodeError."""
+    return _decoded(TransactionLogKey, key).transactional_id
+
+
+def decode_value(transactional_id: str, data: bytes) -> TransactionMetadata:
+    """Return the metadata of a value. Raises DecodeError when it is malformed, or of an unknown version or state."""
+    value = _decoded(TransactionLogValue, data)
+    try:
+        state = TransactionState(value.transaction_status)
+    except ValueError:
+        raise DecodeError(f"transaction state {value.transaction_status} is unknown; 0 to 7 are states") from None
+    return TransactionMetadata(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        partitions=frozenset(_partitions_of(value.transaction_partitions or ())),
+        start_ms=value.transaction_start_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+    )
+
+
+def _partitions_of(topics: Iterable[TransactionLogValue.PartitionsSchema]) -> Iterable[TopicPartition]:
+    return (TopicPartition(topic.topic, number) for topic in topics for number in topic.partition_ids)
+
+
+def _encoded(record: Record, version: int) -> bytes:
+    return b"".join((_VERSION.pack(version), *record.encode(version)))
+
+
+def _decoded(kind: type[R], data: bytes) -> R:
+    if len(data) < _VERSION.size:
+        raise DecodeError(f"a key or value of {len(data)} bytes is too short for its version, which takes 2")
+    (version,) = _VERSION.unpack_from(data)
+    if not kind.min_version <= version <= kind.max_version:
+        raise DecodeError(f"{kind.__name__} has no version {version}")
+    record, _ = kind.decode(data, version, _VERSION.size)
+    return record

@@ -1,0 +1,166 @@
+"""The markers that are to be written: which broker gets which, and what its answer means.
+
+Owned by MarkerSender's thread; pure but for the metadata image, which is passed in; no lock.
+Kafka: TransactionMarkerChannelManager, TxnMarkerQueue, TransactionMarkerRequestCompletionHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.coordinator.transaction.markers.answers import MarkerOutcome, outcome_of
+from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
+from barnabas.metadata.metadata_image import MetadataImage
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from barnabas.protocol.topic_partition import TopicPartition
+
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+MarkerTopic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+
+
+class _Sent(NamedTuple):
+    """A transaction's part of a request: the partitions whose markers it asks for."""
+
+    transaction: EndedTransaction
+    partitions: frozenset[TopicPartition]
+
+
+class MarkerRequest(NamedTuple):
+    """A request to one broker, with the transactions that it is for."""
+
+    node_id: int
+    message: WriteTxnMarkersRequest
+    parts: Sequence[_Sent]
+
+
+class MarkerDispatch:
+    """The transactions whose markers are not all written.
+
+    is_current: whether this broker still coordinates the transaction. on_written: called when all partitions have their
+    markers.
+    """
+
+    def __init__(
+        self,
+        is_current: Callable[[EndedTransaction], bool],
+        on_written: Callable[[EndedTransaction], None],
+    ) -> None:
+        self._is_current = is_current
+        self._on_written = on_written
+        self._transactions: set[EndedTransaction] = set()
+        self._in_flight: dict[EndedTransaction, set[TopicPartition]] = {}
+        self._busy_nodes: set[int] = set()
+
+    def __len__(self) -> int:
+        """Return the number of transactions."""
+        return len(self._transactions)
+
+    def add(self, transaction: EndedTransaction) -> None:
+        """Take over a transaction; one without partitions has all its markers."""
+        self._transactions.add(transaction)
+        self._finish_if_written(transaction)
+
+    def requests(self, image: MetadataImage) -> Iterator[MarkerRequest]:
+        """Yield a request for each broker that leads partitions without a marker and has no request in flight.
+
+        A partition that does not exist any more needs no marker. One without a leader waits.
+        """
+        by_node: dict[int, list[_Sent]] = {}
+        for transaction in list(self._transactions):
+            if not self._is_current(transaction):
+                self._give_up(transaction)
+                continue
+            for node_id, partitions in self._by_leader(transaction, image).items():
+                if node_id not in self._busy_nodes:
+                    by_node.setdefault(node_id, []).append(_Sent(transaction, frozenset(partitions)))
+            self._finish_if_written(transaction)
+        for node_id, parts in by_node.items():
+            self._busy_nodes.add(node_id)
+            for part in parts:
+                self._in_flight.setdefault(part.transaction, set()).update(part.partitions)
+            yield MarkerRequest(node_id, WriteTxnMarkersRequest([_marker(part) for part in parts]), parts)
+
+    def _by_leader(self, transaction: EndedTransaction, image: MetadataImage) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        in_flight = self._in_flight.get(transaction, ())
+        for place in list(transaction.waiting):
+            if place in in_flight:
+                continue
+            partition = image.partition(place)
+            if partition is None:
+                transaction.waiting.discard(place)
+            elif partition.leader in image.brokers:
+                found.setdefault(partition.leader, []).append(place)
+        return found
+
+    def answered(self, request: MarkerRequest, response: WriteTxnMarkersResponse | None) -> bool:
+        """Take in a broker's answer; None when the connection was lost. Returns whether anything has to be retried."""
+        self._busy_nodes.discard(request.node_id)
+        errors = {} if response is None else _errors_of(response)
+        is_retry = False
+        for transaction, partitions in request.parts:
+            in_flight = self._in_flight.get(transaction)
+            if in_flight is not None:
+                in_flight -= partitions
+                if not in_flight:
+                    del self._in_flight[transaction]
+            if transaction not in self._transactions:
+                continue
+            for place in partitions:
+                # A leader that leaves a partition out of its answer is asked again.
+                error = errors.get((transaction.decided.producer_id, place), ErrorCode.NETWORK_EXCEPTION)
+                outcome = outcome_of(error)
+                if outcome is MarkerOutcome.WRITTEN:
+                    transaction.waiting.discard(place)
+                elif outcome is MarkerOutcome.GIVE_UP:
+                    self._give_up(transaction)
+                    break
+                else:
+                    is_retry = True
+            self._finish_if_written(transaction)
+        return is_retry
+
+    def _finish_if_written(self, transaction: EndedTransaction) -> None:
+        if transaction in self._transactions and not transaction.waiting:
+            self._transactions.remove(transaction)
+            self._on_written(transaction)
+
+    def _give_up(self, transaction: EndedTransaction) -> None:
+        self._transactions.discard(transaction)
+
+
+def _marker(part: _Sent) -> Marker:
+    decided = part.transaction.decided
+    return Marker(
+        producer_id=decided.producer_id,
+        producer_epoch=decided.producer_epoch,
+        transaction_result=part.transaction.is_commit,
+        topics=list(_topics(part.partitions)),
+        coordinator_epoch=part.transaction.entry.coordinator_epoch,
+    )
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> Iterator[MarkerTopic]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return (MarkerTopic(topic, numbers) for topic, numbers in by_topic.items())
+
+
+def _errors_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
+    """Return the errors by producer id and partition; a code that this release does not know is retried."""
+    return {
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): _error(partition.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,33 @@
+"""The parts that the services of the transaction coordinator share, over the replicas of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+from barnabas.coordinator.transaction.environment import TransactionEnvironment
+from barnabas.coordinator.transaction.log.transition_log import TransitionLog
+from barnabas.coordinator.transaction.table import TransactionTable
+from barnabas.coordinator.transaction.transaction_config import TransactionCoordinatorConfig
+from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
+from tests.unit.replica.replica_harness import Replicas
+
+
+def transaction_environment(
+    replicas: Replicas, new_producer_id: Callable[[], int], **settings: Any
+) -> TransactionEnvironment:
+    """The parts of a coordinator that has not been started and leads nothing."""
+    config = TransactionCoordinatorConfig(num_partitions=3, **settings)
+    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replicas.metadata, config.num_partitions)
+    log = CoordinatorLog(TRANSACTION_STATE_TOPIC, replicas.manager.appender, config.append_terms, replicas.clock)
+    return TransactionEnvironment(
+        config=config,
+        clock=replicas.clock,
+        actions=replicas.actions,
+        partitions=partitions,
+        table=TransactionTable(partitions),
+        log=TransitionLog(log),
+        new_producer_id=new_producer_id,
+    )

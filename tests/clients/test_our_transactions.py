@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.admin import Admin, NewTopic, OpenTransaction
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.producer import (
@@ -225,6 +225,38 @@ def test_offsets_are_committed_with_the_transaction(bootstrap: str, topic: str) 
         with producer.transaction():
             producer.send_offsets_to_transaction({partition: 3}, metadata)
         assert admin.list_group_offsets(group, [partition], require_stable=True)[partition].offset == 3
+
+
+def test_an_administrator_sees_fences_and_ends_transactions(bootstrap: str, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    with transactional(bootstrap, topic) as producer, Admin(bootstrap) as admin:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0).result()
+        described = admin.describe_transactions([topic])[topic]
+        assert (described.state, described.partitions, described.timeout_ms) == ("Ongoing", (partition,), 60_000)
+        assert described.start_time_ms is not None
+        (listed,) = admin.list_transactions(states=["Ongoing"], producer_ids=[described.producer_id])
+        assert (listed.transactional_id, listed.producer_id) == (topic, described.producer_id)
+        assert admin.list_transactions(producer_ids=[described.producer_id], longer_than_ms=3_600_000) == []
+        (state,) = admin.describe_producers([partition])[partition]
+        assert state.current_transaction_start_offset == 0
+        assert committed(bootstrap, topic) == []
+        # The marker alone ends the transaction in the partition; the coordinator does not learn of it.
+        admin.abort_transaction(
+            OpenTransaction(partition, state.producer_id, state.producer_epoch, state.coordinator_epoch)
+        )
+        (state,) = admin.describe_producers([partition])[partition]
+        assert state.current_transaction_start_offset == -1
+        fenced = admin.fence_producers([topic])[topic]
+        assert fenced.producer_id == described.producer_id
+        assert fenced.epoch > described.producer_epoch
+        with pytest.raises(ProducerFenced):
+            producer.commit_transaction()
+        with pytest.raises(ApiError) as unknown:
+            admin.describe_transactions(["no such id"])
+        assert unknown.value.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert committed(bootstrap, topic) == []
 
 
 def test_close_aborts_an_open_transaction(bootstrap: str, topic: str) -> None:

@@ -15,6 +15,12 @@ from barnabas.clients.admin.new_topic import (
 from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.admin.scram_credentials import ScramCredential, ScramMechanism
+from barnabas.clients.admin.transactions import (
+    FencedProducer,
+    OpenTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
@@ -33,6 +39,7 @@ __all__ = [
     "CreatedTopic",
     "ElectionType",
     "FeatureUpdate",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -40,6 +47,7 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "OffsetAndMetadata",
+    "OpenTransaction",
     "PartitionInfo",
     "PartitionReassignment",
     "ProducerState",
@@ -48,5 +56,7 @@ __all__ = [
     "ScramCredential",
     "ScramMechanism",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
     "UpgradeType",
 ]

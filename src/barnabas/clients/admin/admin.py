@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from barnabas.clients.admin import configs, records
+from barnabas.clients.admin import configs, records, transactions
 from barnabas.clients.admin import topics as topics_api
 from barnabas.clients.admin.admin_calls import AdminCalls
 from barnabas.clients.admin.client_quotas import (
@@ -48,6 +48,12 @@ from barnabas.clients.admin.partition_changes import (
 )
 from barnabas.clients.admin.replicas import LogDir, ProducerState
 from barnabas.clients.admin.scram_credentials import ScramCredential, describe_user_scram_credentials
+from barnabas.clients.admin.transactions import (
+    FencedProducer,
+    OpenTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
@@ -267,6 +273,38 @@ class Admin:
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         """Return the idempotent producers that the leaders of partitions remember. Raises ApiError."""
         return records.describe_producers(self._calls, partitions)
+
+    # -- transactions
+
+    def list_transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        longer_than_ms: int | None = None,
+    ) -> list[TransactionListing]:
+        """Return all transactional ids, or those of these states and producers and open for longer, sorted.
+
+        Raises ApiError; UnsupportedVersion when a broker before Kafka 3.8 is asked for a duration.
+        """
+        return transactions.list_transactions(
+            self._calls, self.describe_cluster().nodes, states, producer_ids, longer_than_ms
+        )
+
+    def describe_transactions(self, transactional_ids: Collection[str]) -> dict[str, TransactionDescription]:
+        """Return the state and the partitions of transactional ids. Raises ApiError for one that does not exist."""
+        return transactions.describe_transactions(self._calls, transactional_ids)
+
+    def fence_producers(self, transactional_ids: Collection[str]) -> dict[str, FencedProducer]:
+        """Make the producers of these transactional ids fail, and abort their open transactions. Raises ApiError."""
+        return transactions.fence_producers(self._calls, transactional_ids)
+
+    def abort_transaction(self, transaction: OpenTransaction) -> None:
+        """End a hanging transaction in one partition, as `describe_producers` shows it, by an abort marker.
+
+        Only for transactions that no coordinator knows any more. Raises ApiError.
+        """
+        transactions.abort_transaction(self._calls, transaction)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
         """Return a broker's log directories with their replicas, failed directories too. Raises ApiError."""

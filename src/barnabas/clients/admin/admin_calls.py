@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
-from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, ask_coordinators
+from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, TRANSACTION, ask_coordinators
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import error_of
@@ -118,10 +118,13 @@ class AdminCalls:
         partitions: Collection[TopicPartition],
         request_for: Callable[[Collection[TopicPartition]], Message],
         results_in: Callable[[_A], Iterable[tuple[TopicPartition, int, _V]]],
+        versions: tuple[int, int] | None = None,
     ) -> dict[TopicPartition, _V]:
         """Return each partition's result, from its leader. Raises ApiError, ClientTimeout."""
         with self._lock:
-            return ask_leaders(self._client, partitions, request_for, results_in, self._deadline_ms())
+            return ask_leaders(
+                self._client, partitions, request_for, results_in, self._deadline_ms(), versions=versions
+            )
 
     def ask_coordinators(
         self,
@@ -134,6 +137,25 @@ class AdminCalls:
         with self._lock:
             return ask_coordinators(
                 self._client, group_ids, request_for, results_in, self._deadline_ms(), versions=versions
+            )
+
+    def ask_transaction_coordinators(
+        self,
+        transactional_ids: Collection[str],
+        request_for: Callable[[Sequence[str]], Message],
+        results_in: Callable[[_A], Iterable[tuple[str, int, _V]]],
+        versions: tuple[int, int] | None = None,
+    ) -> dict[str, tuple[Node, _V]]:
+        """Return each transactional id's coordinator and result. Raises ApiError, ClientTimeout."""
+        with self._lock:
+            return ask_coordinators(
+                self._client,
+                transactional_ids,
+                request_for,
+                results_in,
+                self._deadline_ms(),
+                versions=versions,
+                key_type=TRANSACTION,
             )
 
     def ask_coordinator(

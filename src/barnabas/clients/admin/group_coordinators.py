@@ -1,4 +1,4 @@
-"""Finds the coordinators of groups, sends them requests, and retries errors that may pass.
+"""Finds the coordinators of groups or of transactional ids, sends them requests, and retries errors that may pass.
 
 Called by the admin client, on the thread that owns the BlockingClient.
 Kafka: CoordinatorStrategy, AdminApiDriver.
@@ -22,13 +22,18 @@ PASSING_ERRORS = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        # Of transactional ids alone: the previous transaction is still being ended.
+        ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
 """The errors of coordinators that may be gone at a retry, or at another broker."""
 
 _RETRY_MS = 100
-_GROUP = 0
+GROUP = 0
+TRANSACTION = 1
+"""The types of keys that have coordinators."""
+_KINDS = ("Group", "Transactional id")
 # FindCoordinator v4 looks up several keys in one request (KIP-699).
 _BATCHED_VERSIONS = (4, FindCoordinatorRequest.max_version)
 _SINGLE_VERSIONS = (1, 3)
@@ -45,6 +50,7 @@ def ask_coordinators(
     deadline_ms: int,
     *,
     versions: tuple[int, int] | None = None,
+    key_type: int = GROUP,
 ) -> dict[str, tuple[Node, R]]:
     """Return every group's coordinator and result, with one request to each coordinator.
 
@@ -56,7 +62,7 @@ def ask_coordinators(
     found: dict[str, tuple[Node, R]] = {}
     missing = list(dict.fromkeys(group_ids))
     while missing:
-        by_coordinator, last_error = _by_coordinator(client, missing, deadline_ms)
+        by_coordinator, last_error = _by_coordinator(client, missing, deadline_ms, key_type)
         for node, groups in by_coordinator.items():
             answer = client.call(
                 request_for(groups),
@@ -81,7 +87,7 @@ def ask_coordinators(
 
 
 def _by_coordinator(
-    client: BlockingClient, group_ids: list[str], deadline_ms: int
+    client: BlockingClient, group_ids: list[str], deadline_ms: int, key_type: int
 ) -> tuple[dict[Node, list[str]], ErrorCode]:
     """Return groups by coordinator, and an error of those without a coordinator, which are left out.
 
@@ -89,27 +95,27 @@ def _by_coordinator(
     """
     by_coordinator: dict[Node, list[str]] = {}
     last_error = ErrorCode.NONE
-    for each in _find(client, group_ids, deadline_ms):
+    for each in _find(client, group_ids, deadline_ms, key_type):
         error = error_of(each.error_code)
         if error is ErrorCode.NONE:
             by_coordinator.setdefault(Node(each.node_id, each.host, each.port), []).append(each.key)
         elif error in PASSING_ERRORS:
             last_error = error
         else:
-            raise ApiError(error, f"{each.error_message or error.message} Group: {each.key}")
+            raise ApiError(error, f"{each.error_message or error.message} {_KINDS[key_type]}: {each.key}")
     return by_coordinator, last_error
 
 
 def _find(
-    client: BlockingClient, group_ids: list[str], deadline_ms: int
+    client: BlockingClient, group_ids: list[str], deadline_ms: int, key_type: int
 ) -> Iterator[FindCoordinatorResponse.Coordinator]:
     """Return any broker's answers: one for all groups, or one for each group from brokers before Kafka 3.0."""
     try:
-        request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=group_ids)
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=group_ids)
         answer = client.call(request, versions=_BATCHED_VERSIONS, deadline_ms=deadline_ms)
     except UnsupportedVersion:
         for group_id in group_ids:
-            single = FindCoordinatorRequest(key=group_id, key_type=_GROUP)
+            single = FindCoordinatorRequest(key=group_id, key_type=key_type)
             answer = client.call(single, versions=_SINGLE_VERSIONS, deadline_ms=deadline_ms)
             assert isinstance(answer, FindCoordinatorResponse)
             yield FindCoordinatorResponse.Coordinator(

@@ -1,0 +1,169 @@
+"""Describes, lists, fences and ends transactions (KIP-664).
+
+Called by `Admin`. Kafka: DescribeTransactionsHandler, ListTransactionsHandler, FenceProducersHandler,
+AbortTransactionHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from barnabas.protocol.messages.transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.node import Node
+
+_FENCING_TIMEOUT_MS = 1
+"""The timeout of transactions that the fencing producer never begins."""
+_FENCING_VERSIONS = (0, 4)
+_MARKER_VERSIONS = (0, 1)
+
+
+class TransactionListing(NamedTuple):
+    """One transactional id in a list. `state`: Kafka's name, such as Ongoing or CompleteCommit."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+class TransactionDescription(NamedTuple):
+    """One transactional id. `start_time_ms` is None, and `partitions` empty, while no transaction is open."""
+
+    transactional_id: str
+    coordinator: Node
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction of one producer in one partition, as `describe_producers` shows it."""
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+class FencedProducer(NamedTuple):
+    """The id and the epoch that a transactional id has after its producers were fenced."""
+
+    producer_id: int
+    epoch: int
+
+
+def list_transactions(
+    calls: AdminCalls,
+    nodes: Iterable[Node],
+    states: Collection[str],
+    producer_ids: Collection[int],
+    longer_than_ms: int | None,
+) -> list[TransactionListing]:
+    """Return the transactions of all coordinators, sorted by id. Raises ApiError."""
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+    versions = (0, 1)
+    if longer_than_ms is not None:
+        # A broker that does not know the duration would list all transactions.
+        request.duration_filter, versions = longer_than_ms, (1, 1)
+    found = []
+    for node in nodes:
+        answer = calls.ask_group_coordinator(
+            node.id, request, ListTransactionsResponse, lambda answer: [answer.error_code], versions
+        )
+        raise_error(answer.error_code, None, f"Broker: {node.id}")
+        found += [
+            TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, node.id)
+            for each in answer.transaction_states
+        ]
+    return sorted(found)
+
+
+def describe_transactions(calls: AdminCalls, transactional_ids: Collection[str]) -> dict[str, TransactionDescription]:
+    """Return these transactional ids, from their coordinators. Raises ApiError for one that does not exist."""
+
+    def request_for(ids: Iterable[str]) -> DescribeTransactionsRequest:
+        return DescribeTransactionsRequest(transactional_ids=list(ids))
+
+    def results_in(
+        answer: DescribeTransactionsResponse,
+    ) -> Iterator[tuple[str, int, DescribeTransactionsResponse.TransactionState]]:
+        for each in answer.transaction_states:
+            yield each.transactional_id, each.error_code, each
+
+    found = calls.ask_transaction_coordinators(transactional_ids, request_for, results_in)
+    for name, (_, each) in found.items():
+        raise_error(each.error_code, None, f"Transactional id: {name}")
+    return {name: _description(node, each) for name, (node, each) in found.items()}
+
+
+def _description(node: Node, each: DescribeTransactionsResponse.TransactionState) -> TransactionDescription:
+    return TransactionDescription(
+        each.transactional_id,
+        node,
+        each.transaction_state,
+        each.producer_id,
+        each.producer_epoch,
+        each.transaction_timeout_ms,
+        each.transaction_start_time_ms if each.transaction_start_time_ms >= 0 else None,
+        tuple(sorted(TopicPartition(data.topic, index) for data in each.topics for index in data.partitions)),
+    )
+
+
+def fence_producers(calls: AdminCalls, transactional_ids: Collection[str]) -> dict[str, FencedProducer]:
+    """Take over these transactional ids, so that their producers fail. Open transactions are aborted. Raises ApiError.
+
+    Ids before the one that fails have been fenced.
+    """
+    return {name: _fence(calls, name) for name in dict.fromkeys(transactional_ids)}
+
+
+def _fence(calls: AdminCalls, transactional_id: str) -> FencedProducer:
+    def request_for(_ids: Iterable[str]) -> InitProducerIdRequest:
+        return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_FENCING_TIMEOUT_MS)
+
+    def results_in(answer: InitProducerIdResponse) -> Iterator[tuple[str, int, InitProducerIdResponse]]:
+        yield transactional_id, answer.error_code, answer
+
+    # One request for each id: the answer does not name it.
+    found = calls.ask_transaction_coordinators([transactional_id], request_for, results_in, _FENCING_VERSIONS)
+    _, answer = found[transactional_id]
+    raise_error(answer.error_code, None, f"Transactional id: {transactional_id}")
+    return FencedProducer(answer.producer_id, answer.producer_epoch)
+
+
+def abort_transaction(calls: AdminCalls, transaction: OpenTransaction) -> None:
+    """Write an abort marker into one partition, without the coordinator. Raises ApiError."""
+    topic, partition = transaction.topic_partition
+
+    def request_for(_partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
+        marker = WriteTxnMarkersRequest.WritableTxnMarker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            transaction_result=False,
+            topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(topic, [partition])],
+            # -1 where no coordinator has ever ended a transaction of the producer there.
+            coordinator_epoch=max(transaction.coordinator_epoch, 0),
+        )
+        return WriteTxnMarkersRequest(markers=[marker])
+
+    def results_in(answer: WriteTxnMarkersResponse) -> Iterator[tuple[TopicPartition, int, None]]:
+        for marker in answer.markers:
+            for found in marker.topics:
+                for each in found.partitions:
+                    yield TopicPartition(found.name, each.partition_index), each.error_code, None
+
+    calls.ask_leaders([transaction.topic_partition], request_for, results_in, _MARKER_VERSIONS)

@@ -8,17 +8,15 @@ cache belongs to one process id.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-from barnabas.clients.admin import Admin
 from barnabas.clients.consumer import RawFetcher
 from barnabas.clients.producer import Producer
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.admin_offsets import AdminOffsets
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import BrokerOffsets
-from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
 
 
 class _Closable(Protocol):
@@ -40,18 +38,19 @@ class ClientCache:
 
     def offsets(self, options: SourceOptions) -> BrokerOffsets:
         """Return a client that looks up topics and offsets."""
-        key = ("offsets", options.bootstrap_servers, options.client_id, options.request_timeout_ms)
-        return self._client(key, lambda: _AdminOffsets(options))
+        key = ("offsets", options.connection, options.retries)
+        return self._client(key, lambda: AdminOffsets(options.connection, options.retries))
 
     def fetcher(self, options: SourceOptions) -> RawFetcher:
         """Return a client that fetches batches."""
-        key = ("fetcher", options.bootstrap_servers, options.client_id, options.request_timeout_ms)
+        connection = options.connection
         return self._client(
-            key,
+            ("fetcher", connection),
             lambda: RawFetcher(
-                options.bootstrap_servers,
-                client_id=options.client_id,
-                request_timeout_ms=options.request_timeout_ms,
+                connection.bootstrap_servers,
+                client_id=connection.client_id,
+                timeout_ms=connection.api_timeout_ms,
+                request_timeout_ms=connection.request_timeout_ms,
             ),
         )
 
@@ -85,32 +84,6 @@ class ClientCache:
             self._process_id = os.getpid()
             self._clients = {}
         return self._clients
-
-
-class _AdminOffsets:
-    """The offsets that brokers report. Nothing is cached, because partitions may be added at any time."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self._admin = Admin(
-            options.bootstrap_servers, client_id=options.client_id, request_timeout_ms=options.request_timeout_ms
-        )
-
-    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
-        described = self._admin.describe_topics(topics)
-        return sorted(TopicPartition(topic, info.partition) for topic in topics for info in described[topic].partitions)
-
-    def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        return self._offsets(partitions, EARLIEST)
-
-    def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        return self._offsets(partitions, LATEST)
-
-    def close(self) -> None:
-        self._admin.close()
-
-    def _offsets(self, partitions: Sequence[TopicPartition], position: int) -> Offsets:
-        found = self._admin.list_offsets(dict.fromkeys(partitions, position))
-        return {partition: found[partition].offset for partition in partitions}
 
 
 def _producer_key(options: SinkOptions) -> tuple[Any, ...]:

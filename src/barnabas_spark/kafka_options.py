@@ -1,54 +1,61 @@
 """The `kafka.*` options: the settings of Kafka's clients that the source and the sink accept.
 
-Used by `source_options` and `sink_options`; no state, no lock. Some settings have their effect. Some have none here,
-because they tune a part that only the Java client has, and are accepted so that options can be carried over. The others
-are rejected with the reason. No setting that would change the records read or written is silently ignored.
+Used by `source_options`, `sink_options` and `option_checks`; no state, no lock. Some settings have their effect. Some
+have none here, because they tune a part that only the Java client has: they are accepted so that options can be carried
+over, and one warning names them. The others are rejected with the reason. No setting that would change the records read
+or written is silently ignored.
 """
 
 from __future__ import annotations
 
+from barnabas_spark.option_table import (
+    BOOTSTRAP_SERVERS,
+    CHECK_CRCS,
+    CLIENT_ID,
+    KAFKA_OPTIONS_OF_SOURCE,
+    MAX_PARTITION_FETCH_BYTES,
+    REQUEST_TIMEOUT_MS,
+    SECURITY_PROTOCOL,
+)
 from barnabas_spark.option_values import OptionValues
 
-BOOTSTRAP_SERVERS = "kafka.bootstrap.servers"
-
-HONOURED_BY_SOURCE = (
-    BOOTSTRAP_SERVERS,
-    "kafka.check.crcs",
-    "kafka.client.id",
-    "kafka.fetch.max.wait.ms",
-    "kafka.isolation.level",
-    "kafka.max.partition.fetch.bytes",
-    "kafka.request.timeout.ms",
-    "kafka.security.protocol",
-)
+HONOURED_BY_SOURCE = tuple(option.name for option in KAFKA_OPTIONS_OF_SOURCE)
 HONOURED_BY_SINK = (
-    BOOTSTRAP_SERVERS,
+    BOOTSTRAP_SERVERS.name,
     "kafka.acks",
     "kafka.batch.size",
-    "kafka.client.id",
+    CLIENT_ID.name,
     "kafka.compression.type",
     "kafka.delivery.timeout.ms",
     "kafka.enable.idempotence",
-    "kafka.request.timeout.ms",
-    "kafka.security.protocol",
+    REQUEST_TIMEOUT_MS.name,
+    SECURITY_PROTOCOL.name,
 )
-WITHOUT_EFFECT = (
-    "kafka.buffer.memory",
-    "kafka.client.rack",
-    "kafka.connections.max.idle.ms",
-    "kafka.fetch.max.bytes",
-    "kafka.fetch.min.bytes",
-    "kafka.group.id",
-    "kafka.linger.ms",
-    "kafka.max.in.flight.requests.per.connection",
-    "kafka.max.poll.interval.ms",
-    "kafka.max.poll.records",
-    "kafka.max.request.size",
-    "kafka.metadata.max.age.ms",
-    "kafka.receive.buffer.bytes",
-    "kafka.retries",
-    "kafka.send.buffer.bytes",
-    "kafka.session.timeout.ms",
+
+_JAVA_CLIENT_ONLY = """
+    acks allow.auto.create.topics auto.commit.interval.ms batch.size buffer.memory client.dns.lookup client.rack
+    compression.gzip.level compression.lz4.level compression.type compression.zstd.level connections.max.idle.ms
+    consumer.cache.capacity consumer.cache.evictorthreadruninterval consumer.cache.timeout default.api.timeout.ms
+    delivery.timeout.ms enable.idempotence enable.metrics.push exclude.internal.topics fetch.max.bytes
+    fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol group.remote.assignor
+    heartbeat.interval.ms isolation.level linger.ms max.block.ms max.in.flight.requests.per.connection
+    max.poll.interval.ms max.poll.records max.request.size metadata.max.age.ms metadata.max.idle.ms
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
+    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms producer.cache.timeout
+    receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms retries retry.backoff.max.ms retry.backoff.ms
+    sasl.jaas.config sasl.kerberos.service.name sasl.mechanism security.providers send.buffer.bytes session.timeout.ms
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms ssl.cipher.suites ssl.enabled.protocols
+    ssl.endpoint.identification.algorithm ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key
+    ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
+    ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    transaction.timeout.ms
+"""
+_KNOWN = tuple(f"kafka.{name}" for name in _JAVA_CLIENT_ONLY.split())
+
+WITHOUT_EFFECT_ON_SOURCE = tuple(name for name in _KNOWN if name not in HONOURED_BY_SOURCE)
+WITHOUT_EFFECT_ON_SINK = tuple(
+    name for name in (*_KNOWN, CHECK_CRCS.name, MAX_PARTITION_FETCH_BYTES.name) if name not in HONOURED_BY_SINK
 )
 
 _FIXED = {
@@ -57,6 +64,9 @@ _FIXED = {
     "kafka.interceptor.classes": "interceptors are Java classes",
     "kafka.key.deserializer": "keys are read as bytes: cast the column",
     "kafka.key.serializer": "keys are written as string or binary: cast the column",
+    "kafka.partitioner.class": "partitioners are Java classes: name the partitions in a column 'partition'",
+    "kafka.partitioner.ignore.keys": "rows with a key go to the partition of their key",
+    "kafka.transactional.id": "the source and the sink take part in no transactions of the user's",
     "kafka.value.deserializer": "values are read as bytes: cast the column",
     "kafka.value.serializer": "values are written as string or binary: cast the column",
 }
@@ -70,13 +80,11 @@ def refuse_fixed(options: OptionValues) -> None:
 
 def bootstrap_servers(options: OptionValues) -> list[str]:
     """Return the addresses of the cluster, which must be reachable without TLS or SASL. Raises OptionError."""
-    if options.choice("kafka.security.protocol", "plaintext", ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")) != (
-        "plaintext"
-    ):
-        options.reject("kafka.security.protocol", "PLAINTEXT: the source and the sink speak no TLS or SASL yet")
-    servers = [server.strip() for server in options.required(BOOTSTRAP_SERVERS, "localhost:9092").split(",")]
+    if options.choice(SECURITY_PROTOCOL.name, "plaintext", SECURITY_PROTOCOL.choices) != "plaintext":
+        options.reject(SECURITY_PROTOCOL.name, "PLAINTEXT: the source and the sink speak no TLS or SASL yet")
+    servers = [server.strip() for server in options.required(BOOTSTRAP_SERVERS.name, "localhost:9092").split(",")]
     for server in servers:
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            options.reject(BOOTSTRAP_SERVERS, "host:port, several of them separated by commas")
+            options.reject(BOOTSTRAP_SERVERS.name, "host:port, several of them separated by commas")
     return servers

@@ -76,8 +76,10 @@ class OptionValues:
 
     def check_names(self, known: Collection[str]) -> None:
         """Reject unknown options: ignoring a misspelt one would read or write other records. Raises OptionError."""
-        spelling = {name.lower(): name for name in known}
+        spelling = {name.lower() for name in known}
         for name in self._values:
             if name not in spelling:
-                hint = nearest_hint(name, known) or f"; known are {', '.join(sorted(known))}"
+                # Kafka's own settings are too many to list.
+                listed = ", ".join(sorted(each for each in known if not each.startswith("kafka.")))
+                hint = nearest_hint(name, known) or f"; known are {listed} and Kafka's settings"
                 raise OptionError(f"unknown option {name!r} (given: {self._values[name]!r}){hint}")

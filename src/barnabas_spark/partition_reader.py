@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from barnabas.clients.arrow import FetchedBatches, Wanted, record_batch_of
 from barnabas.clients.consumer import FetchedRecords, RawFetcher
+from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.client_cache import connections
@@ -26,14 +27,18 @@ from barnabas_spark.source_options import SourceOptions
 logger = logging.getLogger(__name__)
 
 
-class ReadTimeout(Exception):
-    """The broker has announced records, but does not send them."""
+class ReadFailed(Exception):
+    """The broker rejects a fetch. The message has topic, partition and offset."""
+
+
+class ReadTimeout(ReadFailed):
+    """The broker has announced records, but does not send them, or is gone."""
 
 
 def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the records of the range, in order, as Arrow batches of `columns`.
 
-    Raises DataLoss if a part of the range is gone and `failOnDataLoss` is on, CorruptRecord, ReadTimeout, ApiError.
+    Raises DataLoss if a part of the range is gone and `failOnDataLoss` is on, CorruptRecord, ReadFailed.
     """
     fetcher = connections.fetcher(options)
     wanted = Wanted("key" in columns, "value" in columns, HEADERS in columns and options.include_headers is not False)
@@ -54,10 +59,14 @@ def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]
         # Sent before this answer is decoded, so that the next one travels meanwhile.
         if following < each.end:
             fetcher.send_ahead(
-                each.topic, each.partition, following, max_bytes=options.fetch_bytes, max_wait_ms=options.fetch_wait_ms
+                each.topic,
+                each.partition,
+                following,
+                max_bytes=options.fetch.max_bytes,
+                max_wait_ms=options.fetch.max_wait_ms,
             )
         for records in batches.decode(
-            start_offset=offset, end_offset=each.end, wanted=wanted, verify_crc=options.check_crcs
+            start_offset=offset, end_offset=each.end, wanted=wanted, verify_crc=options.fetch.check_crcs
         ):
             if len(records.offsets):
                 yield record_batch_of(records, each.topic, each.partition, columns)
@@ -68,15 +77,24 @@ def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]
 
 
 def _fetch(fetcher: RawFetcher, each: OffsetRange, offset: int, options: SourceOptions) -> FetchedRecords | None:
-    """Return the broker's records from `offset` on, or None if that offset is out of range. Raises ApiError."""
+    """Return the broker's records from `offset` on, or None if that offset is out of range. Raises ReadFailed."""
     try:
         return fetcher.fetch(
-            each.topic, each.partition, offset, max_bytes=options.fetch_bytes, max_wait_ms=options.fetch_wait_ms
+            each.topic, each.partition, offset, max_bytes=options.fetch.max_bytes, max_wait_ms=options.fetch.max_wait_ms
         )
     except ApiError as error:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return None
-        raise
+        raise ReadFailed(f"{_place(each, offset)} cannot be read: {error}") from error
+    except ClientTimeout as error:
+        raise ReadTimeout(
+            f"{_place(each, offset)} was not read within {options.connection.api_timeout_ms} ms (option"
+            f" 'kafka.default.api.timeout.ms'): {error}"
+        ) from error
+
+
+def _place(each: OffsetRange, offset: int) -> str:
+    return f"partition {each.partition} of topic {each.topic!r}, from offset {offset} to {each.end},"
 
 
 def _after_data_loss(each: OffsetRange, offset: int, options: SourceOptions) -> int:
@@ -98,7 +116,7 @@ def _check_progress(
 ) -> None:
     """Check an empty answer, which is normal for a moment after a change of leader. Raises ReadTimeout later."""
     waited_seconds = time.monotonic() - progress_at
-    if waited_seconds * 1000 > options.poll_timeout_ms:
+    if waited_seconds * 1000 > options.fetch.poll_timeout_ms:
         raise ReadTimeout(
             f"no records of {each.topic}-{each.partition} from offset {offset} on within {waited_seconds:.0f} s"
             f" (option 'kafkaConsumer.pollTimeoutMs'); the range ends at {each.end}, the broker's log at"

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.records.compression import Codec
-from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT, bootstrap_servers, refuse_fixed
+from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
 from barnabas_spark.option_values import OptionValues
 
-_WRITTEN = ("checkpointLocation", "includeHeaders", "topic")
+SINK_OPTION_NAMES = (*HONOURED_BY_SINK, *WITHOUT_EFFECT_ON_SINK, "checkpointLocation", "includeHeaders", "topic")
 
 DEFAULT_BATCH_BYTES = 256 << 10
 """The default batch size. It is larger than a Kafka producer's 16 KB, because rows come by the ten thousand.
@@ -45,7 +45,7 @@ class SinkOptions:
         """Check the options. Raises OptionError."""
         options = OptionValues(given)
         refuse_fixed(options)
-        options.check_names((*HONOURED_BY_SINK, *WITHOUT_EFFECT, *_WRITTEN))
+        options.check_names(SINK_OPTION_NAMES)
         # acks=1 and acks=0 would let `save()` return for rows that a failing leader loses.
         if options.choice("kafka.acks", "all", ("all", "-1", "0", "1")) not in ("all", "-1"):
             options.reject("kafka.acks", "all (or -1): the sink reports rows as written only when they are safe")

@@ -7,6 +7,8 @@ Options, columns and offset JSON are those of Spark's own Kafka source: moving f
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -19,6 +21,7 @@ from pyspark.sql.types import StructType
 from barnabas_spark.batch_reader import BarnabasReader
 from barnabas_spark.batch_writer import BarnabasWriter
 from barnabas_spark.columns import default_schema
+from barnabas_spark.option_checks import check_options, warn_of_stream_options
 from barnabas_spark.option_values import OptionValues
 from barnabas_spark.stream_reader import BarnabasStreamReader
 from barnabas_spark.stream_writer import BarnabasStreamWriter
@@ -26,6 +29,11 @@ from barnabas_spark.stream_writer import BarnabasStreamWriter
 
 class BarnabasDataSource(DataSource):
     """A source and a sink for the topics of a Barnabas (or Kafka) broker, without any jar."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Check the options, so that a wrong one fails `load()` or `save()` at once. Raises OptionError."""
+        super().__init__(options)
+        check_options(options)
 
     @classmethod
     def name(cls) -> str:
@@ -38,6 +46,7 @@ class BarnabasDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query. Raises OptionError."""
+        warn_of_stream_options(self.options)
         return BarnabasReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -5,158 +5,192 @@ Made by the readers on the driver, pickled into each partition's task; frozen, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.kafka_options import HONOURED_BY_SOURCE, WITHOUT_EFFECT, bootstrap_servers, refuse_fixed
-from barnabas_spark.option_values import OptionError, OptionValues
-from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, partitions_from_json
-
-Position: TypeAlias = Literal["earliest", "latest"] | Offsets
-
-_READ = (
-    "assign",
-    "endingOffsets",
-    "failOnDataLoss",
-    "includeHeaders",
-    "kafkaConsumer.pollTimeoutMs",
-    "maxOffsetsPerTrigger",
-    "maxRecordsPerPartition",
-    "minPartitions",
-    "startingOffsets",
-    "startingOffsetsLocation",
-    "subscribe",
+from barnabas_spark import option_table as table
+from barnabas_spark.declared_options import DeclaredOptions
+from barnabas_spark.kafka_options import (
+    HONOURED_BY_SOURCE,
+    WITHOUT_EFFECT_ON_SOURCE,
+    bootstrap_servers,
+    refuse_fixed,
 )
-_WITHOUT_EFFECT = (
-    *WITHOUT_EFFECT,
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "groupIdPrefix",
-)
-_NOT_SUPPORTED_YET = {
-    "endingOffsetsByTimestamp": "endingOffsets",
-    "endingTimestamp": "endingOffsets",
-    "maxTriggerDelay": "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger": "maxOffsetsPerTrigger",
-    "startingOffsetsByTimestamp": "startingOffsets",
-    "startingOffsetsByTimestampStrategy": "startingOffsets",
-    "startingTimestamp": "startingOffsets",
-    "subscribePattern": "subscribe",
-}
+from barnabas_spark.option_values import OptionError
+from barnabas_spark.position_options import Position, check_order, ending_position, starting_position
+from barnabas_spark.topic_offsets import partitions_from_json
 
-DEFAULT_FETCH_BYTES = 1 << 20
+SOURCE_OPTION_NAMES = (
+    *(option.name for option in table.SOURCE_OPTIONS),
+    *HONOURED_BY_SOURCE,
+    *WITHOUT_EFFECT_ON_SOURCE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How the source reaches the brokers. Times are milliseconds. Equal options share their connections."""
+
+    bootstrap_servers: tuple[str, ...]
+    client_id: str
+    request_timeout_ms: int
+    api_timeout_ms: int
+    """How long a question to the brokers may take, retries included."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """The topics or partitions that a query reads: exactly one of the three is given."""
+
+    topics: tuple[str, ...] = ()
+    """The subscribed topics, with all their partitions."""
+    pattern: str | None = None
+    """The expression that the names of topics have to match."""
+    assigned: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How many offsets a micro-batch and a task read. None: no limit."""
+
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """How tasks fetch records. Times are milliseconds."""
+
+    max_bytes: int
+    max_wait_ms: int
+    poll_timeout_ms: int
+    """How long a task waits for records that the broker has announced."""
+    check_crcs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRetries:
+    """How often, and at what interval in milliseconds, the driver asks for offsets before it fails."""
+
+    attempts: int
+    interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The options of a query."""
 
-    bootstrap_servers: tuple[str, ...]
-    client_id: str
-    topics: tuple[str, ...]
-    """The subscribed topics, with all their partitions. Empty if partitions are assigned."""
-    assigned: tuple[TopicPartition, ...]
+    connection: ConnectionOptions
+    choice: TopicChoice
     starting: Position
     ending: Position
     """The end of a batch query. A stream has no end."""
+    limits: ReadLimits
+    fetch: FetchOptions
+    retries: OffsetRetries
     fail_on_data_loss: bool
-    max_offsets_per_trigger: int | None
-    min_partitions: int | None
-    max_records_per_partition: int | None
     include_headers: bool | None
     """Whether headers are read. None: not given, so a schema that names the column decides."""
     starting_offsets_location: str | None
     """A directory in which a stream keeps its first offsets. Spark's Kafka source has no such option."""
-    fetch_bytes: int
-    fetch_wait_ms: int
-    request_timeout_ms: int
-    poll_timeout_ms: int
-    """How long a task waits for records that the broker has announced."""
-    check_crcs: bool
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-        """Check the options of a batch or a streaming query. Raises OptionError."""
-        options = OptionValues(given)
-        for name, other in _NOT_SUPPORTED_YET.items():
-            options.refuse(name, f"is not supported yet; use {other}")
+    def parse(cls, given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+        """Check the options of a query. `streaming`: None while that is not known. Raises OptionError."""
+        options = DeclaredOptions(given)
         refuse_fixed(options)
         # A misspelt option is rejected rather than ignored: the query would read other records than its user wants.
-        options.check_names((*HONOURED_BY_SOURCE, *_READ, *_WITHOUT_EFFECT))
-        topics, assigned = _strategy(options)
+        options.check_names(SOURCE_OPTION_NAMES)
         if streaming:
-            options.refuse("endingOffsets", "is not valid in a streaming query: a stream has no end")
-        if options.choice("kafka.isolation.level", "read_uncommitted", ("read_uncommitted", "read_committed")) != (
-            "read_uncommitted"
-        ):
-            options.reject("kafka.isolation.level", "read_uncommitted: transactions are not supported yet")
+            for option in (table.ENDING_OFFSETS, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_TIMESTAMP):
+                options.refuse(option.name, "is not valid in a streaming query: a stream has no end")
+        if options.word(table.ISOLATION_LEVEL) != "read_uncommitted":
+            options.reject(table.ISOLATION_LEVEL.name, "read_uncommitted: transactions are not supported yet")
+        choice = _topic_choice(options)
+        starting = starting_position(options, streaming=streaming)
+        ending = ending_position(options)
+        check_order(starting, ending)
         return cls(
-            bootstrap_servers=tuple(bootstrap_servers(options)),
-            client_id=options.text("kafka.client.id") or "barnabas-spark",
-            topics=topics,
-            assigned=assigned,
-            starting=_starting(options, streaming),
-            ending=_ending(options),
-            fail_on_data_loss=options.boolean("failOnDataLoss", default=True),
-            max_offsets_per_trigger=options.integer("maxOffsetsPerTrigger", None),
-            min_partitions=options.integer("minPartitions", None),
-            max_records_per_partition=options.integer("maxRecordsPerPartition", None),
-            include_headers=options.boolean("includeHeaders", default=False) if "includeHeaders" in options else None,
-            starting_offsets_location=options.text("startingOffsetsLocation"),
-            fetch_bytes=options.integer("kafka.max.partition.fetch.bytes", DEFAULT_FETCH_BYTES) or DEFAULT_FETCH_BYTES,
-            fetch_wait_ms=options.integer("kafka.fetch.max.wait.ms", 500, smallest=0) or 0,
-            request_timeout_ms=options.integer("kafka.request.timeout.ms", 30_000) or 30_000,
-            poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 120_000) or 120_000,
-            check_crcs=options.boolean("kafka.check.crcs", default=True),
+            connection=_connection(options),
+            choice=choice,
+            starting=starting,
+            ending=ending,
+            limits=_limits(options),
+            fetch=FetchOptions(
+                max_bytes=options.number(table.MAX_PARTITION_FETCH_BYTES),
+                max_wait_ms=options.number(table.FETCH_MAX_WAIT_MS),
+                poll_timeout_ms=options.number(table.POLL_TIMEOUT_MS),
+                check_crcs=options.is_true(table.CHECK_CRCS),
+            ),
+            retries=OffsetRetries(
+                options.number(table.FETCH_OFFSET_NUM_RETRIES), options.number(table.FETCH_OFFSET_RETRY_INTERVAL_MS)
+            ),
+            fail_on_data_loss=options.is_true(table.FAIL_ON_DATA_LOSS),
+            include_headers=include_headers(options),
+            starting_offsets_location=options.text(table.STARTING_OFFSETS_LOCATION.name),
         )
 
 
-def _strategy(options: OptionValues) -> tuple[tuple[str, ...], tuple[TopicPartition, ...]]:
-    """Return subscribed topics and assigned partitions. Raises OptionError unless exactly one is given."""
-    subscribe, assign = options.text("subscribe"), options.text("assign")
-    if (subscribe is None) == (assign is None):
-        given = "both are" if subscribe is not None else "none is"
+def include_headers(options: DeclaredOptions) -> bool | None:
+    """Return whether headers are read, or None if the user did not say. Raises OptionError."""
+    return options.is_true(table.INCLUDE_HEADERS) if table.INCLUDE_HEADERS.name in options else None
+
+
+def _connection(options: DeclaredOptions) -> ConnectionOptions:
+    return ConnectionOptions(
+        bootstrap_servers=tuple(bootstrap_servers(options)),
+        client_id=options.text(table.CLIENT_ID.name) or table.CLIENT_ID.default or "",
+        request_timeout_ms=options.number(table.REQUEST_TIMEOUT_MS),
+        api_timeout_ms=options.number(table.DEFAULT_API_TIMEOUT_MS),
+    )
+
+
+def _limits(options: DeclaredOptions) -> ReadLimits:
+    limits = ReadLimits(
+        max_offsets_per_trigger=options.optional_number(table.MAX_OFFSETS_PER_TRIGGER),
+        min_offsets_per_trigger=options.optional_number(table.MIN_OFFSETS_PER_TRIGGER),
+        max_trigger_delay_ms=options.duration_ms(table.MAX_TRIGGER_DELAY),
+        min_partitions=options.optional_number(table.MIN_PARTITIONS),
+        max_records_per_partition=options.optional_number(table.MAX_RECORDS_PER_PARTITION),
+    )
+    smallest, largest = limits.min_offsets_per_trigger, limits.max_offsets_per_trigger
+    if smallest is not None and largest is not None and smallest > largest:
+        options.reject(
+            table.MIN_OFFSETS_PER_TRIGGER.name,
+            f"at most option {table.MAX_OFFSETS_PER_TRIGGER.name!r}, which is {largest}",
+        )
+    return limits
+
+
+def _topic_choice(options: DeclaredOptions) -> TopicChoice:
+    """Return what the query reads. Raises OptionError unless exactly one of the three options is given."""
+    given = options.given(table.STRATEGIES)
+    if len(given) != 1:
         raise OptionError(
-            "exactly one of the options 'subscribe' (topics separated by commas) and 'assign'"
-            f' (JSON such as {{"topic": [0, 1]}}) must be given; {given}'
+            "exactly one of the options 'subscribe' (topics separated by commas), 'subscribePattern' (a regular"
+            f" expression) and 'assign' (JSON such as {{\"topic\": [0, 1]}}) must be given;"
+            f" {'none is' if not given else 'given are ' + ' and '.join(given)}"
         )
-    if assign is not None:
+    value = (options.text(given[0]) or "").strip()
+    if given[0] == table.ASSIGN.name:
         try:
-            return (), tuple(partitions_from_json(assign))
+            return TopicChoice(assigned=tuple(partitions_from_json(value)))
         except ValueError as error:
             options.reject("assign", f'JSON such as {{"topic": [0, 1]}}: {error}')
-    topics = sorted({topic.strip() for topic in (subscribe or "").split(",")} - {""})
+    if given[0] == table.SUBSCRIBE_PATTERN.name:
+        try:
+            re.compile(value)
+        except re.error as error:
+            options.reject(table.SUBSCRIBE_PATTERN.name, f"a regular expression: {error}")
+        if not value:
+            options.reject(table.SUBSCRIBE_PATTERN.name, "a regular expression")
+        return TopicChoice(pattern=value)
+    topics = sorted({topic.strip() for topic in value.split(",")} - {""})
     if not topics:
-        options.reject("subscribe", "one or more topics, separated by commas")
-    return tuple(topics), ()
-
-
-def _starting(options: OptionValues, streaming: bool) -> Position:
-    position = _position(options, "startingOffsets", "latest" if streaming else "earliest")
-    if not streaming and (position == "latest" or (isinstance(position, dict) and LATEST in position.values())):
-        options.reject(
-            "startingOffsets", "earliest, or offsets from 0 on or -2 for the earliest: a batch query ends at the latest"
-        )
-    return position
-
-
-def _ending(options: OptionValues) -> Position:
-    position = _position(options, "endingOffsets", "latest")
-    if position == "earliest" or (isinstance(position, dict) and EARLIEST in position.values()):
-        options.reject("endingOffsets", "latest or offsets from 0 or -1 (latest) on: nothing lies before the earliest")
-    return position
-
-
-def _position(options: OptionValues, name: str, default: Literal["earliest", "latest"]) -> Position:
-    text = options.text(name)
-    word = (text or default).strip().lower()
-    if word == "earliest":
-        return "earliest"
-    if word == "latest":
-        return "latest"
-    try:
-        return offsets_from_json(text or "")
-    except ValueError as error:
-        options.reject(name, f'earliest, latest or JSON such as {{"topic": {{"0": 23, "1": -2}}}}: {error}')
+        options.reject(table.SUBSCRIBE.name, "one or more topics, separated by commas")
+    return TopicChoice(topics=tuple(topics))

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.source_options import Position, SourceOptions
+from barnabas_spark.position_options import Position, TimestampPosition
+from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, offsets_to_json
 
 _FILE_NAME = "starting-offsets.json"
@@ -28,8 +30,11 @@ _FILE_NAME = "starting-offsets.json"
 class BrokerOffsets(Protocol):
     """The questions about offsets that the source asks a broker."""
 
+    def topics(self) -> list[str]:
+        """Return the names of all topics but the internal ones."""
+
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
-        """Return all partitions of the topics. Raises ApiError if a topic does not exist."""
+        """Return all partitions of the topics. Raises TopicMissing if a topic does not exist."""
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return the first offset that each partition still has."""
@@ -37,19 +42,31 @@ class BrokerOffsets(Protocol):
     def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Return the offset after the last record of each partition that a consumer may see."""
 
+    def latest_from(self, known: Offsets, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Return the same, asked for again while it is before what is `known` to have been read."""
+
+    def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """Return the first offset of each partition that is not older than its time, or -1 if there is none."""
+
 
 def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[TopicPartition]:
     """Return the partitions that are subscribed or assigned. Raises OptionError if an assigned one does not exist."""
-    if options.topics:
-        return broker.partitions(options.topics)
-    existing = set(broker.partitions(sorted({partition.topic for partition in options.assigned})))
-    for partition in options.assigned:
+    choice = options.choice
+    if choice.topics:
+        return broker.partitions(choice.topics)
+    if choice.pattern is not None:
+        # Topics may be created at any time, so each micro-batch asks for their names again.
+        pattern = re.compile(choice.pattern)
+        names = [name for name in broker.topics() if pattern.fullmatch(name)]
+        return broker.partitions(names) if names else []
+    existing = set(broker.partitions(sorted({partition.topic for partition in choice.assigned})))
+    for partition in choice.assigned:
         if partition not in existing:
             count = sum(1 for other in existing if other.topic == partition.topic)
             raise OptionError(
                 f"option 'assign' names {partition}, but topic {partition.topic!r} has {count} partitions"
             )
-    return list(options.assigned)
+    return list(choice.assigned)
 
 
 def resolve(option: str, position: Position, partitions: Sequence[TopicPartition], broker: BrokerOffsets) -> Offsets:
@@ -58,20 +75,50 @@ def resolve(option: str, position: Position, partitions: Sequence[TopicPartition
         return broker.earliest(partitions)
     if position == "latest":
         return broker.latest(partitions)
-    assert isinstance(position, dict)
-    missing, unknown = sorted(set(partitions) - set(position)), sorted(set(position) - set(partitions))
-    if missing or unknown:
-        wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]} is not read by this query"
-        raise OptionError(
-            f"option {option!r} must give an offset for exactly the partitions that are read, -2 for the earliest and"
-            f" -1 for the latest: {wrong}"
-        )
+    if isinstance(position, TimestampPosition):
+        return _resolve_timestamps(position, partitions, broker)
+    _check_partitions(option, position, partitions)
     early = [partition for partition, offset in position.items() if offset == EARLIEST]
     late = [partition for partition, offset in position.items() if offset == LATEST]
     found = dict(position)
     found.update(broker.earliest(early) if early else {})
     found.update(broker.latest(late) if late else {})
     return found
+
+
+def _resolve_timestamps(
+    position: TimestampPosition, partitions: Sequence[TopicPartition], broker: BrokerOffsets
+) -> Offsets:
+    """Return the offsets of a time. Raises OptionError if a partition has no record that is as young, by choice."""
+    if isinstance(position.timestamps_ms, int):
+        timestamps_ms: Mapping[TopicPartition, int] = dict.fromkeys(partitions, position.timestamps_ms)
+    else:
+        timestamps_ms = position.timestamps_ms
+        _check_partitions(position.option, timestamps_ms, partitions)
+    found = broker.at_timestamps(timestamps_ms)
+    without_match = sorted(partition for partition, offset in found.items() if offset < 0)
+    if without_match and position.without_match == "error":
+        partition = without_match[0]
+        end = broker.latest([partition])[partition]
+        raise OptionError(
+            f"option {position.option!r}: {partition}, which ends at offset {end}, has no record at or after"
+            f" {timestamps_ms[partition]} ms; to start such a partition at its end, set option"
+            " 'startingOffsetsByTimestampStrategy' to latest"
+        )
+    return found | (broker.latest(without_match) if without_match else {})
+
+
+def _check_partitions(
+    option: str, position: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition]
+) -> None:
+    """Check that a position names exactly the partitions that are read. Raises OptionError."""
+    missing, unknown = sorted(set(partitions) - set(position)), sorted(set(position) - set(partitions))
+    if missing or unknown:
+        wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]} is not read by this query"
+        raise OptionError(
+            f"option {option!r} must give a value for exactly the partitions that are read (of offsets, -2 is the"
+            f" earliest and -1 the latest): {wrong}"
+        )
 
 
 def first_offsets(options: SourceOptions, broker: BrokerOffsets) -> Offsets:

@@ -8,22 +8,30 @@ thread; `read` runs in the executors' workers on a copy. No lock.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from barnabas_spark.batch_reader import RangePartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
-from barnabas_spark.offset_ranges import limit_offsets, ranges_between, split_ranges
+from barnabas_spark.offset_ranges import ranges_between, split_ranges
 from barnabas_spark.partition_reader import read_range
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read
 from barnabas_spark.topic_offsets import Offsets, offsets_from_parsed, offsets_to_json
+from barnabas_spark.trigger_limits import TriggerLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +53,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         """The ends at which an available-now query stops, or None for other queries."""
         self._latest: Offsets | None = None
+        self._trigger = TriggerLimits(self._options.limits, _now_ms)
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Return the start of a query without a checkpoint. Spark asks twice, and gets the same answer."""
@@ -54,21 +63,29 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the present ends of the topics, at which an available-now query stops."""
-        self._target = self._ends()
+        self._target = self._ends({})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of `maxOffsetsPerTrigger`, if given."""
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """Return the limit of `maxOffsetsPerTrigger` or `minOffsetsPerTrigger`, if given."""
+        # Spark's Python sources have no limit with both. The value only tells `latestOffset` that there is one.
+        limits = self._options.limits
+        if limits.max_offsets_per_trigger is not None:
+            return ReadMaxRows(limits.max_offsets_per_trigger)
+        if limits.min_offsets_per_trigger is not None:
+            return ReadMinRows(limits.min_offsets_per_trigger, limits.max_trigger_delay_ms)
+        return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
         """Return the end of the next micro-batch."""
         # An available-now query stops at the ends that it noted at its start, however many records come meanwhile.
-        end = self._target or self._ends()
+        known = offsets_from_parsed(start)
+        end = self._ends(known) if self._target is None else self._target
         self._latest = end
-        if isinstance(limit, ReadMaxRows):
-            end = limit_offsets(self._with_new_partitions(offsets_from_parsed(start), end), end, limit.max_rows)
-        return offsets_to_json(end)
+        if isinstance(limit, ReadAllAvailable):
+            return offsets_to_json(end)
+        # A partition that is gone is still in `known`. It must not come back, so that `partitions` reports the loss.
+        starts = self._with_new_partitions(known, end)
+        return offsets_to_json(self._trigger.end_of_batch({partition: starts[partition] for partition in end}, end))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """Return the last known ends of the topics, from which Spark shows the query's lag."""
@@ -92,7 +109,9 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"partition {partition} was read up to offset {starts[partition]}, but now ends at {stop}",
                 )
         ranges = ranges_between(starts, stops)
-        pieces = split_ranges(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        pieces = split_ranges(
+            ranges, self._options.limits.min_partitions, self._options.limits.max_records_per_partition
+        )
         return [RangePartition(each) for each in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -106,9 +125,10 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close this process's connections."""
         connections.close()
 
-    def _ends(self) -> Offsets:
+    def _ends(self, known: Offsets) -> Offsets:
+        """Return the ends of all partitions. `known`: offsets that the ends cannot be before."""
         broker = connections.offsets(self._options)
-        return broker.latest(partitions_to_read(self._options, broker))
+        return broker.latest_from(known, partitions_to_read(self._options, broker))
 
     def _with_new_partitions(self, start: Offsets, end: Offsets) -> Offsets:
         added = sorted(end.keys() - start.keys())
@@ -118,3 +138,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # records belong to it.
         logger.info("new partitions: %s", ", ".join(map(str, added)))
         return start | connections.offsets(self._options).earliest(added)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

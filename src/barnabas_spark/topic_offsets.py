@@ -22,7 +22,12 @@ def offsets_from_json(text: str) -> Offsets:
     return offsets_from_parsed(_parse(text))
 
 
-def offsets_from_parsed(topics: Mapping[str, Any]) -> Offsets:
+def timestamps_from_json(text: str) -> dict[TopicPartition, int]:
+    """Parse the time of each partition, in milliseconds. Raises ValueError, with the reason, for any other text."""
+    return offsets_from_parsed(_parse(text), smallest=0)
+
+
+def offsets_from_parsed(topics: Mapping[str, Any], smallest: int = EARLIEST) -> Offsets:
     """Return offsets from the parsed form, which Spark passes on. Raises ValueError, with the reason."""
     offsets = {}
     for topic, partitions in topics.items():
@@ -34,7 +39,7 @@ def offsets_from_parsed(topics: Mapping[str, Any]) -> Offsets:
                 not partition.isdecimal()
                 or isinstance(offset, bool)
                 or not isinstance(offset, int)
-                or offset < EARLIEST
+                or offset < smallest
             ):
                 raise ValueError(f"{partition!r}: {offset!r} of topic {topic!r} is no partition with its offset")
             offsets[TopicPartition(topic, int(partition))] = offset

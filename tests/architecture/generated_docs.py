@@ -20,6 +20,7 @@ from tests.architecture.group_states_page import group_states_page
 from tests.architecture.member_states_page import member_states_page
 from tests.architecture.modules_page import modules_page
 from tests.architecture.source_tree import ROOT
+from tests.architecture.spark_page import spark_page
 
 
 def configuration_page() -> str:
@@ -130,6 +131,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/member-states.md": member_states_page,
     "docs/modules.md": modules_page,
     "docs/protocol-coverage.md": protocol_coverage_page,
+    "docs/spark.md": spark_page,
     "src/barnabas/clients/consumer/consumer_settings.py": lambda: keyword_module(CONSUMER),
     "src/barnabas/clients/producer/producer_settings.py": lambda: keyword_module(PRODUCER),
 }

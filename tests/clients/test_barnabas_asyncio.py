@@ -6,8 +6,10 @@ import asyncio
 import threading
 
 from barnabas.clients.admin import Admin, NewTopic
-from barnabas.clients.aio import Producer
+from barnabas.clients.aio import Consumer, Producer
+from barnabas.protocol.topic_partition import TopicPartition
 from tests.clients.aiokafka_driver import AiokafkaDriver
+from tests.clients.client_driver import SentRecord
 from tests.support.server_fixtures import Server
 
 SECONDS = 120
@@ -38,3 +40,70 @@ def test_records_of_many_tasks_are_read_by_aiokafka(server: Server, topic: str) 
     assert {record.value for record in read} == {
         b"%d-%d" % (task, number) for task in range(8) for number in range(500)
     }
+
+
+def test_groups_of_both_protocols_read_what_aiokafka_wrote(server: Server, topic: str) -> None:
+    _create(server, topic, 4)
+    AiokafkaDriver().produce(
+        server.bootstrap_servers,
+        topic,
+        "none",
+        [SentRecord(number % 4, b"k", b"%d" % number, ()) for number in range(1_000)],
+    )
+
+    async def member(group_id: str, protocol: str, seen: list[bytes], is_all: asyncio.Event) -> None:
+        async with Consumer(
+            server.bootstrap_servers,
+            group_id=group_id,
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            await consumer.subscribe([topic])
+            while not is_all.is_set():
+                seen += [record.value for record in await consumer.getmany(200)]
+                await consumer.commit()
+                if len(set(seen)) == 1_000:
+                    is_all.set()
+
+    async def read(protocol: str) -> None:
+        seen: list[bytes] = []
+        is_all = asyncio.Event()
+        group_id = f"{topic}-{protocol}"
+        await asyncio.wait_for(asyncio.gather(*(member(group_id, protocol, seen, is_all) for _ in range(2))), SECONDS)
+        async with Consumer(server.bootstrap_servers, group_id=group_id) as consumer:
+            partitions = [TopicPartition(topic, partition) for partition in range(4)]
+            committed = await consumer.committed(partitions)
+            assert [each and each.offset for each in committed.values()] == [250] * 4
+
+    async def main() -> None:
+        await asyncio.gather(read("classic"), read("consumer"))
+
+    asyncio.run(main())
+
+
+def test_cancelled_reads_lose_nothing_and_records_come_one_by_one(server: Server, topic: str) -> None:
+    _create(server, topic, 1)
+
+    async def main() -> None:
+        async with (
+            Producer(server.bootstrap_servers) as producer,
+            Consumer(server.bootstrap_servers, auto_offset_reset="earliest", max_poll_records=10) as consumer,
+        ):
+            await consumer.assign([TopicPartition(topic, 0)])
+            seen: list[bytes] = []
+            for number in range(200):
+                # Before the record is there, while it comes, and after that.
+                reading = asyncio.create_task(consumer.getone())
+                await producer.send_and_wait(topic, b"%d" % number)
+                if number % 3:
+                    reading.cancel()
+                try:
+                    seen.append((await asyncio.wait_for(reading, SECONDS)).value)
+                except asyncio.CancelledError:
+                    continue
+            while len(seen) < 200:
+                seen.append((await asyncio.wait_for(consumer.getone(), SECONDS)).value)
+            assert seen == [b"%d" % number for number in range(200)]
+
+    asyncio.run(main())

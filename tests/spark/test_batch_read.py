@@ -100,6 +100,24 @@ def test_offsets_choose_what_is_read(load: Callable[..., DataFrame], topic: str,
     assert rows(frame) == expected
 
 
+def test_times_choose_what_is_read(load: Callable[..., DataFrame], topic: str, known: list[KnownRecord]) -> None:
+    first_ms, last_ms = min(each.timestamp_ms for each in known), max(each.timestamp_ms for each in known)
+    middle_ms = (first_ms + last_ms) // 2
+    # The records of a partition are not in the order of their times: the first one that is as young decides.
+    first = {
+        index: min(each.offset for each in known if each.partition == index and each.timestamp_ms >= middle_ms)
+        for index in range(PARTITIONS)
+    }
+    frame = load(includeHeaders=True, startingTimestamp=middle_ms)
+    assert rows(frame) == [record for record in known if record.offset >= first[record.partition]]
+    before = load(includeHeaders=True, endingOffsetsByTimestamp=json.dumps({topic: dict.fromkeys("012", middle_ms)}))
+    assert rows(before) == [record for record in known if record.offset < first[record.partition]]
+    late = {"startingTimestamp": last_ms + 1}
+    with pytest.raises(PySparkException, match=rf"'startingTimestamp': {topic}-0, which ends at offset 200, has no"):
+        load(**late).collect()
+    assert load(**late, startingOffsetsByTimestampStrategy="latest").collect() == []
+
+
 def test_partitions_can_be_assigned_and_cut(
     load: Callable[..., DataFrame], topic: str, known: list[KnownRecord]
 ) -> None:
@@ -125,7 +143,7 @@ def test_offsets_that_are_not_there_fail_or_are_left_out(
         "endingOffsets": json.dumps({topic: {"0": 200, "1": 2_000, "2": 200}}),
         "includeHeaders": True,
     }
-    with pytest.raises(PySparkException, match=r"offset 1000 of 1000 to 2000 is out of range.*failOnDataLoss"):
+    with pytest.raises(PySparkException, match=r"gives 2000 for .*-1, which ends at offset 200.*failOnDataLoss"):
         load(**beyond).collect()
     assert rows(load(**beyond, failOnDataLoss=False)) == [record for record in known if record.partition != 1]
 

@@ -6,7 +6,10 @@ import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
+from barnabas_spark.option_checks import check_options, warn_of_stream_options
+from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS
 from barnabas_spark.option_values import OptionError
+from barnabas_spark.position_options import TimestampPosition
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
 
@@ -16,8 +19,8 @@ TOPIC = SERVERS | {"subscribe": "t"}
 
 def test_names_are_found_in_any_case_and_defaults_are_sparks() -> None:
     options = SourceOptions.parse({"KAFKA.bootstrap.SERVERS": "a:1, b:2", "SUBSCRIBE": "x, y,x"}, streaming=False)
-    assert options.bootstrap_servers == ("a:1", "b:2")
-    assert options.topics == ("x", "y")
+    assert options.connection.bootstrap_servers == ("a:1", "b:2")
+    assert options.choice.topics == ("x", "y")
     assert (options.starting, options.ending, options.fail_on_data_loss) == ("earliest", "latest", True)
     assert SourceOptions.parse(SERVERS | {"subscribe": "x"}, streaming=True).starting == "latest"
 
@@ -29,7 +32,7 @@ def test_offsets_and_partitions_come_as_json() -> None:
         "endingOffsets": '{"t": {"0": -1, "1": 9}, "u": {"0": 7}}',
     }
     options = SourceOptions.parse(given, streaming=False)
-    assert options.assigned == (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
+    assert options.choice.assigned == (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
     assert options.starting == {TopicPartition("t", 0): 23, TopicPartition("t", 1): -2, TopicPartition("u", 0): 7}
     assert isinstance(options.ending, dict)
     assert options.ending[TopicPartition("t", 0)] == -1
@@ -40,7 +43,7 @@ def test_offsets_and_partitions_come_as_json() -> None:
     [
         ({"subscribe": "t"}, False, "'kafka.bootstrap.servers' is missing.*localhost:9092"),
         (SERVERS, False, "exactly one of.*'subscribe'.*none is"),
-        (TOPIC | {"assign": '{"t":[0]}'}, False, "exactly one of.*both are"),
+        (TOPIC | {"assign": '{"t":[0]}'}, False, "exactly one of.*given are subscribe and assign"),
         (SERVERS | {"subscribe": " , "}, False, "'subscribe' is ' , '.*separated by commas"),
         (TOPIC | {"kafka.bootstrap.servers": "broker"}, False, "'kafka.bootstrap.servers' is 'broker'.*host:port"),
         (SERVERS | {"assign": "t:0"}, False, "'assign' is 't:0'.*JSON"),
@@ -54,7 +57,19 @@ def test_offsets_and_partitions_come_as_json() -> None:
         (TOPIC | {"failOnDataLoss": "no"}, False, "'failOnDataLoss' is 'no'.*true or false"),
         (TOPIC | {"maxOffsetsPerTrigger": "0"}, True, "'maxOffsetsPerTrigger' is '0'.*from 1 on"),
         (TOPIC | {"startingOffset": "latest"}, True, "unknown option.*did you mean 'startingOffsets'"),
-        (SERVERS | {"subscribePattern": "t.*"}, True, "'subscribePattern'.*not supported yet; use subscribe"),
+        (SERVERS | {"subscribePattern": "t("}, True, "'subscribePattern' is 't\\('.*a regular expression: missing"),
+        (SERVERS | {"subscribePattern": " "}, True, "'subscribePattern' is ' '.*a regular expression"),
+        (TOPIC | {"startingTimestamp": "-1"}, True, "'startingTimestamp' is '-1'.*from 0 on"),
+        (TOPIC | {"startingTimestamp": "today"}, True, "'startingTimestamp' is 'today'.*whole number"),
+        (TOPIC | {"startingOffsetsByTimestamp": "5"}, True, "'startingOffsetsByTimestamp' is '5'.*JSON such as"),
+        (TOPIC | {"startingOffsetsByTimestampStrategy": "first"}, True, "is 'first'.*error or latest"),
+        (TOPIC | {"endingTimestamp": "9"}, True, "'endingTimestamp'.*not valid in a streaming query"),
+        (TOPIC | {"endingOffsetsByTimestamp": "{}"}, True, "'endingOffsetsByTimestamp'.*not valid in a streaming"),
+        (TOPIC | {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, True, "'minOffsetsPerTrigger' is '9'.*8"),
+        (TOPIC | {"maxTriggerDelay": "soon"}, True, "'maxTriggerDelay' is 'soon'.*15m"),
+        (TOPIC | {"startingOffsets": '{"t":{"0":9}}', "endingOffsets": '{"t":{"0":8}}'}, False, "9 for t-0.*the 8 of"),
+        (TOPIC | {"startingOffsets": '{"t":{"0":9}}', "endingOffsets": '{"u":{"0":8}}'}, False, "lacks t-0"),
+        (TOPIC | {"kafka.transactional.id": "x"}, False, "'kafka.transactional.id'.*cannot be set"),
         (TOPIC | {"kafka.auto.offset.reset": "latest"}, True, "cannot be set: use startingOffsets"),
         (TOPIC | {"kafka.fetch.max.wait": "5"}, True, "did you mean 'kafka.fetch.max.wait.ms'"),
         (TOPIC | {"kafka.isolation.level": "read_committed"}, True, "read_uncommitted: transactions"),
@@ -66,6 +81,54 @@ def test_what_cannot_be_is_said(given: dict[str, str], streaming: bool, said: st
         SourceOptions.parse(given, streaming=streaming)
 
 
+def test_a_time_for_all_precedes_times_and_those_precede_offsets() -> None:
+    given = TOPIC | {"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"t": {"0": 7}}'}
+    by_partition = SourceOptions.parse(given, streaming=True).starting
+    assert by_partition == TimestampPosition("startingOffsetsByTimestamp", {TopicPartition("t", 0): 7}, "error")
+    for_all = SourceOptions.parse(given | {"startingTimestamp": "5"}, streaming=True).starting
+    assert for_all == TimestampPosition("startingTimestamp", 5, "error")
+
+
+@pytest.mark.parametrize(("text", "delay_ms"), [("15m", 900_000), ("2 s", 2_000), ("7", 7), ("1h", 3_600_000)])
+def test_durations_are_sparks(text: str, delay_ms: int) -> None:
+    limits = SourceOptions.parse(TOPIC | {"maxTriggerDelay": text}, streaming=True).limits
+    assert limits.max_trigger_delay_ms == delay_ms
+
+
+def test_every_default_of_the_table_is_a_value_that_the_option_takes() -> None:
+    """A default that is given as text has the same effect as none."""
+    declared = (*SOURCE_OPTIONS, *KAFKA_OPTIONS_OF_SOURCE)
+    given = {option.name: option.default for option in declared if option.default is not None}
+    assert SourceOptions.parse(TOPIC | given, streaming=False) == SourceOptions.parse(TOPIC, streaming=False)
+
+
+def test_load_checks_what_it_can(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(OptionError, match="did you mean 'startingOffsets'"):
+        check_options(TOPIC | {"startingOffset": "latest"})
+    with pytest.raises(OptionError, match="did you mean 'topic'"):
+        check_options(SERVERS | {"topics": "t"})
+    with pytest.raises(OptionError, match="'failOnDataLoss' is '1'"):
+        check_options(TOPIC | {"failOnDataLoss": "1"})
+    with pytest.raises(OptionError, match=r"'kafka\.acks' is '1'"):
+        check_options(SERVERS | {"topic": "t", "kafka.acks": "1"})
+    with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW"):
+        check_options({})
+    check_options(TOPIC | {"endingOffsets": "latest"})
+    check_options(TOPIC | {"startingOffsets": "latest"})
+    check_options(SERVERS)
+    assert not caplog.messages
+
+
+def test_one_warning_names_the_options_without_effect(caplog: pytest.LogCaptureFixture) -> None:
+    check_options(TOPIC | {"kafka.max.poll.records": "9", "KAFKA.heartbeat.interval.ms": "3"})
+    check_options(SERVERS | {"topic": "t", "kafka.max.request.size": "9"})
+    assert len(caplog.messages) == 2
+    assert "kafka.heartbeat.interval.ms, kafka.max.poll.records" in caplog.messages[0]
+    assert "kafka.max.request.size" in caplog.messages[1]
+    warn_of_stream_options(TOPIC | {"maxOffsetsPerTrigger": "9", "minPartitions": "3"})
+    assert caplog.messages[2] == "ignored in a batch query: maxOffsetsPerTrigger"
+
+
 def test_options_of_the_jvm_source_that_mean_nothing_here_are_taken() -> None:
     given = SERVERS | {
         "subscribe": "t",
@@ -73,7 +136,7 @@ def test_options_of_the_jvm_source_that_mean_nothing_here_are_taken() -> None:
         "fetchOffset.numRetries": "3",
         "groupIdPrefix": "x",
     }
-    assert SourceOptions.parse(given, streaming=True).topics == ("t",)
+    assert SourceOptions.parse(given, streaming=True).choice.topics == ("t",)
 
 
 @pytest.mark.parametrize(

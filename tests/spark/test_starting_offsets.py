@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -22,9 +22,19 @@ class FakeBroker:
     def __init__(self) -> None:
         self.end = 100
 
+    def topics(self) -> list[str]:
+        return ["other", "t", "tt"]
+
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         assert list(topics) == ["t"]
         return [T0, T1]
+
+    def latest_from(self, known: Offsets, partitions: Sequence[TopicPartition]) -> Offsets:
+        return self.latest(partitions)
+
+    def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """Offset 50 is of the millisecond 1000, and the youngest."""
+        return {partition: 50 if timestamp_ms <= 1_000 else -1 for partition, timestamp_ms in timestamps_ms.items()}
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
         return dict.fromkeys(partitions, 5)
@@ -36,7 +46,7 @@ class FakeBroker:
 
 def options(streaming: bool = True, **more: str) -> SourceOptions:
     given = {"kafka.bootstrap.servers": "h:1", **more}
-    if "assign" not in more:
+    if not {"assign", "subscribePattern"} & more.keys():
         given["subscribe"] = "t"
     return SourceOptions.parse(given, streaming=streaming)
 
@@ -48,11 +58,40 @@ def test_positions_become_offsets() -> None:
     assert resolve("startingOffsets", {T0: 7, T1: 8}, [T0, T1], broker) == {T0: 7, T1: 8}
 
 
+def test_times_become_offsets() -> None:
+    broker = FakeBroker()
+    for_all = options(startingTimestamp="900").starting
+    assert resolve("startingOffsets", for_all, [T0, T1], broker) == {T0: 50, T1: 50}
+    of_each = '{"t": {"0": 900, "1": 1001}}'
+    at_end = options(startingOffsetsByTimestamp=of_each, startingOffsetsByTimestampStrategy="latest").starting
+    assert resolve("startingOffsets", at_end, [T0, T1], broker) == {T0: 50, T1: 101}
+    ending = options(False, endingOffsetsByTimestamp=of_each).ending
+    assert resolve("endingOffsets", ending, [T0, T1], broker) == {T0: 50, T1: 102}
+
+
+def test_a_time_after_the_last_record_names_partition_end_and_option() -> None:
+    starting = options(startingOffsetsByTimestamp='{"t": {"0": 900, "1": 1001}}').starting
+    said = r"'startingOffsetsByTimestamp': t-1, which ends at offset 101, has no record at or after 1001 ms.*latest"
+    with pytest.raises(OptionError, match=said):
+        resolve("startingOffsets", starting, [T0, T1], FakeBroker())
+
+
+def test_times_must_name_exactly_what_is_read() -> None:
+    starting = options(startingOffsetsByTimestamp='{"t": {"0": 900}}').starting
+    with pytest.raises(OptionError, match=r"'startingOffsetsByTimestamp' must give a value.*t-1 is missing"):
+        resolve("startingOffsets", starting, [T0, T1], FakeBroker())
+
+
+def test_a_pattern_matches_whole_names() -> None:
+    assert partitions_to_read(options(subscribePattern="t"), FakeBroker()) == [T0, T1]
+    assert partitions_to_read(options(subscribePattern="x.*"), FakeBroker()) == []
+
+
 @pytest.mark.parametrize(
     ("position", "wrong"), [({T0: 7}, "t-1 is missing"), ({T0: 1, T1: 1, TopicPartition("u", 0): 1}, "u-0 is not read")]
 )
 def test_offsets_must_name_exactly_what_is_read(position: Offsets, wrong: str) -> None:
-    with pytest.raises(OptionError, match=f"option 'startingOffsets' must give an offset for exactly.*{wrong}"):
+    with pytest.raises(OptionError, match=f"option 'startingOffsets' must give a value for exactly.*{wrong}"):
         resolve("startingOffsets", position, [T0, T1], FakeBroker())
 
 

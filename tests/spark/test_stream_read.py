@@ -119,6 +119,27 @@ def test_an_end_that_moved_back_is_data_loss(
     assert collector.places == [(0, 3), (0, 4)]
 
 
+def test_a_pattern_finds_topics_and_few_offsets_wait(
+    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    frame = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("subscribePattern", topic.replace("-", "."))
+        .option("startingTimestamp", 0)
+        .option("minOffsetsPerTrigger", 20)
+        .option("maxOffsetsPerTrigger", 60)
+        .load()
+    )
+    collector = Collector()
+    known = produce(bootstrap_servers, topic, PARTITIONS, range(70))
+    progress = run(frame, collector, tmp_path)
+    # Ten offsets are left: too few for a micro-batch of their own, until the query starts again.
+    assert [each.numInputRows for each in progress] == [60]
+    assert [each.numInputRows for each in run(frame, collector, tmp_path)] == [10]
+    assert collector.places == places(known)
+
+
 def test_options_of_batch_queries_are_refused(reader: DataStreamReader, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match=r"'endingOffsets'.*not valid in a streaming query"):
         run(reader.option("endingOffsets", "latest").load(), Collector(), tmp_path)

@@ -10,6 +10,8 @@ import logging
 import threading
 from typing import Generic, NamedTuple, TypeVar
 
+from barnabas.clients.errors import WokenUp
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ class LoopResults(Generic[T]):
             self._is_scheduled = False
         for future, value, error in results:
             if future.done():
+                if error is not None and not isinstance(error, WokenUp):
+                    logger.warning("A call failed after its caller was cancelled: %r", error)
                 continue
             if error is not None:
                 future.set_exception(error)

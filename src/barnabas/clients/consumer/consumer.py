@@ -293,6 +293,10 @@ class Consumer:
         chosen = self._subscriptions.all_consumed() if offsets is None else checked_offsets(offsets)
         coordinator.offsets.commit_sync(chosen, self._deadline_ms(timeout_ms))
 
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions that a commit without offsets commits: behind the last records that were returned."""
+        return self._subscriptions.all_consumed()
+
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Commit these offsets, or else all positions, without waiting and without retries.
 
@@ -406,6 +410,10 @@ class Consumer:
     def wakeup(self) -> None:
         """Make the call that waits now, or else the next call that may wait, raise WokenUp. Any thread may call it."""
         self._waiting.wakeup()
+
+    def forget_wakeup(self) -> None:
+        """Undo a `wakeup` that no call has noticed. On the consumer's thread."""
+        self._waiting.forget()
 
     def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True) -> None:
         """Commit if that is automatic, leave the group (a static member stays), close the connections. Idempotent.

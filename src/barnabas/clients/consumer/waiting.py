@@ -27,6 +27,10 @@ class ConsumerWaiting:
         self._woken.set()
         self._client.network.wakeup()
 
+    def forget(self) -> None:
+        """Undo a `wakeup` that no call has noticed. On the consumer's thread."""
+        self._woken.clear()
+
     def disable(self) -> None:
         """Ignore `wakeup` from now on, because the consumer is being closed."""
         self._disabled = True

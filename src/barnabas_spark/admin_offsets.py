@@ -1,0 +1,138 @@
+"""The topics and offsets that brokers report, asked by an admin client: the source's `BrokerOffsets`.
+
+Made by `client_cache`, used on the driver and by tasks after a loss of data, on one thread of a process; no lock. No
+answer is cached, because partitions may be added at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from barnabas.clients.admin import Admin
+from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.errors import ClientTimeout, Disconnected
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.source_options import ConnectionOptions, OffsetRetries
+from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TopicMissing(Exception):
+    """A topic that a query reads does not exist, or was deleted while the query ran."""
+
+
+class AdminOffsets:
+    """The questions about offsets, each asked `retries.attempts` times before it fails.
+
+    A question to brokers that cannot be reached fails at once: the client itself has retried for as long as
+    `request_timeout_ms` (no broker ever reached) or `api_timeout_ms`.
+    """
+
+    def __init__(
+        self, connection: ConnectionOptions, retries: OffsetRetries, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._connection = connection
+        self._retries = retries
+        self._sleep = sleep
+        self._admin: Admin | None = None
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics but the internal ones. Raises ApiError, ClientTimeout, Disconnected."""
+        return self._ask(lambda admin: admin.list_topics())
+
+    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
+        """Return all partitions of the topics. Raises TopicMissing, ApiError, ClientTimeout, Disconnected."""
+        try:
+            described = self._ask(lambda admin: admin.describe_topics(topics))
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise TopicMissing(
+                f"{error}. The topic does not exist, or was deleted while the query ran; the query reads"
+                f" {', '.join(topics)}"
+            ) from None
+        return sorted(TopicPartition(topic, info.partition) for topic in topics for info in described[topic].partitions)
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Return the first offset that each partition still has. Raises ApiError, ClientTimeout, Disconnected."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Return the end of each partition. Raises ApiError, ClientTimeout, Disconnected."""
+        return self._offsets(dict.fromkeys(partitions, LATEST))
+
+    def latest_from(self, known: Offsets, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Return the end of each partition, asked for again while one is before its `known` offset.
+
+        A replica that has just become the leader may not know yet what consumers have read. After the last attempt the
+        end is returned as it is: records may be lost. Raises ApiError, ClientTimeout, Disconnected.
+        """
+        for _ in range(self._retries.attempts - 1):
+            found = self.latest(partitions)
+            behind = [partition for partition in partitions if found[partition] < known.get(partition, 0)]
+            if not behind:
+                return found
+            logger.warning("%s ends before what was read from it; its end is asked for again", behind[0])
+            self._sleep(self._retries.interval_ms / 1000)
+        return self.latest(partitions)
+
+    def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """Return each partition's first offset that is as young, or -1.
+
+        Raises ApiError, ClientTimeout, Disconnected.
+        """
+        return self._offsets(timestamps_ms)
+
+    def close(self) -> None:
+        """Close the connections."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+    def _offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        if not timestamps_ms:
+            return {}
+        found = self._ask(lambda admin: admin.list_offsets(timestamps_ms))
+        return {partition: found[partition].offset for partition in timestamps_ms}
+
+    def _ask(self, question: Callable[[Admin], T]) -> T:
+        """Return the answer of the last attempt. Raises ApiError, ClientTimeout, Disconnected."""
+        attempt = 1
+        while True:
+            try:
+                return self._question(question)
+            except ClientTimeout:
+                # The client has retried for its whole time. The next question gets a new one, which looks again for
+                # brokers that it could not reach.
+                self.close()
+                raise
+            except (ApiError, Disconnected) as error:
+                if attempt >= self._retries.attempts:
+                    raise
+                logger.warning("attempt %d of %d failed: %s", attempt, self._retries.attempts, error)
+                attempt += 1
+                self._sleep(self._retries.interval_ms / 1000)
+
+    def _question(self, question: Callable[[Admin], T]) -> T:
+        return question(self._client())
+
+    def _client(self) -> Admin:
+        if self._admin is None:
+            connection = self._connection
+            self._admin = Admin(
+                connection.bootstrap_servers,
+                timeout_ms=connection.api_timeout_ms,
+                config=ClientConfig(
+                    client_id=connection.client_id,
+                    request_timeout_ms=connection.request_timeout_ms,
+                    bootstrap_timeout_ms=min(connection.request_timeout_ms, connection.api_timeout_ms),
+                ),
+            )
+        return self._admin

@@ -1,0 +1,59 @@
+"""Checks the options of `load()` and `save()` at once, before it is known whether they belong to a batch or a stream.
+
+Called by `source.BarnabasDataSource`, in the short-lived Python process that Spark makes for each `load()` and
+`save()`; no state, no lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from barnabas_spark import option_table as table
+from barnabas_spark.declared_options import DeclaredOptions
+from barnabas_spark.kafka_options import WITHOUT_EFFECT_ON_SINK, WITHOUT_EFFECT_ON_SOURCE, refuse_fixed
+from barnabas_spark.option_values import OptionError
+from barnabas_spark.sink_options import SINK_OPTION_NAMES, SinkOptions
+from barnabas_spark.source_options import SOURCE_OPTION_NAMES, SourceOptions
+
+logger = logging.getLogger(__name__)
+
+_TOPIC = "topic"
+
+
+def check_options(given: Mapping[str, str]) -> None:
+    """Check what can be checked without a broker, and warn once of options without effect. Raises OptionError."""
+    options = DeclaredOptions(given)
+    if not given:
+        # Spark hands a Python source no OPTIONS of a table of its catalog, and tells it of no CREATE TABLE.
+        raise OptionError(
+            "no option is given, and 'kafka.bootstrap.servers' is required. Spark does not pass on the OPTIONS of"
+            " CREATE TABLE ... USING barnabas: use CREATE TEMPORARY VIEW ... USING barnabas OPTIONS (...) instead"
+        )
+    refuse_fixed(options)
+    options.check_names({*SOURCE_OPTION_NAMES, *SINK_OPTION_NAMES})
+    # A sink may take its topics from a column. So options without a topic may be those of a sink, and are checked when
+    # Spark asks for a reader or a writer.
+    if options.given(table.STRATEGIES):
+        SourceOptions.parse(given, streaming=None)
+        _warn(options, WITHOUT_EFFECT_ON_SOURCE)
+    elif _TOPIC in options:
+        SinkOptions.parse(given)
+        _warn(options, WITHOUT_EFFECT_ON_SINK)
+
+
+def warn_of_stream_options(given: Mapping[str, str]) -> None:
+    """Warn of options that a batch query ignores."""
+    options = DeclaredOptions(given)
+    ignored = options.given(option for option in table.SOURCE_OPTIONS if option.queries is table.Queries.STREAM)
+    if ignored:
+        logger.warning("ignored in a batch query: %s", ", ".join(ignored))
+
+
+def _warn(options: DeclaredOptions, names: Iterable[str]) -> None:
+    without_effect = [name for name in names if name in options]
+    if without_effect:
+        logger.warning(
+            "accepted, but without effect, because the clients of Barnabas have no such part: %s",
+            ", ".join(without_effect),
+        )

@@ -1,0 +1,268 @@
+"""The options of the source: names, types, defaults, checks and meaning, from which docs/spark.md is made too.
+
+Read by `source_options`, `position_options`, `kafka_options` and the generator of docs/spark.md, on any thread;
+constants only, no lock.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    """The type of an option's value. The text stands in docs/spark.md."""
+
+    ASSIGNMENT = 'JSON such as `{"topic": [0, 1]}`'
+    BOOLEAN = "boolean"
+    CHOICE = "word"
+    DURATION = "duration"
+    INTEGER = "integer"
+    OFFSETS = 'word, or JSON such as `{"topic": {"0": 23, "1": -2}}`'
+    TEXT = "text"
+    TIMESTAMP = "milliseconds since 1970"
+    TIMESTAMPS = 'JSON such as `{"topic": {"0": 1700000000000}}`'
+
+
+class Queries(Enum):
+    """The queries in which an option has an effect."""
+
+    BATCH = "batch"
+    STREAM = "stream"
+    BOTH = "both"
+
+
+class Option(NamedTuple):
+    """One option. `default` is the text that would have the same effect, or None where there is no such text."""
+
+    name: str
+    kind: Kind
+    default: str | None
+    meaning: str
+    connector: str = "same"
+    """The option in Spark's Kafka connector, in words."""
+    queries: Queries = Queries.BOTH
+    smallest: int = 1
+    choices: tuple[str, ...] = ()
+
+
+ASSIGN = Option("assign", Kind.ASSIGNMENT, None, "The partitions to read.")
+SUBSCRIBE = Option("subscribe", Kind.TEXT, None, "The topics to read, separated by commas.")
+SUBSCRIBE_PATTERN = Option(
+    "subscribePattern",
+    Kind.TEXT,
+    None,
+    "A regular expression that the whole name of a topic has to match; internal topics never do.",
+    "Java's expressions; ours are Python's",
+)
+STRATEGIES = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
+
+STARTING_TIMESTAMP = Option(
+    "startingTimestamp",
+    Kind.TIMESTAMP,
+    None,
+    "Start each partition at its first record that is as young. Precedes the two options below.",
+    smallest=0,
+)
+STARTING_OFFSETS_BY_TIMESTAMP = Option(
+    "startingOffsetsByTimestamp",
+    Kind.TIMESTAMPS,
+    None,
+    "The same, with a time for each partition. Precedes startingOffsets.",
+)
+STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY = Option(
+    "startingOffsetsByTimestampStrategy",
+    Kind.CHOICE,
+    "error",
+    "What to do about a partition without a record that is as young: fail, or start at its end.",
+    choices=("error", "latest"),
+)
+STARTING_OFFSETS = Option(
+    "startingOffsets",
+    Kind.OFFSETS,
+    None,
+    "Where to start: earliest, latest (streams only), or an offset for each partition, where -2 is the earliest and -1"
+    " the latest. By default latest in a stream, earliest in a batch query. A stream with a checkpoint ignores it.",
+)
+ENDING_TIMESTAMP = Option(
+    "endingTimestamp",
+    Kind.TIMESTAMP,
+    None,
+    "End each partition before its first record that is as young, or at its end. Precedes the two options below.",
+    "ignored in a stream; here an error",
+    Queries.BATCH,
+    smallest=0,
+)
+ENDING_OFFSETS_BY_TIMESTAMP = Option(
+    "endingOffsetsByTimestamp",
+    Kind.TIMESTAMPS,
+    None,
+    "The same, with a time for each partition. Precedes endingOffsets.",
+    queries=Queries.BATCH,
+)
+ENDING_OFFSETS = Option(
+    "endingOffsets",
+    Kind.OFFSETS,
+    "latest",
+    "Where to end: latest, or an offset for each partition, where -1 is the latest.",
+    "waits two minutes for an offset beyond the end; here an error at once",
+    Queries.BATCH,
+)
+STARTING_OFFSETS_LOCATION = Option(
+    "startingOffsetsLocation",
+    Kind.TEXT,
+    None,
+    "A directory in which a new stream keeps its first offsets, so that latest means the same after a crash in the"
+    " first micro-batch.",
+    "keeps them in the checkpoint, which Spark does not show to Python sources",
+    Queries.STREAM,
+)
+
+FAIL_ON_DATA_LOSS = Option(
+    "failOnDataLoss", Kind.BOOLEAN, "true", "Whether records that are gone before they were read fail the query."
+)
+INCLUDE_HEADERS = Option(
+    "includeHeaders",
+    Kind.BOOLEAN,
+    None,
+    "Whether there is a column of headers. By default there is none, unless the schema given to the reader names it.",
+    "false",
+)
+MAX_OFFSETS_PER_TRIGGER = Option(
+    "maxOffsetsPerTrigger",
+    Kind.INTEGER,
+    None,
+    "The offsets that one micro-batch reads at most, divided among the partitions by what they have.",
+    queries=Queries.STREAM,
+)
+MIN_OFFSETS_PER_TRIGGER = Option(
+    "minOffsetsPerTrigger",
+    Kind.INTEGER,
+    None,
+    "The offsets that have to wait before a micro-batch begins.",
+    queries=Queries.STREAM,
+)
+MAX_TRIGGER_DELAY = Option(
+    "maxTriggerDelay",
+    Kind.DURATION,
+    "15m",
+    "The longest wait for minOffsetsPerTrigger: a number with us, ms, s, m, min, h or d; milliseconds without.",
+    queries=Queries.STREAM,
+)
+MIN_PARTITIONS = Option(
+    "minPartitions", Kind.INTEGER, None, "The tasks to have at least: large ranges of offsets are divided."
+)
+MAX_RECORDS_PER_PARTITION = Option(
+    "maxRecordsPerPartition", Kind.INTEGER, None, "The offsets that one task reads at most."
+)
+GROUP_ID_PREFIX = Option(
+    "groupIdPrefix",
+    Kind.TEXT,
+    "spark-kafka-source",
+    "No effect: the source reads without a consumer group. Checked to be accepted.",
+    "the start of its groups' ids",
+)
+FETCH_OFFSET_NUM_RETRIES = Option(
+    "fetchOffset.numRetries", Kind.INTEGER, "3", "How often the driver asks for offsets before it fails.", smallest=1
+)
+FETCH_OFFSET_RETRY_INTERVAL_MS = Option(
+    "fetchOffset.retryIntervalMs",
+    Kind.INTEGER,
+    "1000",
+    "The wait between two attempts, in milliseconds.",
+    "same (Spark's guide says 10, its code has 1000)",
+    smallest=0,
+)
+POLL_TIMEOUT_MS = Option(
+    "kafkaConsumer.pollTimeoutMs",
+    Kind.INTEGER,
+    "120000",
+    "How long a task waits for records that the broker has announced, in milliseconds.",
+    "`spark.network.timeout`, 120000 too",
+)
+
+SOURCE_OPTIONS = (
+    *STRATEGIES,
+    STARTING_TIMESTAMP,
+    STARTING_OFFSETS_BY_TIMESTAMP,
+    STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY,
+    STARTING_OFFSETS,
+    STARTING_OFFSETS_LOCATION,
+    ENDING_TIMESTAMP,
+    ENDING_OFFSETS_BY_TIMESTAMP,
+    ENDING_OFFSETS,
+    FAIL_ON_DATA_LOSS,
+    INCLUDE_HEADERS,
+    MAX_OFFSETS_PER_TRIGGER,
+    MIN_OFFSETS_PER_TRIGGER,
+    MAX_TRIGGER_DELAY,
+    MIN_PARTITIONS,
+    MAX_RECORDS_PER_PARTITION,
+    GROUP_ID_PREFIX,
+    FETCH_OFFSET_NUM_RETRIES,
+    FETCH_OFFSET_RETRY_INTERVAL_MS,
+    POLL_TIMEOUT_MS,
+)
+
+BOOTSTRAP_SERVERS = Option(
+    "kafka.bootstrap.servers", Kind.TEXT, None, "Addresses of brokers, host:port, separated by commas. Required."
+)
+CHECK_CRCS = Option(
+    "kafka.check.crcs", Kind.BOOLEAN, "true", "Whether the checksum of every batch of records is checked."
+)
+CLIENT_ID = Option(
+    "kafka.client.id",
+    Kind.TEXT,
+    "barnabas-spark",
+    "The clients' name in the broker's logs, metrics and quotas.",
+    "an id for each consumer",
+)
+DEFAULT_API_TIMEOUT_MS = Option(
+    "kafka.default.api.timeout.ms",
+    Kind.INTEGER,
+    "60000",
+    "How long a question to the brokers may take, retries included.",
+)
+FETCH_MAX_WAIT_MS = Option(
+    "kafka.fetch.max.wait.ms",
+    Kind.INTEGER,
+    "500",
+    "How long a broker may wait for records before it answers.",
+    smallest=0,
+)
+ISOLATION_LEVEL = Option(
+    "kafka.isolation.level",
+    Kind.CHOICE,
+    "read_uncommitted",
+    "Whether records of transactions that were aborted or are open are read too.",
+    choices=("read_uncommitted", "read_committed"),
+)
+MAX_PARTITION_FETCH_BYTES = Option(
+    "kafka.max.partition.fetch.bytes", Kind.INTEGER, "1048576", "The size of one fetch; a larger batch comes whole."
+)
+REQUEST_TIMEOUT_MS = Option(
+    "kafka.request.timeout.ms",
+    Kind.INTEGER,
+    "30000",
+    "How long a broker may take for one answer, and how long the first broker may be unreachable.",
+)
+SECURITY_PROTOCOL = Option(
+    "kafka.security.protocol",
+    Kind.CHOICE,
+    "plaintext",
+    "How to connect.",
+    "all protocols; ours speak no TLS and no SASL yet",
+    choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
+)
+
+KAFKA_OPTIONS_OF_SOURCE = (
+    BOOTSTRAP_SERVERS,
+    CHECK_CRCS,
+    CLIENT_ID,
+    DEFAULT_API_TIMEOUT_MS,
+    FETCH_MAX_WAIT_MS,
+    ISOLATION_LEVEL,
+    MAX_PARTITION_FETCH_BYTES,
+    REQUEST_TIMEOUT_MS,
+    SECURITY_PROTOCOL,
+)

@@ -1,0 +1,69 @@
+"""docs/spark.md: the source's options, made from `barnabas_spark.option_table`."""
+
+from __future__ import annotations
+
+from barnabas_spark.kafka_options import WITHOUT_EFFECT_ON_SOURCE
+from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS, Option, Queries
+
+_QUERIES = {Queries.BATCH: "batch", Queries.STREAM: "stream", Queries.BOTH: "both"}
+
+_INTRODUCTION = """\
+# The Spark source
+
+`spark.read` and `spark.readStream.format("barnabas")` read topics of Barnabas and of Apache Kafka, without any jar. The
+columns, the options and the JSON of offsets are those of Spark's Kafka connector (`format("kafka")`). Made from the
+table of options in `barnabas_spark.option_table` by `make docs`.
+
+```python
+flights = (
+    spark.readStream.format("barnabas")
+    .option("kafka.bootstrap.servers", "127.0.0.1:9092")
+    .option("subscribe", "flights")
+    .load()
+)
+```
+
+- **Columns**: `key` and `value` (binary), `topic`, `partition`, `offset`, `timestamp`, `timestampType`, and `headers`
+  with `includeHeaders`. A schema chooses among them, `.schema("value binary")`: the others are not even decoded, which
+  is up to twice as fast. The connector decodes all of them always.
+- **Options** are checked by `load()`. An unknown one is an error with the nearest right name. Names do not depend on
+  case.
+- **A stream** reads partitions that are added while it runs from their first record on. `Trigger.AvailableNow` reads
+  what was there at its start.
+- **Lost records**: offsets that are gone, topics that were deleted, and ends beyond the end fail the query with one
+  message that names partition and offset; with `failOnDataLoss` set to false they are a warning.
+- **SQL**: `CREATE TEMPORARY VIEW flights USING barnabas OPTIONS (subscribe "flights", ...)`. Spark does not pass the
+  options of `CREATE TABLE ... USING` on to a Python source: each query of such a table says so.
+- **Writing** needs `.mode("append")`: Spark has no other default for Python sinks. (The connector's sink needs none.)
+
+## Options
+
+Column "connector": the option in Spark's Kafka connector, where it differs.
+"""
+_KAFKA = """\
+
+## Settings of Kafka's clients
+
+| option | type | default | meaning | connector |
+|---|---|---|---|---|
+"""
+
+
+def spark_page() -> str:
+    """Return docs/spark.md."""
+    lines = [_INTRODUCTION, "| option | type | default | queries | meaning | connector |", "|---|---|---|---|---|---|"]
+    lines += [_row(option, with_queries=True) for option in SOURCE_OPTIONS]
+    page = "\n".join(lines) + "\n" + _KAFKA
+    page += "\n".join(_row(option, with_queries=False) for option in KAFKA_OPTIONS_OF_SOURCE)
+    without_effect = ", ".join(f"`{name}`" for name in WITHOUT_EFFECT_ON_SOURCE)
+    return f"{page}\n\nAccepted with one warning, because nothing here acts on them: {without_effect}.\n"
+
+
+def _row(option: Option, *, with_queries: bool) -> str:
+    kind = " or ".join(option.choices) or option.kind.value
+    if option.kind.value == "integer":
+        kind = f"integer from {option.smallest} on"
+    default = "" if option.default is None else f"`{option.default}`"
+    cells = [f"`{option.name}`", kind, default, *([_QUERIES[option.queries]] if with_queries else [])]
+    connector = "" if option.connector == "same" else option.connector
+    return f"| {' | '.join([*cells, option.meaning, connector])} |"

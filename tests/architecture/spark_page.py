@@ -35,6 +35,7 @@ flights = (
 - **SQL**: `CREATE TEMPORARY VIEW flights USING barnabas OPTIONS (subscribe "flights", ...)`. Spark does not pass the
   options of `CREATE TABLE ... USING` on to a Python source: each query of such a table says so.
 - **Writing** needs `.mode("append")`: Spark has no other default for Python sinks. (The connector's sink needs none.)
+- **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 
 ## Options
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
+from barnabas.clients import aio
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.aio import Consumer, Producer
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.clients.aiokafka_driver import AiokafkaDriver
 from tests.clients.client_driver import SentRecord
@@ -105,5 +109,23 @@ def test_cancelled_reads_lose_nothing_and_records_come_one_by_one(server: Server
             while len(seen) < 200:
                 seen.append((await asyncio.wait_for(consumer.getone(), SECONDS)).value)
             assert seen == [b"%d" % number for number in range(200)]
+
+    asyncio.run(main())
+
+
+def test_admin_calls_side_by_side(server: Server, topic: str) -> None:
+    async def main() -> None:
+        async with aio.Admin(server.bootstrap_servers) as admin:
+            created = await admin.create_topics([NewTopic(topic, 3, 1, {"retention.ms": "12345"})])
+            assert created[topic].num_partitions == 3
+            described, configs = await asyncio.gather(
+                admin.describe_topics([topic]), admin.describe_topic_configs(topic)
+            )
+            assert len(described[topic].partitions) == 3
+            assert configs["retention.ms"].value == "12345"
+            with pytest.raises(ApiError) as raised:
+                await admin.create_topics([NewTopic(topic, 3, 1)])
+            assert raised.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            await admin.delete_topics([topic])
 
     asyncio.run(main())

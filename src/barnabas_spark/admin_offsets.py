@@ -90,6 +90,13 @@ class AdminOffsets:
         """
         return self._offsets(timestamps_ms)
 
+    def commit(self, group_id: str, offsets: Offsets) -> None:
+        """Commit the offsets of a group without members. Raises ApiError, ClientTimeout, Disconnected."""
+        errors = self._ask(lambda admin: admin.alter_group_offsets(group_id, offsets))
+        for error in errors.values():
+            if error is not None:
+                raise error
+
     def close(self) -> None:
         """Close the connections."""
         admin, self._admin = self._admin, None

@@ -16,7 +16,6 @@ from barnabas.clients.producer import Producer
 from barnabas_spark.admin_offsets import AdminOffsets
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
-from barnabas_spark.starting_offsets import BrokerOffsets
 
 
 class _Closable(Protocol):
@@ -36,8 +35,8 @@ class ClientCache:
         self._process_id = os.getpid()
         self._clients: dict[tuple[Any, ...], _Closable] = {}
 
-    def offsets(self, options: SourceOptions) -> BrokerOffsets:
-        """Return a client that looks up topics and offsets."""
+    def offsets(self, options: SourceOptions) -> AdminOffsets:
+        """Return a client that looks up topics and offsets, and commits those of groups."""
         key = ("offsets", options.connection, options.retries)
         return self._client(key, lambda: AdminOffsets(options.connection, options.retries))
 

@@ -155,6 +155,15 @@ MIN_PARTITIONS = Option(
 MAX_RECORDS_PER_PARTITION = Option(
     "maxRecordsPerPartition", Kind.INTEGER, None, "The offsets that one task reads at most."
 )
+COMMIT_GROUP_ID = Option(
+    "commitGroupId",
+    Kind.TEXT,
+    None,
+    "A consumer group to which the offsets of finished micro-batches are committed, for tools that show lag. It must"
+    " have no members. The checkpoint alone decides where the query goes on.",
+    "has none",
+    Queries.STREAM,
+)
 GROUP_ID_PREFIX = Option(
     "groupIdPrefix",
     Kind.TEXT,
@@ -198,6 +207,7 @@ SOURCE_OPTIONS = (
     MAX_TRIGGER_DELAY,
     MIN_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
+    COMMIT_GROUP_ID,
     GROUP_ID_PREFIX,
     FETCH_OFFSET_NUM_RETRIES,
     FETCH_OFFSET_RETRY_INTERVAL_MS,

@@ -98,6 +98,8 @@ class SourceOptions:
     """Whether headers are read. None: not given, so a schema that names the column decides."""
     starting_offsets_location: str | None
     """A directory in which a stream keeps its first offsets. Spark's Kafka source has no such option."""
+    commit_group_id: str | None = None
+    """The consumer group to which a stream commits its offsets."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
@@ -133,6 +135,7 @@ class SourceOptions:
             fail_on_data_loss=options.is_true(table.FAIL_ON_DATA_LOSS),
             include_headers=include_headers(options),
             starting_offsets_location=options.text(table.STARTING_OFFSETS_LOCATION.name),
+            commit_group_id=options.text(table.COMMIT_GROUP_ID.name) or None,
         )
 
 

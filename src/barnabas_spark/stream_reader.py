@@ -26,6 +26,7 @@ from barnabas_spark.batch_reader import RangePartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
+from barnabas_spark.group_progress import GroupProgress
 from barnabas_spark.offset_ranges import ranges_between, split_ranges
 from barnabas_spark.partition_reader import read_range
 from barnabas_spark.source_options import SourceOptions
@@ -53,6 +54,8 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         """The ends at which an available-now query stops, or None for other queries."""
         self._latest: Offsets | None = None
+        group_id = self._options.commit_group_id
+        self._group = None if group_id is None else GroupProgress(group_id)
         self._trigger = TriggerLimits(self._options.limits, _now_ms)
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
@@ -79,6 +82,9 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next micro-batch."""
         # An available-now query stops at the ends that it noted at its start, however many records come meanwhile.
         known = offsets_from_parsed(start)
+        # Spark asks for the next end when all before `start` is finished, and also when there is nothing new. It never
+        # calls `commit` for the last micro-batch.
+        self._commit_to_group(known)
         end = self._ends(known) if self._target is None else self._target
         self._latest = end
         if isinstance(limit, ReadAllAvailable):
@@ -119,11 +125,16 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing, because Spark's checkpoint has the offsets."""
+        """Commit the offsets to the group of `commitGroupId`. Spark's checkpoint has them in any case."""
+        self._commit_to_group(offsets_from_parsed(end))
 
     def stop(self) -> None:
         """Close this process's connections."""
         connections.close()
+
+    def _commit_to_group(self, read: Offsets) -> None:
+        if self._group is not None:
+            self._group.note(read, connections.offsets(self._options))
 
     def _ends(self, known: Offsets) -> Offsets:
         """Return the ends of all partitions. `known`: offsets that the ends cannot be before."""

@@ -32,6 +32,11 @@ flights = (
   what was there at its start.
 - **Lost records**: offsets that are gone, topics that were deleted, and ends beyond the end fail the query with one
   message that names partition and offset; with `failOnDataLoss` set to false they are a warning.
+- **Lag**: `barnabas_spark.query_lag(query.lastProgress)` gives each partition's. With `commitGroupId` the offsets of
+  finished micro-batches are committed to a consumer group, where `barnabas groups` and other tools see them.
+- **Any Python**: Spark runs the `python3` and the `java` that are first on the PATH. In an IDE, a notebook or a cron
+  job call `barnabas_spark.prepare()` before the session is built: it finds Java 17 or 21 and names this Python. For a
+  local session that runs already, `barnabas_spark.register(spark)` makes the format known.
 - **SQL**: `CREATE TEMPORARY VIEW flights USING barnabas OPTIONS (subscribe "flights", ...)`. Spark does not pass the
   options of `CREATE TABLE ... USING` on to a Python source: each query of such a table says so.
 - **Writing** needs `.mode("append")`: Spark has no other default for Python sinks. (The connector's sink needs none.)

@@ -13,6 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from barnabas.clients.admin import Admin
+from barnabas_spark.query_lag import query_lag
 from tests.spark.known_records import KnownRecord, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -71,10 +73,15 @@ def places(records: list[KnownRecord]) -> list[tuple[int, int]]:
 def test_a_stream_goes_on_where_it_was(
     reader: DataStreamReader, bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
-    frame = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 100).load()
+    reader = reader.option("startingOffsets", "earliest").option("commitGroupId", f"{topic}-lag")
+    frame = reader.option("maxOffsetsPerTrigger", 100).load()
     collector = Collector()
     known = produce(bootstrap_servers, topic, PARTITIONS, range(250))
     progress = run(frame, collector, tmp_path)
+    assert [sum(query_lag(json.loads(each.json)).values()) for each in progress] == [150, 50, 0]
+    with Admin(bootstrap_servers) as admin:
+        committed = admin.list_group_offsets(f"{topic}-lag")
+    assert {partition.partition: each.offset for partition, each in committed.items()} == {0: 125, 1: 125}
     assert [each.numInputRows for each in progress] == [100, 100, 50]
     assert collector.places == places(known)
     assert json.loads(progress[-1].sources[0].endOffset) == {topic: {"0": 125, "1": 125}}

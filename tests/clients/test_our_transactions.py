@@ -1,6 +1,6 @@
 """Our transactional producer: commits, aborts, fencing, offsets of groups; readers of committed records see just those.
 
-The coordinator is Apache Kafka's.
+The coordinator is ours, and Apache Kafka's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from barnabas.clients.admin import Admin, NewTopic, OpenTransaction
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer import Consumer, fetch_table
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.producer import (
     Producer,
@@ -27,18 +27,23 @@ from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.apache_kafka import need_apache_kafka
 from tests.support.server_fixtures import Server, make_server
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
+pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.timeout(180)
 
 PATIENCE_MS = 30_000
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    need_apache_kafka()
+@pytest.fixture(scope="module", params=["inline", pytest.param("apache-kafka", marks=pytest.mark.java)])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "apache-kafka":
+        need_apache_kafka()
     server: Server = make_server(
-        "apache-kafka",
+        request.param,
         tmp_path_factory.mktemp("transactions"),
         transaction_state_log_num_partitions="3",
+        transaction_state_log_replication_factor="1",
+        transaction_state_log_min_isr="1",
     )
     with server.running():
         yield f"{server.host}:{server.port}"
@@ -96,10 +101,24 @@ def _confluents(bootstrap: str, topic: str) -> list[bytes]:
     return sorted(value for value in values if value is not None)
 
 
+def _tables(bootstrap: str, topic: str) -> list[bytes]:
+    fetched = fetch_table(bootstrap, topic, isolation_level="read_committed").column("value").to_pylist()
+    with Consumer(bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        partitions = [TopicPartition(topic, number) for number in range(2)]
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        polled: list[bytes] = []
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            polled += consumer.poll_table(500).column("value").to_pylist()
+    assert sorted(polled) == sorted(fetched)
+    return sorted(polled)
+
+
 def committed(bootstrap: str, topic: str) -> list[bytes]:
     """What readers of committed records see: ours by records, ours by tables, and another library's."""
     ours = _ours(bootstrap, topic, "read_committed")
     assert _confluents(bootstrap, topic) == ours
+    assert _tables(bootstrap, topic) == ours
     return ours
 
 
@@ -171,7 +190,7 @@ def test_a_batch_that_the_broker_rejects_raises_the_epoch(bootstrap: str, topic:
             producer.begin_transaction()
             producer.send(topic, b"first", partition=0)
             assert producer.send(f"{topic}-small", b"x" * 5_000).exception() is not None
-            with pytest.raises(TransactionAbortable, match="larger"):
+            with pytest.raises(TransactionAbortable, match="MESSAGE_TOO_LARGE"):
                 producer.commit_transaction()
             producer.abort_transaction()
             with producer.transaction():

@@ -168,7 +168,7 @@ GROUP_ID_PREFIX = Option(
     "groupIdPrefix",
     Kind.TEXT,
     "spark-kafka-source",
-    "No effect: the source reads without a consumer group. Checked to be accepted.",
+    "Accepted without effect: the source reads without a consumer group.",
     "the start of its groups' ids",
 )
 FETCH_OFFSET_NUM_RETRIES = Option(
@@ -244,7 +244,8 @@ ISOLATION_LEVEL = Option(
     "kafka.isolation.level",
     Kind.CHOICE,
     "read_uncommitted",
-    "Whether records of transactions that were aborted or are open are read too.",
+    "Whether records of transactions that were aborted or are open are read too. read_committed is an error so far.",
+    "both",
     choices=("read_uncommitted", "read_committed"),
 )
 MAX_PARTITION_FETCH_BYTES = Option(

@@ -112,7 +112,10 @@ class SourceOptions:
             for option in (table.ENDING_OFFSETS, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_TIMESTAMP):
                 options.refuse(option.name, "is not valid in a streaming query: a stream has no end")
         if options.word(table.ISOLATION_LEVEL) != "read_uncommitted":
-            options.reject(table.ISOLATION_LEVEL.name, "read_uncommitted: transactions are not supported yet")
+            options.reject(
+                table.ISOLATION_LEVEL.name,
+                "read_uncommitted: the source cannot leave out the records of aborted transactions yet",
+            )
         choice = _topic_choice(options)
         starting = starting_position(options, streaming=streaming)
         ending = ending_position(options)

@@ -179,18 +179,22 @@ class Fetcher:
     ) -> None:
         body = response.body
         record_bytes = 0
-        if response.version_error is not None:
-            self._errors.keep(response.version_error)
-        elif not isinstance(body, FetchResponse):
-            # The node disconnected. The metadata updater has noticed, and the next poll fetches again.
-            fetches.session.handle_error()
-            self._forget_preferred(fetches)
-        elif fetches.session.handle_response(body, response.version):
-            self._metrics.answered(response.received_ms - fetches.sent_ms, body.throttle_time_ms)
-            record_bytes = self._take_answer(fetches, offsets, response, body)
-        elif body.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
-            self._client.metadata.request_update()
-        fetches.answered(record_bytes)
+        try:
+            if response.version_error is not None:
+                self._errors.keep(response.version_error)
+            elif not isinstance(body, FetchResponse):
+                # The node disconnected. The metadata updater has noticed, and the next poll fetches again.
+                fetches.session.handle_error()
+                self._forget_preferred(fetches)
+            elif fetches.session.handle_response(body, response.version):
+                self._metrics.answered(response.received_ms - fetches.sent_ms, body.throttle_time_ms)
+                record_bytes = self._take_answer(fetches, offsets, response, body)
+            elif body.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
+                self._client.metadata.request_update()
+        finally:
+            # The network client logs what a callback raises. With its fetch still noted as in flight, the node would
+            # never be asked again.
+            fetches.answered(record_bytes)
 
     def _forget_preferred(self, fetches: NodeFetches) -> None:
         for topic_partition in fetches.session.partitions:

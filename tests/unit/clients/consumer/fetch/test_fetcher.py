@@ -198,3 +198,21 @@ def test_a_leader_that_an_answer_names_is_asked_at_once() -> None:
     first, second = asked_ns[:2]
     assert (first[0], second[0]) == ("0", "1")
     assert second[1] - first[1] < 100_000_000, "the back-off is 100 ms"
+
+
+def test_an_answer_that_cannot_be_handled_does_not_end_the_fetches_from_its_node(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = ScriptedCluster({"t": [0]})
+    cluster.logs["t", 0] = batches(0, 3)
+    consumer = consumer_of(cluster, TP0)
+    consumer.position(TP0)
+
+    def broken(*_arguments: object) -> int:
+        raise AssertionError("an answer that breaks the protocol")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(consumer._reading._fetcher, "_take_answer", broken)
+        assert consumer.poll(0) == []
+    assert "an answer that breaks the protocol" in caplog.text
+    assert [record.offset for record in consumer.poll(60_000)] == [0, 1, 2]

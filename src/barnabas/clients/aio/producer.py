@@ -52,7 +52,8 @@ class Producer:
 
     Errors of a record (too large, no metadata or memory in time, rejected by the broker) go to its future; wrong
     arguments, use before `start` and after `stop` raise. `clock`, `random` and `make_selector` are for tests. Raises
-    ValueError for invalid settings, TypeError for both kinds of settings.
+    ValueError for invalid settings and for a `transactional_id` (there are no transactions), TypeError for both kinds
+    of settings.
     """
 
     def __init__(
@@ -69,6 +70,11 @@ class Producer:
             config = ProducerConfig(**settings)
         elif settings:
             raise TypeError("give a config or settings, not both")
+        if config.transactional_id is not None:
+            raise ValueError(
+                f"The asyncio producer has no transactions: leave transactional_id {config.transactional_id!r} out,"
+                " or use barnabas.clients.producer.Producer"
+            )
         self.config = config
         # Serializers and interceptors run before the waits, which need the record's size. The core gets bytes.
         self._preparation = preparation_of(config)

@@ -27,6 +27,7 @@ COMMANDS = {
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),
     "serve": ("barnabas.cli.serve", "Run a broker."),
     "topics": ("barnabas.cli.topics", "Create, list, describe, alter, delete topics and records."),
+    "transactions": ("barnabas.cli.transactions", "Show transactions, and end those that hang."),
 }
 """The module and the line of help of each command. The module's attribute of the same name is the command."""
 

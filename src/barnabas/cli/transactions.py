@@ -1,0 +1,131 @@
+"""`barnabas transactions`: shows transactions, and ends those that hang. Runs on the main thread.
+
+Kafka: TransactionsCommand (kafka-transactions.sh), without find-hanging.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.number_types import NUMBER
+from barnabas.cli.tables import print_table
+
+
+@click.group()
+def transactions() -> None:
+    """Show transactions, and end those that hang."""
+
+
+@transactions.command("list")
+@click.option("--state", "states", metavar="STATE", multiple=True, help="Only of this state, such as Ongoing.")
+@click.option("--producer-id", "producer_ids", type=NUMBER, multiple=True, help="Only of this producer id.")
+@click.option("--longer-than-ms", type=NUMBER, help="Only those that have been open for longer (Kafka 3.8).")
+@bootstrap_option
+@timeout_option
+def list_(
+    bootstrap_servers: str,
+    timeout_seconds: float,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than_ms: int | None,
+) -> None:
+    """List transactional ids, with coordinator, producer id and state.
+
+    \b
+        barnabas transactions list
+        barnabas transactions list --state Ongoing
+    """
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        found = admin.list_transactions(states=states, producer_ids=producer_ids, longer_than_ms=longer_than_ms)
+    rows = [(each.transactional_id, str(each.coordinator_id), str(each.producer_id), each.state) for each in found]
+    print_table(("transactional id", "coordinator", "producer", "state"), rows)
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@bootstrap_option
+@timeout_option
+def describe(transactional_id: str, bootstrap_servers: str, timeout_seconds: float) -> None:
+    """Show the state, the start and the partitions of a transactional id."""
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        found = admin.describe_transactions([transactional_id])[transactional_id]
+    started = "-" if found.start_time_ms is None else _time(found.start_time_ms)
+    row = (
+        str(found.coordinator.id),
+        str(found.producer_id),
+        str(found.producer_epoch),
+        found.state,
+        str(found.timeout_ms),
+        started,
+        ",".join(map(str, found.partitions)) or "-",
+    )
+    print_table(("coordinator", "producer", "epoch", "state", "timeout ms", "started", "partitions"), [row])
+
+
+@transactions.command("describe-producers")
+@click.argument("topic")
+@click.argument("partition", type=NUMBER)
+@bootstrap_option
+@timeout_option
+def describe_producers(topic: str, partition: int, bootstrap_servers: str, timeout_seconds: float) -> None:
+    """Show the producers that a partition knows, and where their open transactions begin."""
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    key = TopicPartition(topic, partition)
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        found = admin.describe_producers([key])[key]
+    rows = [
+        (
+            str(each.producer_id),
+            str(each.producer_epoch),
+            str(each.coordinator_epoch),
+            str(each.last_sequence),
+            _time(each.last_timestamp_ms),
+            str(each.current_transaction_start_offset) if each.current_transaction_start_offset >= 0 else "none",
+        )
+        for each in found
+    ]
+    print_table(("producer", "epoch", "coordinator epoch", "last sequence", "last time", "transaction from"), rows)
+
+
+@transactions.command()
+@click.argument("topic")
+@click.argument("partition", type=NUMBER)
+@click.option("--start-offset", type=NUMBER, required=True, help="Where the transaction begins: `describe-producers`.")
+@bootstrap_option
+@timeout_option
+def abort(topic: str, partition: int, start_offset: int, bootstrap_servers: str, timeout_seconds: float) -> None:
+    """Abort a transaction in one partition, without its coordinator.
+
+    Only for a transaction that hangs: one that its coordinator no longer knows. Readers of committed records see
+    nothing behind it.
+    """
+    from barnabas.clients.admin import OpenTransaction
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    key = TopicPartition(topic, partition)
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        producers = admin.describe_producers([key])[key]
+        found = next((each for each in producers if each.current_transaction_start_offset == start_offset), None)
+        if found is None:
+            raise click.ClickException(f"no transaction of {key} begins at offset {start_offset}")
+        admin.abort_transaction(OpenTransaction(key, found.producer_id, found.producer_epoch, found.coordinator_epoch))
+    click.echo(f"{key}\tproducer {found.producer_id}\taborted from {start_offset}")
+
+
+@transactions.command("force-terminate")
+@click.argument("transactional_id")
+@bootstrap_option
+@timeout_option
+def force_terminate(transactional_id: str, bootstrap_servers: str, timeout_seconds: float) -> None:
+    """Abort the open transaction of a transactional id, and make its producer fail."""
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        fenced = admin.fence_producers([transactional_id])[transactional_id]
+    click.echo(f"{transactional_id}\tproducer {fenced.producer_id}\tepoch {fenced.epoch}")
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

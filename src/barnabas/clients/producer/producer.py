@@ -203,6 +203,7 @@ class Producer:
         made = ProducerBatch.ready_made(TopicPartition(topic, partition), batch, self._now_ms())
         try:
             left_ms = self._topics.wait(topic, partition).left_ms
+            made.restart_time(self._now_ms())
             if len(batch) > self.config.largest_record:
                 self._reject_size(len(batch))
             future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)

@@ -88,6 +88,11 @@ class ProducerBatch:
         batch.uncompressed_bytes = len(data)
         return batch
 
+    def restart_time(self, now_ms: int) -> None:
+        """Let the time of a ready-made batch begin now: the wait for metadata is not part of `delivery_timeout_ms`."""
+        self.created_ms = now_ms
+        self.last_attempt_ms = now_ms
+
     # -- filling
 
     def try_append(

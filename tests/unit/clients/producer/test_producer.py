@@ -148,6 +148,20 @@ def test_ready_made_batches(setting: Setting) -> None:
     assert [batch.count for batch in setting.stored[1]] == [5, 5]
 
 
+def test_the_wait_for_metadata_is_no_part_of_a_ready_made_batchs_time(setting: Setting) -> None:
+    answer = setting.cluster.handlers[ApiKey.METADATA]
+
+    def late(request: SentRequest) -> Any:
+        setting.cluster.clock.advance(10_000)
+        return answer(request)
+
+    setting.cluster.handlers[ApiKey.METADATA] = late
+    producer = setting.producer(request_timeout_ms=5_000, delivery_timeout_ms=5_000)
+    builder = RecordBatchBuilder()
+    builder.append(1, None, b"v")
+    assert producer.send_batch("t", 1, builder.build()).result(WAIT_S).offset == 0
+
+
 def test_errors_of_a_record_are_in_its_future_and_its_callback(setting: Setting) -> None:
     told: list[Any] = []
     producer = setting.producer(max_request_size=1000, max_block_ms=0)

@@ -151,7 +151,7 @@ def verify(
         return dict.fromkeys(partitions, ErrorCode.PRODUCER_FENCED)
     if metadata.state in DECIDED:
         return dict.fromkeys(partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
-    return {each: ErrorCode.INVALID_TXN_STATE for each in partitions if each not in metadata.partitions}
+    return {each: ErrorCode.TRANSACTION_ABORTABLE for each in partitions if each not in metadata.partitions}
 
 
 class EndTerms(NamedTuple):

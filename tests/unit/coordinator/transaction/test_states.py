@@ -1,0 +1,168 @@
+"""The table of states, and what a request makes of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.coordinator.transaction.decisions import (
+    Decision,
+    EndTerms,
+    InitTerms,
+    Known,
+    Next,
+    Refused,
+    decide_add,
+    decide_end,
+    decide_init,
+)
+from barnabas.coordinator.transaction.log.schemas import decode_key, decode_value, encode_key, encode_value
+from barnabas.coordinator.transaction.metadata import ProducerIdentity, TransactionMetadata
+from barnabas.coordinator.transaction.states import PREVIOUS_STATES, IllegalTransactionTransition, TransactionState
+from barnabas.coordinator.transaction.transitions import completed, dead, decided, fenced, with_next_epoch
+from barnabas.protocol.errors import DecodeError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+
+PLACES = frozenset({TopicPartition("a", 0), TopicPartition("b", 2)})
+STATES = {state.shown_name: state for state in TransactionState}
+
+
+def value(state: str = "Empty", *, epoch: int = 3, last_epoch: int = -1, previous_id: int = -1) -> TransactionMetadata:
+    partitions = PLACES if state in ("Ongoing", "PrepareCommit", "PrepareAbort") else frozenset()
+    return TransactionMetadata("id", 7, epoch, 500, STATES[state], 40, partitions, 30, previous_id, last_epoch)
+
+
+def known(metadata: TransactionMetadata, pending: str | None = None, *, failed: bool = False) -> Known:
+    return Known(metadata, None if pending is None else STATES[pending], failed)
+
+
+def init(what: Known, expected: tuple[int, int] | None = None) -> Decision:
+    terms = InitTerms(900, None if expected is None else ProducerIdentity(*expected), 50)
+    return decide_init(what, terms, lambda: 8)
+
+
+ALLOWED = {
+    "Empty": "Empty CompleteCommit CompleteAbort",
+    "Ongoing": "Ongoing Empty CompleteCommit CompleteAbort",
+    "PrepareCommit": "Ongoing",
+    "PrepareAbort": "Ongoing PrepareEpochFence",
+    "CompleteCommit": "PrepareCommit",
+    "CompleteAbort": "PrepareAbort",
+    "Dead": "Empty CompleteAbort CompleteCommit",
+    "PrepareEpochFence": "Ongoing",
+}
+"""Kafka's TransactionMetadata.VALID_PREVIOUS_STATES."""
+
+
+def test_states_follow_each_other_as_in_kafka() -> None:
+    allowed = {STATES[after]: {STATES[name] for name in names.split()} for after, names in ALLOWED.items()}
+    assert allowed == PREVIOUS_STATES
+    numbers = ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"]
+    assert [STATES[name].value for name in [*numbers, "PrepareEpochFence"]] == list(range(8))
+
+
+def test_a_transition_that_the_table_lacks_is_refused() -> None:
+    for state in ("Ongoing", "PrepareCommit", "PrepareAbort"):
+        with pytest.raises(IllegalTransactionTransition):
+            with_next_epoch(value(state), timeout_ms=1, last_epoch=-1, now_ms=1)
+        with pytest.raises(IllegalTransactionTransition):
+            dead(value(state))
+    for state in ("Empty", "CompleteCommit", "CompleteAbort"):
+        with pytest.raises(IllegalTransactionTransition):
+            decided(value(state), is_commit=True, now_ms=1)
+        with pytest.raises(IllegalTransactionTransition):
+            fenced(value(state), is_raised_already=False)
+    with pytest.raises(IllegalTransactionTransition):
+        completed(value("Ongoing"), 1)
+    with pytest.raises(IllegalTransactionTransition):
+        with_next_epoch(value(epoch=32766), timeout_ms=1, last_epoch=-1, now_ms=1)
+
+
+@pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
+@pytest.mark.parametrize(
+    ("fields", "expected", "answer"),
+    [
+        ({}, None, (7, 4, -1)),
+        ({}, (7, 3), (7, 4, 3)),
+        ({"epoch": 4, "last_epoch": 3}, (7, 3), (7, 4, 3)),  # repeated
+        ({"epoch": -1}, (5, 5), (7, 0, -1)),  # a new id: nothing contradicts
+        ({"epoch": 32766}, None, (8, 0, -1)),
+        ({"epoch": 32766}, (7, 32766), (8, 0, 32766)),
+        ({"epoch": 0, "last_epoch": 32766, "previous_id": 6}, (6, 32766), (7, 0, 32766)),  # repeated
+    ],
+)
+def test_a_producer_gets_its_next_epoch(
+    state: str, fields: dict[str, int], expected: tuple[int, int] | None, answer: tuple[int, int, int]
+) -> None:
+    decision = init(known(value(state, **fields)), expected)
+    assert isinstance(decision, Next)
+    found = decision.metadata
+    assert (found.producer_id, found.producer_epoch, found.last_epoch) == answer
+    assert (found.state, found.partitions) == (TransactionState.EMPTY, frozenset())
+    assert (found.timeout_ms, found.updated_ms, found.start_ms) == (900, 50, -1)
+
+
+@pytest.mark.parametrize("expected", [(7, 2), (7, 9), (6, 3), (6, 32766)])
+def test_another_producer_is_fenced(expected: tuple[int, int]) -> None:
+    assert init(known(value()), expected) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
+def test_an_open_transaction_is_fenced_once() -> None:
+    decision = init(known(value("Ongoing")))
+    assert isinstance(decision, Next)
+    assert (decision.metadata.state, decision.metadata.producer_epoch) == (TransactionState.PREPARE_EPOCH_FENCE, 4)
+    again = init(known(value("Ongoing"), failed=True))
+    assert isinstance(again, Next)
+    assert again.metadata.producer_epoch == 3, "raised by the attempt that failed"
+    concurrent = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert init(known(value("PrepareCommit"))) == init(known(value("PrepareAbort"))) == concurrent
+    assert init(known(value(), "Empty"), (6, 3)) == concurrent, "asked before who the producer is, as in Kafka"
+
+
+ENDS = [
+    ("Empty", ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+    ("PrepareCommit", ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE),
+    ("PrepareAbort", ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS),
+    ("CompleteCommit", ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE),
+    ("CompleteAbort", ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE),
+]
+
+
+@pytest.mark.parametrize(("state", "of_commit", "of_abort"), ENDS)
+def test_the_end_in_each_state(state: str, of_commit: ErrorCode, of_abort: ErrorCode) -> None:
+    producer = ProducerIdentity(7, 3)
+    for is_commit, error in ((True, of_commit), (False, of_abort)):
+        assert decide_end(known(value(state)), EndTerms(producer, is_commit, True, 50)) == Refused(error)
+
+
+def test_partitions_are_added_once() -> None:
+    producer, more = ProducerIdentity(7, 3), frozenset({TopicPartition("c", 0)})
+    begun = decide_add(known(value("CompleteAbort")), producer, PLACES, 50)
+    assert isinstance(begun, Next)
+    metadata = begun.metadata
+    assert (metadata.state, metadata.partitions, metadata.start_ms) == (TransactionState.ONGOING, PLACES, 50)
+    assert decide_add(known(metadata), producer, PLACES, 60) == Refused(ErrorCode.NONE)
+    grown = decide_add(known(metadata), producer, more, 60)
+    assert isinstance(grown, Next)
+    assert (grown.metadata.partitions, grown.metadata.start_ms, grown.metadata.updated_ms) == (PLACES | more, 50, 60)
+
+
+@pytest.mark.parametrize("state", [*(name for name in ALLOWED if name not in ("Dead", "PrepareEpochFence"))])
+def test_values_survive_the_log(state: str) -> None:
+    assert decode_value("id", encode_value(value(state))) == value(state)
+
+
+def test_the_bytes_are_kafkas() -> None:
+    assert encode_key("id") == bytes.fromhex("0000 0002") + b"id"
+    written = "0000 0000000000000007 0003 000001f4 01 00000002 0001 61 00000001 00000000 0001 62 00000001 00000002"
+    times = "0000000000000028 000000000000001e"
+    assert encode_value(value("Ongoing")) == bytes.fromhex(written + times)
+    assert encode_value(value()) == bytes.fromhex("0000 0000000000000007 0003 000001f4 00 ffffffff" + times)
+    # v1 with a tagged field, the producer id before: as Kafka 4 writes it.
+    tagged = "0001 0000000000000007 0003 000001f4 00 00" + times + "01 00 08 0000000000000006"
+    assert decode_value("id", bytes.fromhex(tagged)) == value(previous_id=6)
+    assert decode_key(encode_key("id")) == "id"
+    with pytest.raises(DecodeError):
+        decode_key(bytes.fromhex("0001 0002") + b"id")
+    for damaged in (b"", b"\0", bytes.fromhex("0002"), encode_value(value())[:-1]):
+        with pytest.raises(DecodeError):
+            decode_value("id", damaged)

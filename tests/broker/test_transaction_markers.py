@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ import pytest
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
+from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.record_batch import batches
 from tests.broker.test_describe_producers import describe
 from tests.broker.versions import each_version
-from tests.support.raw_client import RawClient, make_batch, only_partition, record_bytes
+from tests.support.raw_client import SECONDS, RawClient, make_batch, only_partition, record_bytes
 from tests.support.server_fixtures import AGAINST, MODES, Server, make_server
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -176,4 +179,38 @@ def test_a_transaction_that_its_coordinator_does_not_know_writes_nothing(client:
     client.create_topic(topic)
     client.await_transaction_coordinator("mine")
     assert Transactions(client, topic).write(71, b"a") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert client.end_offset(topic) == 0
+
+
+def begin(client: RawClient, transactional_id: str) -> InitProducerIdResponse:
+    """Get a producer id for transactions; the first coordinator of a cluster's life needs a moment."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        find = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+        client.call(find, 4, FindCoordinatorResponse)
+        answer = client.call(InitProducerIdRequest(transactional_id, 60_000), 4, InitProducerIdResponse)
+        if answer.error_code == ErrorCode.NONE:
+            return answer
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+def test_a_partition_that_was_not_added_gets_nothing(
+    client: RawClient, topic: str, version: int, error: ErrorCode
+) -> None:
+    client.create_topic(topic)
+    producer = begin(client, topic)
+    records = make_batch(
+        [b"a"],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    data = ProduceRequest.TopicProduceData(topic, partition_data=[ProduceRequest.PartitionProduceData(0, records)])
+    answer = client.call(ProduceRequest(topic, -1, 1000, [data]), version, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == error
     assert client.end_offset(topic) == 0

@@ -24,11 +24,12 @@ _TOPIC = "topic"
 def check_options(given: Mapping[str, str]) -> None:
     """Check what can be checked without a broker, and warn once of options without effect. Raises OptionError."""
     options = DeclaredOptions(given)
-    if not given:
-        # Spark hands a Python source no OPTIONS of a table of its catalog, and tells it of no CREATE TABLE.
+    if not given or ("provider" in options and "owner" in options):
+        # CREATE TABLE gives the properties of the new table as options. A query of the table would be given none.
         raise OptionError(
-            "no option is given, and 'kafka.bootstrap.servers' is required. Spark does not pass on the OPTIONS of"
-            " CREATE TABLE ... USING barnabas: use CREATE TEMPORARY VIEW ... USING barnabas OPTIONS (...) instead"
+            "the source has no options here. Spark does not pass on the OPTIONS of"
+            " CREATE TABLE ... USING barnabas, so such a table could not be read: use"
+            " CREATE TEMPORARY VIEW ... USING barnabas OPTIONS (...) instead"
         )
     refuse_fixed(options)
     options.check_names({*SOURCE_OPTION_NAMES, *SINK_OPTION_NAMES})

@@ -38,7 +38,7 @@ flights = (
   job call `barnabas_spark.prepare()` before the session is built: it finds Java 17 or 21 and names this Python. For a
   local session that runs already, `barnabas_spark.register(spark)` makes the format known.
 - **SQL**: `CREATE TEMPORARY VIEW flights USING barnabas OPTIONS (subscribe "flights", ...)`. Spark does not pass the
-  options of `CREATE TABLE ... USING` on to a Python source: each query of such a table says so.
+  options of `CREATE TABLE ... USING` on to a Python source, so such a table is refused.
 - **Writing** needs `.mode("append")`: Spark has no other default for Python sinks. (The connector's sink needs none.)
 - **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 

@@ -113,6 +113,8 @@ def test_load_checks_what_it_can(caplog: pytest.LogCaptureFixture) -> None:
         check_options(SERVERS | {"topic": "t", "kafka.acks": "1"})
     with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW"):
         check_options({})
+    with pytest.raises(OptionError, match="CREATE TEMPORARY VIEW"):
+        check_options(TOPIC | {"provider": "barnabas", "owner": "me", "option.subscribe": "t"})
     check_options(TOPIC | {"endingOffsets": "latest"})
     check_options(TOPIC | {"startingOffsets": "latest"})
     check_options(SERVERS)

@@ -100,8 +100,12 @@ def build_transactions(
         # The log may take the record later. With any other error another broker coordinates the transaction.
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             foundations.scheduler.schedule(
-                "transaction-completion", lambda: written(ended), delay_ms=COMPLETION_RETRY_MS
+                "transaction-completion", lambda: write_again(ended), delay_ms=COMPLETION_RETRY_MS
             )
+
+    def write_again(ended: EndedTransaction) -> None:
+        written(ended)
+        foundations.actions.run_all()
 
     sender = MarkerSender(
         MarkerDispatch(_is_current, written),

@@ -59,6 +59,8 @@ _FENCED_SINCE: Final = {
 }
 """The first version with PRODUCER_FENCED."""
 _BATCHED_SINCE: Final = 4
+_ABORTABLE_SINCE: Final = 5
+"""The first version of AddPartitionsToTxn with TRANSACTION_ABORTABLE."""
 
 _PartitionErrors = Mapping[TopicPartition, ErrorCode]
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -205,7 +207,10 @@ class TransactionsApi:
         producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
         if batch.verify_only:
             refused = self._transactions.verify(transactional_id, producer, partitions)
-            note((transactional_id, {each: refused.get(each, ErrorCode.NONE) for each in partitions}))
+            verified = {each: refused.get(each, ErrorCode.NONE) for each in partitions}
+            if request.api_version < _ABORTABLE_SINCE:
+                verified = {each: _not_abortable(error) for each, error in verified.items()}
+            note((transactional_id, verified))
             return
         errors = self._refused_topics(request, partitions)
         if errors:
@@ -274,6 +279,10 @@ def _for_version(request: Request[Any], error: ErrorCode) -> ErrorCode:
     if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE[request.handler.api_key]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
+
+
+def _not_abortable(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE else error
 
 
 def _initialized(error: ErrorCode, producer: ProducerIdentity) -> InitProducerIdResponse:

@@ -18,7 +18,6 @@ from barnabas.coordinator.transaction.markers.sender import MarkerSender
 from barnabas.coordinator.transaction.metadata import ProducerIdentity
 from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
-from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.leadership_changes import LeadershipChange
 
@@ -69,11 +68,5 @@ class TransactionCoordinator:
 
         This broker is asked for its own ids only: for another's it answers NOT_COORDINATOR, and the producer retries.
         """
-        errors = self.transactions.verify(transactional_id, ProducerIdentity(producer_id, producer_epoch), partitions)
-        # What a partition's leader answers to an older epoch. Kafka: AddPartitionsToTxnManager.
-        callback(
-            {
-                place: ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
-                for place, error in errors.items()
-            }
-        )
+        producer = ProducerIdentity(producer_id, producer_epoch)
+        callback(self.transactions.verify(transactional_id, producer, partitions))

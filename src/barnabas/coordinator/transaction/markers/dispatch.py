@@ -125,7 +125,8 @@ class MarkerDispatch:
     def _finish_if_written(self, transaction: EndedTransaction) -> None:
         if transaction in self._transactions and not transaction.waiting:
             self._transactions.remove(transaction)
-            self._on_written(transaction)
+            if self._is_current(transaction):
+                self._on_written(transaction)
 
     def _give_up(self, transaction: EndedTransaction) -> None:
         self._transactions.discard(transaction)

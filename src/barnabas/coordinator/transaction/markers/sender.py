@@ -1,9 +1,10 @@
 """The thread that sends markers to the leaders of partitions, this broker among them.
 
 `add` is called on any thread, and wakes the thread, which owns the dispatch and the connections. `_lock` guards the
-queue between them. Markers to this broker take the same way as those to others, through its inter-broker listener: one
-path to test, and the leader may move. A request that fails is repeated after a pause, until the marker is written or
-another broker coordinates the transaction. Kafka: TransactionMarkerChannelManager (TxnMarkerSenderThread).
+queue between them, and the flag without which the thread must not be woken: it closes its wake-up. Markers to this
+broker take the same way as those to others, through its inter-broker listener: one path to test, and the leader may
+move. A request that fails is repeated after a pause, until the marker is written or another broker coordinates the
+transaction. Kafka: TransactionMarkerChannelManager (TxnMarkerSenderThread).
 """
 
 from __future__ import annotations
@@ -73,18 +74,19 @@ class MarkerSender:
 
     def shutdown(self) -> None:
         """Send no more, and wait for the thread. Markers that are not written are written after the next start."""
-        if self._client is not None and self._is_running:
+        with self._lock:
+            if not self._is_running or self._client is None:
+                return
             self._is_running = False
             self._client.wakeup()
-            self._thread.join()
+        self._thread.join()
 
     def add(self, transaction: EndedTransaction) -> None:
         """Have the markers of a transaction written."""
         with self._lock:
             self._added.append(transaction)
-        client = self._client
-        if client is not None:
-            client.wakeup()
+            if self._is_running and self._client is not None:
+                self._client.wakeup()
 
     # -- the thread
 

@@ -21,6 +21,7 @@ from tests.architecture.member_states_page import member_states_page
 from tests.architecture.modules_page import modules_page
 from tests.architecture.source_tree import ROOT
 from tests.architecture.spark_page import spark_page
+from tests.architecture.transaction_states_page import transaction_states_page
 
 
 def configuration_page() -> str:
@@ -129,6 +130,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration_page,
     "docs/group-states.md": group_states_page,
     "docs/member-states.md": member_states_page,
+    "docs/transaction-states.md": transaction_states_page,
     "docs/modules.md": modules_page,
     "docs/protocol-coverage.md": protocol_coverage_page,
     "docs/spark.md": spark_page,

@@ -108,14 +108,14 @@ def test_a_duplicate_tells_the_time_of_the_batch(client: RawClient, topic: str) 
     assert [answer.base_offset for answer in answers] == [0, 0]
 
 
-def test_a_transaction_that_no_coordinator_knows_is_not_written(client: RawClient, topic: str) -> None:
+def test_a_transaction_that_its_coordinator_does_not_know_is_not_written(client: RawClient, topic: str) -> None:
     client.create_topic(topic)
+    client.await_transaction_coordinator(topic)
     fields: dict[str, Any] = {"producer_id": take_producer_id(client), "producer_epoch": 0, "base_sequence": 0}
     request = client.produce_request(topic, make_batch([b"value"], is_transactional=True, **fields), 9, -1)
     request.transactional_id = topic
     (result,) = client.call(request, 9, ProduceResponse).responses[0].partition_responses
-    assert result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert "Unable to verify the partition has been added to the transaction" in (result.error_message or "")
+    assert result.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert client.end_offset(topic) == 0
 
 

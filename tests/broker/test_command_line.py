@@ -12,7 +12,7 @@ import pytest
 from barnabas.testing import BrokerFailed, BrokerProcess, broker
 from tests.support.raw_client import RawClient
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 100
 
 
 def test_settings_arrive_and_the_data_dir_is_removed() -> None:

@@ -215,7 +215,8 @@ def test_delay(b: BrokerProcess, client: RawClient, when: str) -> None:
     b.faults.add(Delay(60, when), api="Heartbeat", calls=Nth(1))  # type: ignore[arg-type]
     began = time.monotonic()
     client.call(HeartbeatRequest("group"), 4, HeartbeatResponse)
-    assert time.monotonic() - began >= 0.06
+    # The timer counts whole milliseconds: a delay that begins within one ends up to a millisecond early.
+    assert time.monotonic() - began >= 0.059
 
 
 @pytest.mark.parametrize(("when", "appended"), [("before", 0), ("after", 1)])

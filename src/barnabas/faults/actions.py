@@ -26,7 +26,8 @@ MAX_DELAY_MS: Final = 24 * 60 * 60 * 1000
 class Delay:
     """A wait of `time_ms` milliseconds, on no thread: before the request is handled, or before its answer is sent.
 
-    Requests behind it on the same connection wait too, because answers keep the order of the requests.
+    Requests behind it on the same connection wait too, because answers keep the order of the requests. The broker's
+    timer counts whole milliseconds, so that the wait may end less than a millisecond early.
     Raises ValueError unless the time is from 1 ms to a day.
     """
 

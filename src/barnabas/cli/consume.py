@@ -149,10 +149,13 @@ def consume(
 
 
 def _assign(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[TopicPartition]:
-    """Assign the wanted partitions, or all. Raises ValueError for one that does not exist, ClientTimeout."""
+    """Assign the wanted partitions, or all. Raises ValueError for one that does not exist, ApiError, ClientTimeout."""
+    from barnabas.protocol.errors import ApiError, ErrorCode
     from barnabas.protocol.topic_partition import TopicPartition
 
     existing = {info.partition for info in consumer.partitions_for(topic)}
+    if not existing:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
     if missing := sorted(set(wanted) - existing):
         raise ValueError(f"{topic} has no partition {missing[0]}; it has {len(existing)}, counted from 0")
     assigned = [TopicPartition(topic, partition) for partition in sorted(wanted or existing)]

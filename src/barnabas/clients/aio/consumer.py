@@ -335,7 +335,7 @@ class Consumer:
         return await self._call(lambda consumer: consumer.offsets_for_times(timestamps_ms))
 
     async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return the topic's partitions. Raises ClientTimeout, ApiError."""
+        """Return the topic's partitions, or nothing for a topic that does not exist. Raises ClientTimeout, ApiError."""
         return await self._call(lambda consumer: consumer.partitions_for(topic))
 
     async def metrics(self) -> dict[MetricName, float]:

@@ -52,7 +52,9 @@ from barnabas.clients.consumer.subscription_state import SubscriptionMode, Subsc
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.topic_partitions import partitions_of
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -347,9 +349,20 @@ class Consumer:
         return {each: entry if entry.offset >= 0 else None for each, entry in found.items()}
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return the topic's partitions. Raises ClientTimeout, ApiError."""
+        """Return the topic's partitions, or nothing for a topic that does not exist.
+
+        A topic that the consumer does not read is looked up, which may create it if `allow_auto_create_topics`. Raises
+        ClientTimeout, ApiError: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED.
+        """
         self._check_usable()
-        return self._client.await_topics([topic], self._deadline_ms()).topics[topic]
+        known = self._client.metadata.cluster.topics.get(topic)
+        if known:
+            return tuple(known)
+        config = self.config
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self._client.random)
+        return partitions_of(
+            self._client, topic, backoff, self._deadline_ms(), may_create=config.allow_auto_create_topics
+        )
 
     # -- reading
 

@@ -13,6 +13,7 @@ from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.errors import ClientTimeout
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,8 +48,9 @@ def fetch_table(
     settings: those of ConsumerConfig, such as isolation_level, and `columns`, a list of names of
     `barnabas.clients.arrow.TABLE_SCHEMA`; without it, or with None, the table has all columns.
 
-    Raises ValueError for an unknown partition, column or place, ApiError: OFFSET_OUT_OF_RANGE for a start that the log
-    does not have any more, ClientTimeout when nothing comes for `default_api_timeout_ms`, CorruptRecord.
+    Raises ValueError for an unknown partition, column or place, ApiError: UNKNOWN_TOPIC_OR_PARTITION for an unknown
+    topic, OFFSET_OUT_OF_RANGE for a start that the log does not have any more; ClientTimeout when nothing comes for
+    `default_api_timeout_ms`, CorruptRecord.
     """
     columns = settings.pop("columns", None)
     chosen: dict[str, Any] = {
@@ -62,6 +64,8 @@ def fetch_table(
         raise ValueError(f"fetch_table reads without a group: leave group_id out (it is {config.group_id!r})")
     with Consumer(bootstrap_servers, config) as consumer:
         existing = [info.partition for info in consumer.partitions_for(topic)]
+        if not existing:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}")
         wanted = existing if partitions is None else list(dict.fromkeys(partitions))
         if missing := sorted(set(wanted) - set(existing)):
             raise ValueError(f"{topic} has no partition {missing[0]}; it has {len(existing)}, counted from 0")

@@ -1,0 +1,150 @@
+"""kafka-python's cases of its admin client (test/integration/test_admin_integration.py), in the calls of ours.
+
+Each test has the name of its case. Without a counterpart:
+
+| case, or part of one | why |
+|---|---|
+| test_create_describe_delete_acls | `Admin` has no calls for access control lists |
+| test_describe_configs_invalid_broker_id_raises | `ConfigResource.broker` takes a number; mypy rejects a text |
+| error codes in the results of create_topics, delete_topics and delete_records | ours raises ApiError instead |
+| test_describe_configs_mixed_resources_returns_configs in one call | a call describes one resource: two calls |
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from barnabas.clients.admin import Admin, ConfigResource, ElectionType, NewTopic
+from barnabas.clients.consumer import ClientTimeout, Consumer, TopicPartition
+from barnabas.protocol.errors import ApiError, ErrorCode
+from tests.clients.cases.conftest import PARTITIONS
+from tests.clients.cases.records import PATIENCE_SECONDS, read, send_numbers
+
+
+def join(stack: ExitStack, broker: str, group_id: str, topic: str, count: int = 1) -> list[Consumer]:
+    """Make members of a group, each with a part of the topic."""
+    members = [
+        stack.enter_context(
+            Consumer(broker, group_id=group_id, auto_offset_reset="earliest", heartbeat_interval_ms=100)
+        )
+        for _ in range(count)
+    ]
+    for member in members:
+        member.subscribe([topic])
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while sum(len(member.assignment()) for member in members) != PARTITIONS or not all(
+        member.assignment() for member in members
+    ):
+        assert time.monotonic() < deadline, "the group did not settle"
+        for member in members:
+            member.poll(20, 1)
+    return members
+
+
+def test_describe_configs_broker_resource_returns_configs(admin: Admin) -> None:
+    (node,) = admin.describe_cluster().nodes
+    configs = admin.describe_configs(ConfigResource.broker(node.id))
+    assert configs["num.partitions"].value == "2"
+
+
+def test_describe_configs_topic_resource_returns_configs(admin: Admin, topic: str) -> None:
+    configs = admin.describe_configs(ConfigResource.topic(topic))
+    assert configs["cleanup.policy"].value == "delete"
+
+
+def test_describe_configs_mixed_resources_returns_configs(admin: Admin, topic: str) -> None:
+    (node,) = admin.describe_cluster().nodes
+    of_topic, of_broker = (
+        admin.describe_configs(each) for each in (ConfigResource.topic(topic), ConfigResource.broker(node.id))
+    )
+    assert "retention.ms" in of_topic.keys() - of_broker.keys()
+    assert "log.retention.ms" in of_broker.keys() - of_topic.keys()
+
+
+def test_describe_consumer_group_exists(broker: str, admin: Admin, topic: str, name: str) -> None:
+    groups = {f"{name}-1": 2, f"{name}-2": 1}
+    with ExitStack() as stack:
+        for group_id, count in groups.items():
+            join(stack, broker, group_id, topic, count)
+        described = admin.describe_groups(list(groups))
+        assert {group_id: len(described[group_id].members) for group_id in described} == groups
+        for group in described.values():
+            assert {place.topic for member in group.members for place in member.assignment} == {topic}
+
+
+def test_delete_consumergroups(broker: str, admin: Admin, topic: str, name: str) -> None:
+    group_ids = {f"{name}-{number}" for number in (1, 2, 3)}
+    first, second, kept = sorted(group_ids)
+    send_numbers(broker, topic, range(100))
+    for group_id in group_ids:
+        with Consumer(broker, group_id=group_id, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe([topic])
+            assert read(consumer, 1, 1)
+    assert group_ids <= {group.group_id for group in admin.list_groups()}
+    assert admin.delete_groups([first, second]) == {first: None, second: None}
+    assert group_ids & {group.group_id for group in admin.list_groups()} == {kept}
+
+
+def test_delete_consumergroups_with_errors(broker: str, admin: Admin, topic: str, name: str) -> None:
+    empty, in_use, unknown = (f"{name}-{number}" for number in (1, 2, 3))
+    send_numbers(broker, topic, range(100))
+    with Consumer(broker, group_id=empty, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        assert read(consumer, 1, 1)
+    with ExitStack() as stack:
+        join(stack, broker, in_use, topic)
+        results = admin.delete_groups([empty, in_use, unknown])
+        assert {group_id: error and error.code for group_id, error in results.items()} == {
+            empty: None,
+            in_use: ErrorCode.NON_EMPTY_GROUP,
+            unknown: ErrorCode.GROUP_ID_NOT_FOUND,
+        }
+        assert {empty, in_use, unknown} & {group.group_id for group in admin.list_groups()} == {in_use}
+
+
+def test_delete_records(broker: str, admin: Admin, topic: str) -> None:
+    other = f"{topic}-2"
+    admin.create_topics([NewTopic(other, PARTITIONS, 1)])
+    places = [TopicPartition(each, partition) for each in (topic, other) for partition in range(3)]
+    for place in places:
+        send_numbers(broker, place.topic, range(100), place.partition)
+    before = {places[0]: -1, places[1]: 50, places[3]: 40, places[5]: 30}
+    assert admin.delete_records(before) == before | {places[0]: 100}
+    with Consumer(broker, auto_offset_reset="earliest") as consumer:
+        consumer.assign(places)
+        records = read(consumer, 600 - 100 - 50 - 40 - 30)
+        assert consumer.poll(200) == []
+    for place, first in zip(places, (100, 50, 0, 40, 0, 30), strict=True):
+        offsets = [record.offset for record in records if (record.topic, record.partition) == place]
+        assert offsets == list(range(first, 100))
+
+
+def test_delete_records_with_errors(broker: str, admin: Admin, topic: str, name: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    send_numbers(broker, topic, range(1), 2)
+    # An unknown topic may be in creation, so ours waits for it like Java's, and says so when its time is over.
+    with Admin(broker, timeout_ms=300) as hasty:
+        with pytest.raises(ClientTimeout):
+            hasty.delete_records({TopicPartition(topic, 9999): -1})
+        with pytest.raises(ApiError) as raised:
+            hasty.delete_records({TopicPartition(f"not-{name}", 0): -1})
+        assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for wanted in ({first: 1_000}, {first: 1_000, second: 1_000}):
+        with pytest.raises(ApiError) as raised:
+            admin.delete_records(wanted)
+        assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_create_delete_topics(admin: Admin, name: str) -> None:
+    assert admin.create_topics([NewTopic(name, 1, 1)]).keys() == {name}
+    admin.delete_topics([name])
+    assert name not in admin.list_topics()
+
+
+def test_perform_leader_election(admin: Admin, topic: str) -> None:
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    # kafka-python raises ElectionNotNeededError; ours leaves such partitions out, as Java does.
+    assert admin.elect_leaders(ElectionType.PREFERRED, places) == {}

@@ -15,7 +15,7 @@ from barnabas_spark.topic_offsets import Offsets
 logger = logging.getLogger(__name__)
 
 
-class GroupOffsets(Protocol):
+class OffsetCommitter(Protocol):
     """The part of a broker that keeps the offsets of groups."""
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
@@ -29,7 +29,7 @@ class GroupProgress:
         self._group_id = group_id
         self._committed: Offsets = {}
 
-    def note(self, read: Offsets, offsets: GroupOffsets) -> None:
+    def note(self, read: Offsets, offsets: OffsetCommitter) -> None:
         """Commit the ends of what was read, if they have changed.
 
         A commit that fails is a warning, because no record depends on it: the next micro-batch commits again.

@@ -36,6 +36,9 @@ appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex
 """
 
 
+_LOG_LEVEL = "warn"
+
+
 @contextmanager
 def local_session(
     name: str,
@@ -44,7 +47,6 @@ def local_session(
     cores: int = 2,
     driver_memory: str = "1g",
     java_options: Sequence[str] = (),
-    log_level: str = "warn",
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
     """Yield a session on this machine, and stop it with its JVM at the end.
@@ -62,7 +64,7 @@ def local_session(
     log_path = os.path.join(work_dir, "spark.log")
     log_configuration = os.path.join(work_dir, "log4j2.properties")
     with open(log_configuration, "w", encoding="utf-8") as file:
-        file.write(_LOG_CONFIGURATION.format(level=log_level, path=log_path))
+        file.write(_LOG_CONFIGURATION.format(level=_LOG_LEVEL, path=log_path))
     builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
     defaults = {
         "spark.driver.bindAddress": "127.0.0.1",

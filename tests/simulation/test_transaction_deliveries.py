@@ -29,7 +29,7 @@ from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import RecordMetadata
 from barnabas.clients.producer.sender import Sender
-from barnabas.clients.producer.transactions.states import TransactionState
+from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.protocol.api_keys import ApiKey
@@ -355,7 +355,7 @@ class History:
         self._check_futures()
 
     def _check_futures(self) -> None:
-        assert self.manager.state is TransactionState.READY
+        assert self.manager.state is TransactionManagerState.READY
         assert not self.accumulator.has_incomplete()
         for sent in self.transaction:
             assert sent.future.done(), sent.value

@@ -15,7 +15,7 @@ REQUIRED = {"path": "/data", "topic": "orders"}
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
     options = LogSourceOptions.parse(REQUIRED)
-    assert (options.paths, options.topics) == (("/data",), ("orders",))
+    assert (options.paths, options.choice.names) == (("/data",), ("orders",))
     assert (options.starting, options.ending) == (LogPosition("earliest"), LogPosition("latest"))
     assert not options.read_committed
     assert not options.to_log_end
@@ -37,7 +37,7 @@ def test_values() -> None:
             "splitBytes": "1000",
         }
     )
-    assert (options.paths, options.topics) == (("/a", "/b"), ("x", "y"))
+    assert (options.paths, options.choice.names) == (("/a", "/b"), ("x", "y"))
     assert options.starting.offsets == {TopicPartition("x", 0): 5, TopicPartition("x", 1): -2}
     # A timestamp wins over offsets.
     assert options.ending == LogPosition("latest", timestamp_ms=1_700_000_000_000)

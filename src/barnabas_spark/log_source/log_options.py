@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -55,6 +55,16 @@ class LogPosition:
     """The first record of each partition that is not older."""
     timestamps_ms: Offsets | None = None
     """The same, by partition."""
+    after_last_is_error: bool = True
+    """Whether a starting timestamp behind a partition's last record is an error."""
+
+
+class TopicChoice(NamedTuple):
+    """The choice of topics; one of the three is given."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +72,9 @@ class LogSourceOptions:
     """The options of a read of log files."""
 
     paths: tuple[str, ...]
-    topics: tuple[str, ...]
-    """Empty if a pattern or partitions are given."""
-    pattern: str | None
-    assigned: tuple[TopicPartition, ...]
+    choice: TopicChoice
     starting: LogPosition
     ending: LogPosition
-    after_last_is_error: bool
-    """Whether a starting timestamp behind a partition's last record is an error."""
     read_committed: bool
     to_log_end: bool
     """Whether records above the checkpointed high watermark are read."""
@@ -88,17 +93,13 @@ class LogSourceOptions:
         options = OptionValues(given)
         options.refuse("kafka.bootstrap.servers", "has no place here: files are read, without a broker")
         options.check_names(_KNOWN)
-        chosen = _choice_of_topics(options)
+        strategy = options.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
         isolation = "isolation.level" if "isolation.level" in options else "kafka.isolation.level"
         return cls(
             paths=_paths(options),
-            topics=chosen.names,
-            pattern=chosen.pattern,
-            assigned=chosen.assigned,
-            starting=_position(options, "starting", "earliest"),
+            choice=_choice_of_topics(options),
+            starting=replace(_position(options, "starting", "earliest"), after_last_is_error=strategy == "error"),
             ending=_position(options, "ending", "latest"),
-            after_last_is_error=options.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
-            == "error",
             read_committed=options.choice(isolation, "read_uncommitted", ("read_uncommitted", "read_committed"))
             == "read_committed",
             to_log_end=options.choice("endOfLog", "highwatermark", ("highwatermark", "logend")) == "logend",
@@ -121,15 +122,7 @@ def _paths(options: OptionValues) -> tuple[str, ...]:
     return tuple(path.rstrip("/") or "/" for path in paths)
 
 
-class _Topics(NamedTuple):
-    """The choice of topics; one of the three is given."""
-
-    names: tuple[str, ...] = ()
-    pattern: str | None = None
-    assigned: tuple[TopicPartition, ...] = ()
-
-
-def _choice_of_topics(options: OptionValues) -> _Topics:
+def _choice_of_topics(options: OptionValues) -> TopicChoice:
     """Return topics, a pattern of names or partitions. Raises OptionError unless exactly one is given."""
     given = [name for name in _CHOICES_OF_TOPICS if name in options]
     if len(given) != 1:
@@ -141,7 +134,7 @@ def _choice_of_topics(options: OptionValues) -> _Topics:
     text = options.text(name) or ""
     if name == "assign":
         try:
-            return _Topics(assigned=tuple(partitions_from_json(text)))
+            return TopicChoice(assigned=tuple(partitions_from_json(text)))
         except ValueError as error:
             options.reject(name, f'JSON such as {{"topic": [0, 1]}}: {error}')
     if name == "subscribePattern":
@@ -149,11 +142,11 @@ def _choice_of_topics(options: OptionValues) -> _Topics:
             re.compile(text)
         except re.error as error:
             options.reject(name, f"a regular expression: {error}")
-        return _Topics(pattern=text)
+        return TopicChoice(pattern=text)
     topics = sorted({topic.strip() for topic in text.split(",")} - {""})
     if not topics:
         options.reject(name, "one or more topics, separated by commas")
-    return _Topics(tuple(topics))
+    return TopicChoice(tuple(topics))
 
 
 def _position(options: OptionValues, which: Literal["starting", "ending"], edge: Edge) -> LogPosition:

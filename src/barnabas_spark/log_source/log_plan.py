@@ -47,17 +47,17 @@ def plan_splits(options: LogSourceOptions, bounds: RowBounds, files: Files) -> l
 
 def _logs(options: LogSourceOptions, directories: ReadonlyDirectories) -> list[PartitionLog]:
     """Return the partitions to read. Raises LogUnreadable."""
-    if options.pattern is not None:
+    if options.choice.pattern is not None:
         # As in Spark's Kafka source, the whole name has to match. A pattern that matches none reads nothing.
-        pattern = re.compile(options.pattern)
+        pattern = re.compile(options.choice.pattern)
         return directories.logs({topic for topic in directories.topics() if pattern.fullmatch(topic)})
-    if not options.assigned:
-        return directories.logs(options.topics)
-    logs = {log.topic_partition: log for log in directories.logs({key.topic for key in options.assigned})}
-    for key in options.assigned:
+    if not options.choice.assigned:
+        return directories.logs(options.choice.names)
+    logs = {log.topic_partition: log for log in directories.logs({key.topic for key in options.choice.assigned})}
+    for key in options.choice.assigned:
         if key not in logs:
             raise LogUnreadable(f"option 'assign' names {key}, which has no directory in {', '.join(options.paths)}")
-    return [logs[key] for key in options.assigned]
+    return [logs[key] for key in options.choice.assigned]
 
 
 def _check_named(options: LogSourceOptions, partitions: set[TopicPartition]) -> None:
@@ -111,7 +111,7 @@ def _start(options: LogSourceOptions, readable: ReadableLog) -> int:
     timestamp = _timestamp(position, key)
     if timestamp is not None:
         found = offset_of_timestamp(readable, timestamp)
-        if found is None and options.after_last_is_error:
+        if found is None and position.after_last_is_error:
             raise BeyondLogEnd(
                 f"{key}: no record from time {timestamp} on up to offset {readable.end} in {readable.log.directory};"
                 " option 'startingOffsetsByTimestampStrategy' = 'latest' reads nothing instead"

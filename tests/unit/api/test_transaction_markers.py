@@ -11,7 +11,7 @@ from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.coordinator.group.open_transactions import EndedTransaction
+from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -34,7 +34,7 @@ class Broker:
     def __init__(self) -> None:
         self.replicas = Replicas()
         origin = BrokerOrigin(None, listener_name="PLAINTEXT")
-        self.ended: list[tuple[int, EndedTransaction]] = []
+        self.ended: list[tuple[int, EndedGroupTransaction]] = []
         markers = TransactionMarkersApi(
             self.replicas.manager,
             origin,
@@ -196,7 +196,7 @@ def test_a_marker_of_groups_counts_when_the_followers_have_it() -> None:
     assert broker.ended == []
     fetch = PartitionFetch(GROUP_METADATA_TOPIC, 3, 1, 1 << 20)
     broker.replicas.fetch(fetch, replica_id=ANOTHER, isolation=FetchIsolation.LOG_END)
-    assert broker.ended == [(3, EndedTransaction(7, is_committed=True, position=0))]
+    assert broker.ended == [(3, EndedGroupTransaction(7, is_committed=True, position=0))]
     broker.send((7, 0, ABORT, 0, {GROUP_METADATA_TOPIC: [3]}))
     broker.replicas.pass_time(TIMEOUT_MS + 1)
     assert len(broker.ended) == 1, "the coordinator sends the marker again"

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.open_transactions import EndedTransaction
+from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -66,7 +66,7 @@ class TransactionMarkersApi:
         origin: BrokerOrigin,
         clock: Clock,
         timeout_ms: int,
-        end_transaction: Callable[[int, EndedTransaction], None],
+        end_transaction: Callable[[int, EndedGroupTransaction], None],
     ) -> None:
         self._appender = replicas.appender
         self._hosted = replicas.hosted
@@ -136,7 +136,7 @@ class TransactionMarkersApi:
             if place.topic != GROUP_METADATA_TOPIC or entry is None or entry.error is not ErrorCode.NONE:
                 continue
             if entry.info is not None:
-                ended = EndedTransaction(marker.producer_id, marker.transaction_result, entry.info.first_offset)
+                ended = EndedGroupTransaction(marker.producer_id, marker.transaction_result, entry.info.first_offset)
                 self._end_transaction(place.partition, ended)
 
 

@@ -30,7 +30,7 @@ from barnabas.api.authorize import (
 )
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.transaction.metadata import ProducerIdentity
+from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import InitResult, TransactionService
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
@@ -116,9 +116,9 @@ class TransactionsApi:
                 f"Producer id {body.producer_id} and epoch {body.producer_epoch} must both be given, or neither",
             )
         if body.transactional_id is None:
-            request.respond(_initialized(ErrorCode.NONE, ProducerIdentity(self._producer_ids.generate(), 0)))
+            request.respond(_initialized(ErrorCode.NONE, ProducerIdAndEpoch(self._producer_ids.generate(), 0)))
             return
-        expected = None if body.producer_id < 0 else ProducerIdentity(body.producer_id, body.producer_epoch)
+        expected = None if body.producer_id < 0 else ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
 
         def answer(result: InitResult) -> None:
             request.respond(_initialized(_for_version(request, result.error), result.producer))
@@ -177,7 +177,7 @@ class TransactionsApi:
         def answer(error: ErrorCode) -> None:
             request.respond(_one_answer(dict.fromkeys(partitions, _for_version(request, error))))
 
-        producer = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        producer = ProducerIdAndEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         self._transactions.add_partitions(transactional_id, producer, partitions, request.deferred(answer))
 
     def _add_batches(self, request: Request[AddPartitionsToTxnRequest], batches: Sequence[_Transaction]) -> None:
@@ -204,7 +204,7 @@ class TransactionsApi:
     ) -> None:
         transactional_id = batch.transactional_id
         partitions = list(_partitions_of(batch.topics))
-        producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+        producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
         if batch.verify_only:
             refused = self._transactions.verify(transactional_id, producer, partitions)
             verified = {each: refused.get(each, ErrorCode.NONE) for each in partitions}
@@ -252,7 +252,7 @@ class TransactionsApi:
         def answer(error: ErrorCode) -> None:
             request.respond(AddOffsetsToTxnResponse(error_code=_for_version(request, error)))
 
-        producer = ProducerIdentity(body.producer_id, body.producer_epoch)
+        producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
         self._transactions.add_partitions(body.transactional_id, producer, [offsets], request.deferred(answer))
 
     # -- EndTxn
@@ -268,7 +268,7 @@ class TransactionsApi:
         def answer(error: ErrorCode) -> None:
             request.respond(EndTxnResponse(error_code=_for_version(request, error)))
 
-        producer = ProducerIdentity(body.producer_id, body.producer_epoch)
+        producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
         self._transactions.end(
             body.transactional_id, producer, is_commit=body.committed, on_done=request.deferred(answer)
         )
@@ -285,7 +285,7 @@ def _not_abortable(error: ErrorCode) -> ErrorCode:
     return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE else error
 
 
-def _initialized(error: ErrorCode, producer: ProducerIdentity) -> InitProducerIdResponse:
+def _initialized(error: ErrorCode, producer: ProducerIdAndEpoch) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 

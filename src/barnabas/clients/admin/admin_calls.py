@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
-from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, TRANSACTION, ask_coordinators
+from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, TRANSACTION, CoordinatedIds, ask_coordinators
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import error_of
@@ -136,7 +136,7 @@ class AdminCalls:
         """Return each group's coordinator and result. Raises ApiError, ClientTimeout."""
         with self._lock:
             return ask_coordinators(
-                self._client, group_ids, request_for, results_in, self._deadline_ms(), versions=versions
+                self._client, CoordinatedIds(group_ids), request_for, results_in, self._deadline_ms(), versions=versions
             )
 
     def ask_transaction_coordinators(
@@ -150,12 +150,11 @@ class AdminCalls:
         with self._lock:
             return ask_coordinators(
                 self._client,
-                transactional_ids,
+                CoordinatedIds(transactional_ids, TRANSACTION),
                 request_for,
                 results_in,
                 self._deadline_ms(),
                 versions=versions,
-                key_type=TRANSACTION,
             )
 
     def ask_coordinator(

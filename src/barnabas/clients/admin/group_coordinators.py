@@ -7,7 +7,7 @@ Kafka: CoordinatorStrategy, AdminApiDriver.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.errors import error_of
@@ -42,27 +42,33 @@ A = TypeVar("A", bound=Message)
 R = TypeVar("R")
 
 
+class CoordinatedIds(NamedTuple):
+    """Groups, or with `key_type` TRANSACTION transactional ids."""
+
+    ids: Collection[str]
+    key_type: int = GROUP
+
+
 def ask_coordinators(
     client: BlockingClient,
-    group_ids: Collection[str],
+    wanted: CoordinatedIds,
     request_for: Callable[[Sequence[str]], Message],
     results_in: Callable[[A], Iterable[tuple[str, int, R]]],
     deadline_ms: int,
     *,
     versions: tuple[int, int] | None = None,
-    key_type: int = GROUP,
 ) -> dict[str, tuple[Node, R]]:
-    """Return every group's coordinator and result, with one request to each coordinator.
+    """Return every id's coordinator and result, with one request to each coordinator.
 
-    results_in(answer): yields group, error code and result. Groups with `PASSING_ERRORS` are retried until the
+    results_in(answer): yields id, error code and result. Groups with `PASSING_ERRORS` are retried until the
     deadline; all other errors are left to the caller. Raises ApiError when such an error is still there at the
     deadline, or when a coordinator cannot be found, and ClientTimeout.
     """
     client.check_usable()
     found: dict[str, tuple[Node, R]] = {}
-    missing = list(dict.fromkeys(group_ids))
+    missing = list(dict.fromkeys(wanted.ids))
     while missing:
-        by_coordinator, last_error = _by_coordinator(client, missing, deadline_ms, key_type)
+        by_coordinator, last_error = _by_coordinator(client, missing, deadline_ms, wanted.key_type)
         for node, groups in by_coordinator.items():
             answer = client.call(
                 request_for(groups),

@@ -171,7 +171,10 @@ class Consumer:
             raise StopAsyncIteration from None
 
     async def _fill(self, deadline: float | None) -> None:
-        """Poll until the buffer has records, or the loop's time is `deadline`. One task polls, the others wait."""
+        """Poll until the buffer has records, or the loop's time is `deadline`. One task polls, the others wait.
+
+        Raises RuntimeError in a rebalance listener, and what the poll raises.
+        """
         consumer, thread = self._usable()
         loop = thread.loop
         if asyncio.current_task() in self._listener_tasks:

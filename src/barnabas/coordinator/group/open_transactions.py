@@ -19,7 +19,7 @@ from typing import NamedTuple
 from barnabas.coordinator.group.table import GroupTable
 
 
-class EndedTransaction(NamedTuple):
+class EndedGroupTransaction(NamedTuple):
     """The end of a producer's transaction. position: of its marker in the partition of `__consumer_offsets`."""
 
     producer_id: int
@@ -35,7 +35,7 @@ class OpenTransactions:
         self._lock = threading.Lock()
         self._groups: dict[int, dict[int, set[str]]] = {}
         """Group ids by partition and producer id."""
-        self._late: dict[int, list[EndedTransaction]] = {}
+        self._late: dict[int, list[EndedGroupTransaction]] = {}
         """The markers that came since a loading began, by partition."""
 
     # -- groups
@@ -61,7 +61,7 @@ class OpenTransactions:
 
     # -- markers
 
-    def end_transaction(self, partition: int, ended: EndedTransaction) -> None:
+    def end_transaction(self, partition: int, ended: EndedGroupTransaction) -> None:
         """Let the offsets of a transaction count, or drop them. The caller holds no lock."""
         with self._lock:
             late = self._late.get(partition)

@@ -15,7 +15,7 @@ from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.admin import TransactionAdmin
 from barnabas.coordinator.transaction.expiry import TransactionExpiry
 from barnabas.coordinator.transaction.markers.sender import MarkerSender
-from barnabas.coordinator.transaction.metadata import ProducerIdentity
+from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.protocol.topic_partition import TopicPartition
@@ -68,5 +68,5 @@ class TransactionCoordinator:
 
         This broker is asked for its own ids only: for another's it answers NOT_COORDINATOR, and the producer retries.
         """
-        producer = ProducerIdentity(producer_id, producer_epoch)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         callback(self.transactions.verify(transactional_id, producer, partitions))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from barnabas.coordinator.transaction.metadata import (
     LAST_USABLE_EPOCH,
     NO_EPOCH,
-    ProducerIdentity,
+    ProducerIdAndEpoch,
     TransactionMetadata,
 )
 from barnabas.coordinator.transaction.states import COMPLETE, DECIDED, TransactionState
@@ -67,7 +67,7 @@ class InitTerms(NamedTuple):
     """The terms of an InitProducerId. `expected`: what the producer has, to go on after an error (KIP-360), or None."""
 
     timeout_ms: int
-    expected: ProducerIdentity | None
+    expected: ProducerIdAndEpoch | None
     now_ms: int
 
 
@@ -94,7 +94,7 @@ def decide_init(known: Known, terms: InitTerms, new_producer_id: Callable[[], in
     return _decide_epoch(metadata, terms)
 
 
-def _may_go_on(metadata: TransactionMetadata, expected: ProducerIdentity) -> bool:
+def _may_go_on(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Return whether a producer that names its id may be the present one, or repeats a request of the one before."""
     return (
         # The id is new here: the producer has it from before a loss of the coordinator's state.
@@ -126,7 +126,9 @@ def _decide_epoch(metadata: TransactionMetadata, terms: InitTerms) -> Decision:
     return Next(with_next_epoch(metadata, timeout_ms=terms.timeout_ms, last_epoch=last_epoch, now_ms=terms.now_ms))
 
 
-def decide_add(known: Known, producer: ProducerIdentity, partitions: Iterable[TopicPartition], now_ms: int) -> Decision:
+def decide_add(
+    known: Known, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], now_ms: int
+) -> Decision:
     """Decide on partitions that a producer adds to its transaction."""
     metadata = known.metadata
     wanted = frozenset(partitions)
@@ -142,7 +144,7 @@ def decide_add(known: Known, producer: ProducerIdentity, partitions: Iterable[To
 
 
 def verify(
-    metadata: TransactionMetadata, producer: ProducerIdentity, partitions: Iterable[TopicPartition]
+    metadata: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
     """Return the error of each partition that the producer must not write to now (KIP-890)."""
     if metadata.producer_id != producer.producer_id:
@@ -157,7 +159,7 @@ def verify(
 class EndTerms(NamedTuple):
     """The end of a transaction. `is_from_client`: not the coordinator's own, of a fenced or overdue producer."""
 
-    producer: ProducerIdentity
+    producer: ProducerIdAndEpoch
     is_commit: bool
     is_from_client: bool
     now_ms: int

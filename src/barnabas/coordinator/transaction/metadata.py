@@ -19,7 +19,7 @@ LAST_USABLE_EPOCH: Final = LARGEST_EPOCH - 1
 """No producer gets a larger epoch: the last one stays for the coordinator, which fences with it."""
 
 
-class ProducerIdentity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id and its epoch."""
 
     producer_id: int

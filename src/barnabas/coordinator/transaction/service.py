@@ -28,7 +28,7 @@ from barnabas.coordinator.transaction.markers.ended_transaction import EndedTran
 from barnabas.coordinator.transaction.metadata import (
     NO_EPOCH,
     NO_PRODUCER_ID,
-    ProducerIdentity,
+    ProducerIdAndEpoch,
     TransactionMetadata,
 )
 from barnabas.coordinator.transaction.states import TransactionState
@@ -38,14 +38,14 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-NO_PRODUCER = ProducerIdentity(NO_PRODUCER_ID, NO_EPOCH)
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 
 
 class InitResult(NamedTuple):
     """The producer id and epoch, or the error."""
 
     error: ErrorCode
-    producer: ProducerIdentity = NO_PRODUCER
+    producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
 OnInitialized = Callable[[InitResult], None]
@@ -69,7 +69,7 @@ class TransactionService:
         self,
         transactional_id: str,
         timeout_ms: int,
-        expected: ProducerIdentity | None,
+        expected: ProducerIdAndEpoch | None,
         on_done: OnInitialized,
     ) -> None:
         """Give a producer the id and the epoch to use; a transaction of the producer before it is aborted.
@@ -120,7 +120,7 @@ class TransactionService:
                 following.producer_id,
                 following.producer_epoch,
             )
-            on_done(InitResult(ErrorCode.NONE, ProducerIdentity(following.producer_id, following.producer_epoch)))
+            on_done(InitResult(ErrorCode.NONE, ProducerIdAndEpoch(following.producer_id, following.producer_epoch)))
 
         wait(stored)
 
@@ -141,7 +141,7 @@ class TransactionService:
     def add_partitions(
         self,
         transactional_id: str,
-        producer: ProducerIdentity,
+        producer: ProducerIdAndEpoch,
         partitions: Sequence[TopicPartition],
         on_done: OnDone,
     ) -> None:
@@ -162,7 +162,7 @@ class TransactionService:
             on_done(decision.error)
 
     def verify(
-        self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
     ) -> VerificationErrors:
         """Return the error of each partition that is no part of the producer's open transaction (KIP-890)."""
         try:
@@ -174,7 +174,7 @@ class TransactionService:
 
     # -- the end
 
-    def end(self, transactional_id: str, producer: ProducerIdentity, *, is_commit: bool, on_done: OnDone) -> None:
+    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_commit: bool, on_done: OnDone) -> None:
         """Commit or abort the producer's transaction. `on_done` is called when the decision is stored."""
         try:
             entry = self._existing(transactional_id)

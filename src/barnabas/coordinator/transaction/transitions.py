@@ -28,7 +28,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 def with_next_epoch(
     metadata: TransactionMetadata, *, timeout_ms: int, last_epoch: int, now_ms: int
 ) -> TransactionMetadata:
-    """Give the id's next producer the next epoch."""
+    """Give the id's next producer the next epoch. Raises IllegalTransactionTransition when there is none."""
     if metadata.is_epoch_exhausted:
         raise IllegalTransactionTransition(f"{metadata.transactional_id}: no epoch follows {metadata.producer_epoch}")
     return _to_empty(
@@ -62,7 +62,8 @@ def with_new_producer_id(
 def fenced(metadata: TransactionMetadata, *, is_raised_already: bool) -> TransactionMetadata:
     """Raise the epoch above the present producer's, in order to abort its transaction. No producer is told this epoch.
 
-    is_raised_already: an earlier attempt raised it, and could not store the abort.
+    is_raised_already: an earlier attempt raised it, and could not store the abort. Raises IllegalTransactionTransition
+    when no epoch is left.
     """
     epoch = metadata.producer_epoch + (0 if is_raised_already else 1)
     if epoch > LARGEST_EPOCH:

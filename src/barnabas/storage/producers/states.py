@@ -67,7 +67,7 @@ class CompletedTransaction(NamedTuple):
     is_aborted: bool
 
 
-class TransactionMetadata(NamedTuple):
+class LoggedTransaction(NamedTuple):
     """A transaction: its producer, where it begins, and the offset of its marker (-1: it is open)."""
 
     producer_id: int
@@ -96,9 +96,9 @@ class ProducerStates:
         self._verifies = verifies_transactions
         self._verifications: dict[int, Verification] = {}
         """By producer id, from `begin_verification` until a transaction begins or a marker comes."""
-        self._ongoing: dict[int, TransactionMetadata] = {}
+        self._ongoing: dict[int, LoggedTransaction] = {}
         """Open transactions by first offset, and in the order of these: a transaction begins at the log's end."""
-        self._unreplicated: dict[int, TransactionMetadata] = {}
+        self._unreplicated: dict[int, LoggedTransaction] = {}
         """Ended transactions whose markers lie at or above the high watermark, by first offset."""
 
     @property
@@ -229,7 +229,7 @@ class ProducerStates:
         entry.last_timestamp = timestamp
         if entry.transaction_first_offset < 0 and batch.is_transactional:
             entry.transaction_first_offset = first
-            self._ongoing[first] = TransactionMetadata(producer_id, first_offset)
+            self._ongoing[first] = LoggedTransaction(producer_id, first_offset)
             self._verifications.pop(producer_id, None)
             return True
         return False
@@ -323,7 +323,7 @@ class ProducerStates:
         begun = [(entry.transaction_first_offset, entry.producer_id) for entry in self.entries.values()]
         for offset, producer_id in sorted(begun):
             if offset >= 0:
-                self._ongoing[offset] = TransactionMetadata(producer_id, LogOffsetMetadata(offset))
+                self._ongoing[offset] = LoggedTransaction(producer_id, LogOffsetMetadata(offset))
 
     # -- the end of what is stable, expiry
 

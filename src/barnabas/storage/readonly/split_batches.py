@@ -143,7 +143,10 @@ class SplitBatches:
             raise self._unreadable(piece, position, f"the file ends before offset {self._split.end_offset}")
 
     def _scan(self, buffer: bytes, found: list[RecordBatch | LegacyBatch], piece: _Piece, position: int) -> int:
-        """Append the wanted batches of a buffer to `found`; return the bytes of its whole batches."""
+        """Append the wanted batches of a buffer to `found`; return the bytes of its whole batches.
+
+        Raises LogUnreadable: a batch is damaged or cut off.
+        """
         at = 0
         split = self._split
         try:

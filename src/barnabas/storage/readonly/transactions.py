@@ -99,7 +99,10 @@ def _with_next(segments: list[ListedSegment]) -> list[tuple[ListedSegment, int |
 
 
 def _follow_transactions(readable: ReadableLog, segment: ListedSegment, offset: int, begun: dict[int, int]) -> None:
-    """Read the headers of a segment's batches from `offset` on, and note begun and ended transactions."""
+    """Read the headers of a segment's batches from `offset` on, and note begun and ended transactions.
+
+    Raises LogUnreadable: a batch is damaged.
+    """
     log = readable.log
     file = log.open(segment)
     try:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.coordinator.transaction.metadata import ProducerIdentity
+from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.transaction_harness import ID, PLACES, TransactionBroker
@@ -41,7 +41,7 @@ def test_a_transaction_from_its_beginning_to_its_end(commit: bool) -> None:
 
 def test_requests_of_others_are_refused() -> None:
     broker = TransactionBroker()
-    assert broker.add(ProducerIdentity(1, 0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert broker.add(ProducerIdAndEpoch(1, 0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     producer = broker.producer()
     for ask in (broker.add, lambda who: broker.end(who, commit=True)):
         assert ask(producer._replace(producer_id=1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -16,7 +16,7 @@ from barnabas.coordinator.transaction.decisions import (
     decide_init,
 )
 from barnabas.coordinator.transaction.log.schemas import decode_key, decode_value, encode_key, encode_value
-from barnabas.coordinator.transaction.metadata import ProducerIdentity, TransactionMetadata
+from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from barnabas.coordinator.transaction.states import PREVIOUS_STATES, IllegalTransactionTransition, TransactionState
 from barnabas.coordinator.transaction.transitions import completed, dead, decided, fenced, with_next_epoch
 from barnabas.protocol.errors import DecodeError, ErrorCode
@@ -36,7 +36,7 @@ def known(metadata: TransactionMetadata, pending: str | None = None, *, failed: 
 
 
 def init(what: Known, expected: tuple[int, int] | None = None) -> Decision:
-    terms = InitTerms(900, None if expected is None else ProducerIdentity(*expected), 50)
+    terms = InitTerms(900, None if expected is None else ProducerIdAndEpoch(*expected), 50)
     return decide_init(what, terms, lambda: 8)
 
 
@@ -129,13 +129,13 @@ ENDS = [
 
 @pytest.mark.parametrize(("state", "of_commit", "of_abort"), ENDS)
 def test_the_end_in_each_state(state: str, of_commit: ErrorCode, of_abort: ErrorCode) -> None:
-    producer = ProducerIdentity(7, 3)
+    producer = ProducerIdAndEpoch(7, 3)
     for is_commit, error in ((True, of_commit), (False, of_abort)):
         assert decide_end(known(value(state)), EndTerms(producer, is_commit, True, 50)) == Refused(error)
 
 
 def test_partitions_are_added_once() -> None:
-    producer, more = ProducerIdentity(7, 3), frozenset({TopicPartition("c", 0)})
+    producer, more = ProducerIdAndEpoch(7, 3), frozenset({TopicPartition("c", 0)})
     begun = decide_add(known(value("CompleteAbort")), producer, PLACES, 50)
     assert isinstance(begun, Next)
     metadata = begun.metadata

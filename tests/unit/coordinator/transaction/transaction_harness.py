@@ -11,7 +11,7 @@ from barnabas.coordinator.transaction.expiry import TransactionExpiry
 from barnabas.coordinator.transaction.loading.partition_loader import TransactionLoading
 from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
-from barnabas.coordinator.transaction.metadata import ProducerIdentity, TransactionMetadata
+from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from barnabas.coordinator.transaction.service import InitResult, TransactionService
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
@@ -127,7 +127,7 @@ class TransactionBroker:
         self.next_id += 1
         return self.next_id
 
-    def init(self, expected: ProducerIdentity | None = None, *, timeout_ms: int = 1000) -> InitResult:
+    def init(self, expected: ProducerIdAndEpoch | None = None, *, timeout_ms: int = 1000) -> InitResult:
         """Begin as a producer."""
         answers: list[InitResult] = []
 
@@ -143,16 +143,16 @@ class TransactionBroker:
         (answer,) = answers
         return answer
 
-    def producer(self) -> ProducerIdentity:
+    def producer(self) -> ProducerIdAndEpoch:
         """Begin as a producer that nothing keeps from it."""
         result = self.init()
         assert result.error is ErrorCode.NONE
         return result.producer
 
-    def add(self, producer: ProducerIdentity, *places: TopicPartition) -> ErrorCode:
+    def add(self, producer: ProducerIdAndEpoch, *places: TopicPartition) -> ErrorCode:
         return self._answer(lambda respond: self.service.add_partitions(ID, producer, places or PLACES, respond))
 
-    def end(self, producer: ProducerIdentity, *, commit: bool) -> ErrorCode:
+    def end(self, producer: ProducerIdAndEpoch, *, commit: bool) -> ErrorCode:
         return self._answer(lambda respond: self.service.end(ID, producer, is_commit=commit, on_done=respond))
 
     def _answer(self, ask: Callable[[Callable[[ErrorCode], None]], None]) -> ErrorCode:

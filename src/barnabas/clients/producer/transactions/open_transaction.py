@@ -9,7 +9,7 @@ from __future__ import annotations
 from barnabas.protocol.topic_partition import TopicPartition
 
 
-class OpenTransaction:
+class CurrentTransaction:
     """One transaction, from `begin_transaction` to the answer of EndTxn."""
 
     __slots__ = ("_known", "_new", "added", "is_started", "needs_new_epoch")

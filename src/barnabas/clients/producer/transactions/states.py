@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class TransactionState(Enum):
+class TransactionManagerState(Enum):
     """The state of one transactional producer; its value is for messages."""
 
     UNINITIALIZED = "not initialized"
@@ -29,9 +29,9 @@ class TransactionState(Enum):
     FATAL_ERROR = "unusable"
 
 
-_S = TransactionState
+_S = TransactionManagerState
 
-SUCCESSORS: dict[TransactionState, frozenset[TransactionState]] = {
+SUCCESSORS: dict[TransactionManagerState, frozenset[TransactionManagerState]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL_ERROR}),
     _S.INITIALIZING: frozenset({_S.READY, _S.FATAL_ERROR}),
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
@@ -44,7 +44,7 @@ SUCCESSORS: dict[TransactionState, frozenset[TransactionState]] = {
 """The states that may follow each state."""
 
 
-def check_transition(state: TransactionState, target: TransactionState, operation: str) -> None:
+def check_transition(state: TransactionManagerState, target: TransactionManagerState, operation: str) -> None:
     """Check that `target` may follow `state`. Raises RuntimeError that names the operation which wants to go there."""
     if target not in SUCCESSORS[state]:
         raise RuntimeError(f"Cannot {operation}: the producer is {state.value}")

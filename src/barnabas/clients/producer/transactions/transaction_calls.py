@@ -14,7 +14,7 @@ from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
-from barnabas.clients.producer.transactions.states import TransactionState
+from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.protocol.topic_partition import TopicPartition
@@ -100,7 +100,7 @@ class TransactionCalls:
             raise
 
     def _abort_if_possible(self) -> None:
-        if self.manager.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+        if self.manager.state in (TransactionManagerState.IN_TRANSACTION, TransactionManagerState.ABORTABLE_ERROR):
             try:
                 self.abort()
             except TransactionalProducerFailed:

@@ -39,7 +39,7 @@ from barnabas.clients.errors import (
 )
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.partition_sequences import NO_IDENTITY, ProducerIdentity
-from barnabas.clients.producer.transactions.open_transaction import OpenTransaction
+from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
 from barnabas.clients.producer.transactions.requests import (
     AddOffsets,
     AddPartitions,
@@ -49,13 +49,13 @@ from barnabas.clients.producer.transactions.requests import (
     TransactionalRequest,
     TxnOffsetCommit,
 )
-from barnabas.clients.producer.transactions.states import TransactionState, check_transition
+from barnabas.clients.producer.transactions.states import TransactionManagerState, check_transition
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_S = TransactionState
+_S = TransactionManagerState
 _COMPLETING = (_S.COMMITTING, _S.ABORTING)
 _FATAL_CODES = frozenset(
     {
@@ -91,14 +91,14 @@ class TransactionManager:
         self._state = _S.UNINITIALIZED
         self._error: Exception | None = None
         self._identity = NO_IDENTITY
-        self._transaction = OpenTransaction()
+        self._transaction = CurrentTransaction()
         self._pending: list[TransactionalRequest] = []
         self._operation: Operation | None = None
 
     # -- threads of the user
 
     @property
-    def state(self) -> TransactionState:
+    def state(self) -> TransactionManagerState:
         """The present state, which another thread may change at once."""
         return self._state
 
@@ -345,7 +345,10 @@ class TransactionManager:
             )
 
     def _check_usable(self) -> None:
-        """Raise a copy of the error of a failed transaction or producer, since several threads may raise it."""
+        """Check that the transaction and the producer have not failed.
+
+        Raises a copy of the error that they failed with: several threads may raise it.
+        """
         error = self._error
         if error is not None and self._state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
             raise type(error)(str(error)) from error.__cause__
@@ -355,7 +358,7 @@ class TransactionManager:
         if self._state is not _S.IN_TRANSACTION:
             raise RuntimeError(f"Cannot {operation} outside of a transaction: the producer is {self._state.value}")
 
-    def _go(self, target: TransactionState, operation: str) -> None:
+    def _go(self, target: TransactionManagerState, operation: str) -> None:
         check_transition(self._state, target, operation)
         self._state = target
 
@@ -377,7 +380,7 @@ class TransactionManager:
         if self._state not in _COMPLETING:
             return
         needs_new_epoch = self._transaction.needs_new_epoch
-        self._transaction = OpenTransaction()
+        self._transaction = CurrentTransaction()
         self._error = None
         if needs_new_epoch:
             self._state = _S.INITIALIZING

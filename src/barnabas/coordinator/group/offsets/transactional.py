@@ -22,7 +22,7 @@ from barnabas.coordinator.group.log.append_errors import OFFSETS
 from barnabas.coordinator.group.offsets.encoding import EncodedCommit, encode_commit
 from barnabas.coordinator.group.offsets.service import CommitCallback, OffsetService
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
-from barnabas.coordinator.group.open_transactions import EndedTransaction
+from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -87,7 +87,7 @@ class TransactionalOffsetService:
         else:
             stored.when_replicated(lambda code: self._answer(code, encoded, on_complete))
 
-    def end_transaction(self, partition: int, ended: EndedTransaction) -> None:
+    def end_transaction(self, partition: int, ended: EndedGroupTransaction) -> None:
         """Let the offsets of a transaction count, or drop them: its marker is in this partition, with all replicas."""
         self._environment.open_transactions.end_transaction(partition, ended)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.producer.transactions.states import SUCCESSORS, TransactionState, check_transition
+from barnabas.clients.producer.transactions.states import SUCCESSORS, TransactionManagerState, check_transition
 
-S = TransactionState
+S = TransactionManagerState
 
 
 def test_every_state_has_a_row() -> None:
@@ -42,6 +42,6 @@ def test_a_producer_is_ready_again_after_every_error_but_a_fatal_one() -> None:
         (S.FATAL_ERROR, S.INITIALIZING),
     ],
 )
-def test_what_may_not_follow(state: TransactionState, target: TransactionState) -> None:
+def test_what_may_not_follow(state: TransactionManagerState, target: TransactionManagerState) -> None:
     with pytest.raises(RuntimeError, match=f"Cannot go there: the producer is {state.value}"):
         check_transition(state, target, "go there")

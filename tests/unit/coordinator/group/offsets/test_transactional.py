@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer
-from barnabas.coordinator.group.open_transactions import EndedTransaction
+from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.runtime.lock_order import check_no_lock_held
@@ -54,11 +54,11 @@ def commit(
 
 def mark(
     broker: GroupBroker, producer_id: int, *, commits: bool, epoch: int = 0, group: str = GROUP
-) -> EndedTransaction:
+) -> EndedGroupTransaction:
     """Append the marker to the group's partition; what the handler tells when the replicas have it."""
     marker = EndTransactionMarker(not commits, 0, 1_700_000_000_000).batch(producer_id, epoch)
     info = broker.log(group).append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
-    return EndedTransaction(producer_id, commits, info.first_offset)
+    return EndedGroupTransaction(producer_id, commits, info.first_offset)
 
 
 def end(broker: GroupBroker, producer_id: int, *, commits: bool, epoch: int = 0, group: str = GROUP) -> None:

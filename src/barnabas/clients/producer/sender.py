@@ -246,6 +246,10 @@ class Sender:
             for batch in batches:
                 self._fail(batch, error)
                 self._accumulator.unmute(batch.topic_partition)
+            return
+        if self._sequences is not None:
+            for batch in batches:
+                self._sequences.sent(batch)
 
     def _handle_produce_response(
         self, response: ClientResponse, batches: Mapping[TopicPartition, ProducerBatch], sent_ms: int

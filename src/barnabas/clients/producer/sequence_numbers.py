@@ -23,7 +23,11 @@ refusal and the first batch of the new epoch; and a broker that has forgotten th
 deleted records), which takes C twice.
 
 Only the partition with the gap is numbered again. The others take the new epoch with their next batch, once they have
-none pending. After epoch 32767 comes a new producer id, from InitProducerId.
+none pending.
+
+After epoch 32767 comes a new producer id, from InitProducerId. A higher epoch fences the requests of the lower ones; a
+new id fences nothing. A batch that expired while its request was in flight could still be stored, behind records that
+were sent after it. So a partition with a gap takes a new id only when none of its requests waits for an answer.
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ class SequenceNumbers:
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
         self._unsettled: set[TopicPartition] = set()
         """The partitions with a gap, or with a batch that was refused."""
+        self._unanswered: dict[TopicPartition, int] = {}
+        """The number of requests that wait for an answer, also of those whose batch has expired."""
 
     @property
     def needs_producer_id(self) -> bool:
@@ -103,10 +109,15 @@ class SequenceNumbers:
         self._partitions.clear()
         self._unsettled.clear()
 
+    def sent(self, batch: ProducerBatch) -> None:
+        """Note that a request with the batch is under way. `answered` follows, also when the connection is lost."""
+        self._unanswered[batch.topic_partition] = self._unanswered.get(batch.topic_partition, 0) + 1
+
     # -- answers
 
     def answered(self, batch: ProducerBatch, error: ErrorCode) -> None:
         """Note the error of an answer, before it is decided whether the batch is sent again."""
+        self._unanswered[batch.topic_partition] -= 1
         if error in REFUSALS:
             partition = self._partition_of(batch)
             # While an earlier batch is pending, that one is what the broker misses.
@@ -138,7 +149,7 @@ class SequenceNumbers:
     @property
     def can_settle(self) -> bool:
         """Whether `settle` would restart a partition now."""
-        return self.identity != NO_IDENTITY and any(self._partitions[each].must_restart for each in self._unsettled)
+        return self.identity != NO_IDENTITY and any(self._can_settle(each) for each in self._unsettled)
 
     def settle(self) -> None:
         """Restart the numbering of the partitions that cannot go on with theirs. Called in each turn of the sender."""
@@ -148,10 +159,16 @@ class SequenceNumbers:
                 if partition.identity == self.identity:
                     self._raise_epoch()
                 # Without an identity, the partition waits for the answer of InitProducerId.
-                if self.identity != NO_IDENTITY:
+                if self.identity != NO_IDENTITY and self._can_settle(topic_partition):
                     partition.restart(self.identity)
             if partition.is_settled:
                 self._unsettled.discard(topic_partition)
+
+    def _can_settle(self, topic_partition: TopicPartition) -> bool:
+        partition = self._partitions[topic_partition]
+        # Only a higher epoch of the same id makes the broker reject the requests that are still under way.
+        is_fenced = partition.identity.producer_id == self.identity.producer_id
+        return partition.must_restart and (is_fenced or not self._unanswered.get(topic_partition))
 
     def _raise_epoch(self) -> None:
         producer_id, epoch = self.identity

@@ -558,6 +558,36 @@ def test_behind_the_last_epoch_comes_a_new_producer_id() -> None:
     assert state_of(batch_of(setting.answer())) == (102, 0, 0)
 
 
+def test_a_new_producer_id_waits_for_the_requests_under_the_old_one() -> None:
+    """Nothing fences them: the broker could store an expired batch behind those of the new id."""
+    setting = Setting(leaders=(0, 1), brokers=2, batch_size=0, linger_ms=0, delivery_timeout_ms=30_000)
+    assert setting.sender._sequences is not None
+    setting.sender._sequences.set_producer_id(101, 32_767)
+    for partition in (0, 1):
+        setting.append(partition=partition)
+        setting.turns(8)
+        setting.answer(base_offset=0)
+    expired = setting.append()
+    # The batch has waited: it expires before its request does.
+    setting.clock.advance(20_000)
+    setting.turns(4)
+    setting.clock.advance(10_000)
+    setting.turns(4)
+    assert isinstance(expired.exception(0), ClientTimeout)
+    later, elsewhere = setting.append(), setting.append(partition=1)
+    setting.turns(8)
+    under_way, other = setting.selector.sent
+    assert state_of(batch_of(under_way)) == (101, 32_767, 1)
+    assert state_of(batch_of(other)) == (102, 0, 0), "another partition has nothing to wait for"
+    assert setting.selector.last_timeout_ms > 0, "the sender does not spin"
+    setting.answer(base_offset=1)
+    setting.answer(base_offset=0)
+    setting.turns(4)
+    assert state_of(batch_of(setting.answer(base_offset=2))) == (102, 0, 0)
+    assert later.result(0).offset == 2
+    assert elsewhere.done()
+
+
 def test_a_batch_that_a_later_one_has_overtaken_fails() -> None:
     """A broker that has lost the producer's state takes any number first: the order could not be kept."""
     setting = Setting(batch_size=0)

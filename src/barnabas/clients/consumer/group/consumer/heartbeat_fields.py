@@ -61,13 +61,16 @@ class HeartbeatFields:
         if sent is None or sent.topics.names != topics.names:
             request.subscribed_topic_names = sorted(topics.names)
         if sent is None or sent.topics.pattern != topics.pattern:
-            # The empty pattern takes an earlier one back, which a static member may have left behind.
+            # The empty pattern takes back an earlier one.
             request.subscribed_topic_regex = topics.pattern or ("" if self._had_pattern else None)
             self._had_pattern = self._had_pattern or topics.pattern is not None
         if sent is None or sent.current != membership.current:
             request.topic_partitions = owned_topics(membership.owned)
         self._sent = _Sent(topics, membership.current)
-        return _builder(request)
+        # The coordinator keeps the pattern of a static member that has left, and another process may have set it. The
+        # member would wait for ever for the names of topics to which it does not subscribe. Java's client does wait.
+        is_static = self._config.group_instance_id is not None
+        return _builder(request, ends_pattern=sent is None and is_static and topics.pattern is None)
 
     def leave(self, membership: ConsumerMembership) -> RequestBuilder:
         """Return the heartbeat that leaves the group: for a while, if the member is a static one."""
@@ -83,8 +86,11 @@ class HeartbeatFields:
         )
 
 
-def _builder(request: ConsumerGroupHeartbeatRequest) -> RequestBuilder:
-    def build(_version: int) -> Message:
+def _builder(request: ConsumerGroupHeartbeatRequest, *, ends_pattern: bool = False) -> RequestBuilder:
+    def build(version: int) -> Message:
+        # A coordinator of an older version has no patterns to keep.
+        if ends_pattern and version >= _PATTERN_SINCE:
+            request.subscribed_topic_regex = ""
         return request
 
     oldest = 0 if request.subscribed_topic_regex is None else _PATTERN_SINCE

@@ -78,6 +78,15 @@ def fields_of(body: Any) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+def lack_patterns(group: ReconcilingGroup) -> None:
+    """Let the brokers be older than server patterns."""
+    answer = all_versions(*group.cluster.extra)
+    for each in answer.api_keys:
+        if each.api_key == HEARTBEAT:
+            each.max_version = 0
+    group.cluster.handlers[ApiKey.API_VERSIONS] = lambda request: answer
+
+
 # -- heartbeats
 
 
@@ -137,13 +146,33 @@ def test_the_members_own_pattern_is_matched_here_and_a_server_pattern_there() ->
     assert [(each.topic, each.value) for each in found] == [("tb", b"a")], "its topics are followed by their ids"
 
 
+def test_a_static_member_that_returns_with_names_does_not_inherit_the_pattern_of_the_last_process() -> None:
+    group = ReconcilingGroup(ta=1, u=1)
+    group.regexes["t."] = {"ta"}
+    last = group.consumer("last", group_instance_id="i")
+    last.subscribe(pattern=SubscriptionPattern("t."))
+    poll_until([last], lambda: len(last.assignment()) == 1)
+    last.close()
+    consumer = group.consumer("next", group_instance_id="i")
+    consumer.subscribe(["u"])
+    poll_until([consumer], lambda: state_of(consumer) is MemberState.STABLE)
+    assert consumer.assignment() == {TopicPartition("u", 0)}
+    first = next(each for each in group.heartbeats() if each.member_id == "next")
+    assert (first.member_epoch, first.subscribed_topic_regex) == (0, "")
+
+
+def test_a_static_member_asks_to_join_where_there_are_no_patterns() -> None:
+    group = ReconcilingGroup(t=1)
+    lack_patterns(group)
+    consumer = group.consumer(group_instance_id="i")
+    consumer.subscribe(["t"])
+    poll_until([consumer], group.heartbeats)
+    assert group.heartbeats()[0].subscribed_topic_regex is None
+
+
 def test_a_broker_without_server_patterns_says_so() -> None:
     group = ReconcilingGroup(t=1)
-    answer = all_versions(*group.cluster.extra)
-    for each in answer.api_keys:
-        if each.api_key == HEARTBEAT:
-            each.max_version = 0
-    group.cluster.handlers[ApiKey.API_VERSIONS] = lambda request: answer
+    lack_patterns(group)
     consumer = group.consumer()
     consumer.subscribe(pattern=SubscriptionPattern("t.*"))
     with pytest.raises(UnsupportedVersion, match="must be upgraded to use ConsumerGroupHeartbeat API version >= 1"):

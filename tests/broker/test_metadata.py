@@ -72,8 +72,9 @@ def test_unknown_topic_is_not_created_unasked(client: RawClient, topic: str, ver
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250, "ä"])
-def test_invalid_topic_name(client: RawClient, name: str) -> None:
-    (invalid,) = client.call(MetadataRequest([Topic(name=name)], True), 9, MetadataResponse).topics
+@pytest.mark.parametrize("may_create", [True, False])
+def test_invalid_topic_name(client: RawClient, name: str, may_create: bool) -> None:
+    (invalid,) = client.call(MetadataRequest([Topic(name=name)], may_create), 9, MetadataResponse).topics
     assert invalid.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 

@@ -39,7 +39,7 @@ from barnabas.api.throttle import mutation_quota
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
-from barnabas.metadata.topic_name import is_internal
+from barnabas.metadata.topic_name import invalid_reason, is_internal
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -108,7 +108,7 @@ class MetadataApi:
                 # Creating a topic writes to the store and may block: never on the processor's thread.
                 request.channel.resume(request.deferred(lambda: self._create_and_answer(request, new, errors)))
                 return
-        errors = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | errors
+        errors = {name: _error_of_missing(name) for name in missing} | errors
         request.respond(self._response(request, image, errors))
 
     def _answer_for_all_topics(self, request: Request[MetadataRequest], image: MetadataImage) -> None:
@@ -299,6 +299,13 @@ class MetadataApi:
             isr_nodes=list(partition.isr),
             offline_replicas=list(partition.offline_replicas),
         )
+
+
+def _error_of_missing(name: str) -> ErrorCode:
+    """Return the error of a topic that does not exist and is not created."""
+    if invalid_reason(name) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _asks_for_all(request: Request[MetadataRequest]) -> bool:

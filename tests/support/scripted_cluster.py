@@ -48,10 +48,10 @@ class ScriptedCluster:
         self.selector.responder = self._respond
         self.selector.passes_time = True
 
-    def client(self) -> BlockingClient:
+    def client(self, config: NetworkClientConfig | None = None) -> BlockingClient:
         return BlockingClient(
             "127.0.0.1:9092",
-            NetworkClientConfig(),
+            config or NetworkClientConfig(),
             MetadataConfig(),
             clock=self.clock,
             make_selector=lambda clock, *, max_idle_ms: self.selector,

@@ -8,14 +8,16 @@ Kafka: ConsumerNetworkClient.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from barnabas.clients.bootstrap import bootstrap_nodes
+from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
+from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
@@ -68,6 +70,7 @@ class BlockingClient:
             reconnect_backoff_ms=self._config.reconnect_backoff_ms,
         )
         self.network = self.make_network(updater)
+        self.telemetry: ClientTelemetry | None = None
 
     def make_network(self, updater: MetadataUpdater) -> NetworkClient:
         """Return a new network client with the same settings, for another thread to own."""
@@ -89,16 +92,37 @@ class BlockingClient:
 
     def poll(self, timeout_ms: float) -> None:
         """Let the network run for at most `timeout_ms`. Raises Unreachable after `bootstrap_timeout_ms`."""
-        self.network.poll(int(min(max(timeout_ms, 0), _LONGEST_POLL_MS)), self.now_ms())
+        now_ms = self.now_ms()
+        if self.telemetry is not None:
+            timeout_ms = min(timeout_ms, self.telemetry.turn(now_ms))
+        self.network.poll(int(min(max(timeout_ms, 0), _LONGEST_POLL_MS)), now_ms)
+        if self.telemetry is not None:
+            # Also here: before a poll, a node may have a fetch that is not written yet, and takes no further request.
+            self.telemetry.turn(self.now_ms())
         self.metadata.raise_unreachable()
 
-    def close(self) -> None:
-        """Close the connections. Idempotent."""
+    def start_telemetry(self, measure: Callable[[], Mapping[MetricName, float]], resource: Mapping[str, str]) -> None:
+        """Push what `measure` returns to brokers that ask for it, in the polls of this client."""
+        self.telemetry = ClientTelemetry(self.network, measure, resource, self.clock, self.random)
+
+    def close(self, last_push_ms: int = 0) -> None:
+        """Close the connections. Idempotent. `last_push_ms`: how long the last push of telemetry may take."""
         if not self._closed:
             self._closed = True
             # A forked child that made no call of its own closes nothing: the connections are its parent's.
             if os.getpid() == self._process_id:
-                self.network.close()
+                try:
+                    self._push_last(last_push_ms)
+                finally:
+                    self.network.close()
+
+    def _push_last(self, timeout_ms: int) -> None:
+        if self.telemetry is None:
+            return
+        self.telemetry.begin_close(timeout_ms)
+        while self.telemetry.must_go_on():
+            now_ms = self.now_ms()
+            self.network.poll(self.telemetry.turn(now_ms), now_ms)
 
     # -- requests
 

@@ -52,6 +52,7 @@ from barnabas.clients.consumer.subscription_state import SubscriptionMode, Subsc
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS
 from barnabas.clients.topic_partitions import partitions_of
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
@@ -95,6 +96,7 @@ class Consumer:
         )
         self._waiting = ConsumerWaiting(self._client)
         self._reading = Reading(self._client, self._subscriptions, self._waiting, config)
+        self._start_telemetry()
         self._interceptors = config.interceptors()
         self._coordinator: MemberCoordinator | None = None
         if group_config is not None:
@@ -281,6 +283,20 @@ class Consumer:
         """Return what this consumer has fetched, by Kafka's names; not a number where nothing was measured yet."""
         return self._reading.metrics.measure()
 
+    def client_instance_id(self, timeout_ms: float) -> str | None:
+        """Return the id that a broker has given this consumer for its telemetry; None if none has in time.
+
+        Raises RuntimeError if `enable_metrics_push` is off, ValueError for a negative timeout, ClientClosed, WokenUp.
+        """
+        self._check_usable()
+        if timeout_ms < 0:
+            raise ValueError(f"The timeout cannot be negative: {timeout_ms}")
+        telemetry = self._client.telemetry
+        if telemetry is None:
+            raise RuntimeError("Telemetry is not enabled. Set config `enable_metrics_push` to True.")
+        deadline_ms = self._deadline_ms(timeout_ms)
+        return telemetry.client_instance_id(lambda answered: self._waiting.until(answered.is_set, deadline_ms))
+
     # -- the group's offsets
 
     def commit_sync(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
@@ -444,7 +460,7 @@ class Consumer:
                 self._coordinator.close(int(timeout_ms), leave_group=leave_group)
             self._reading.close_sessions()
         finally:
-            self._client.close()
+            self._client.close(min(int(timeout_ms), LAST_PUSH_MS))
             self._interceptors.close()
 
     def __enter__(self) -> Self:
@@ -473,10 +489,17 @@ class Consumer:
         if not self._client.check_usable():
             return
         # This is a forked child. It has new connections, and the answers to earlier requests will come to the parent.
+        self._start_telemetry()
         if self._coordinator is not None:
             self._coordinator.forked()
         self._reading.forget_connections()
         self._follow_topics()
+
+    def _start_telemetry(self) -> None:
+        if self.config.enable_metrics_push:
+            labels = ("group_id", "group_instance_id", "client_rack")
+            given = {label: getattr(self.config, label) for label in labels}
+            self._client.start_telemetry(self.metrics, {label: text for label, text in given.items() if text})
 
     def _follow_topics(self) -> None:
         if self._coordinator is not None:

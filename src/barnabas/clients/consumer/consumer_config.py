@@ -76,6 +76,9 @@ class ConsumerConfig(GroupSettings):
     )
     default_api_timeout_ms: int = setting(60_000, "How long a call waits that takes no timeout of its own.", minimum=0)
     allow_auto_create_topics: bool = setting(True, "Whether reading a topic may create it, if the broker does that.")
+    enable_metrics_push: bool = setting(
+        True, "Whether the client's metrics are pushed to brokers that ask for them (KIP-714).", importance="low"
+    )
 
     def __post_init__(self) -> None:
         """Check the values, alone and together. Raises ValueError, TypeError."""

@@ -54,3 +54,4 @@ class ConsumerSettings(TypedDict, total=False):
     interceptor_classes: Sequence[ConsumerInterceptor]
     default_api_timeout_ms: int
     allow_auto_create_topics: bool
+    enable_metrics_push: bool

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import cached_property
 from random import Random
+from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -50,6 +51,7 @@ from barnabas.clients.producer.transactions.transaction_calls import (
     sequences_of,
     transaction_calls,
 )
+from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import HEADER_SIZE
@@ -101,16 +103,16 @@ class Producer:
         self._metadata = ClusterMetadata(bootstrap, metadata_config, random)
         sequences = sequences_of(config)
         self._accumulator = RecordAccumulator(config, BufferPool(config.buffer_memory, self._clock), random, sequences)
-        self._sender = Sender(
-            self._network_client(make_selector, random), self._metadata, self._accumulator, config, sequences
-        )
+        client = self._network_client(make_selector, random)
+        telemetry = self._telemetry(client) if config.enable_metrics_push else None
+        self._sender = Sender(client, self._metadata, self._accumulator, config, sequences, telemetry)
         self._transactions = transaction_calls(sequences, self._sender.wakeup, config.max_block_ms)
         self._topics = ProducerTopics(self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup)
         self._preparation = preparation_of(config)
         self._partitioner = partitioner_of(config.partitioner_class)
         for listener in cluster_listeners(config, self._partitioner):
             self._metadata.add_listener(listener)
-        self._thread = SenderThread(self._sender, self._metadata, self.client_id)
+        self._thread = SenderThread(self._sender, self._metadata, self.client_id, telemetry)
         self._thread.start()
 
     def _network_client(self, make_selector: SelectorFactory, random: Random) -> NetworkClient:
@@ -123,6 +125,11 @@ class Producer:
         client_config = config.network_config(self.client_id, config.max_in_flight_requests_per_connection)
         selector = make_selector(self._clock, max_idle_ms=config.connections_max_idle_ms)
         return NetworkClient(selector, updater, client_config, self._clock, random)
+
+    def _telemetry(self, client: NetworkClient) -> ClientTelemetry:
+        transactional_id = self.config.transactional_id
+        resource = {} if transactional_id is None else {"transactional_id": transactional_id}
+        return ClientTelemetry(client, self.metrics, resource, self._clock, self._random)
 
     # -- sending
 
@@ -271,6 +278,28 @@ class Producer:
         age_seconds = math.nan if age_ms is None else age_ms / 1_000
         state = ClientState(self._accumulator.pool.use(), self._sender.in_flight_count(), age_seconds)
         return self._sender.metrics.measure(self.client_id, state)
+
+    def client_instance_id(self, timeout_ms: float) -> str | None:
+        """Return the id that a broker has given this producer for its telemetry; None if none has in time.
+
+        Raises RuntimeError if `enable_metrics_push` is off, and in a delivery callback, ValueError for a negative
+        timeout, ClientClosed.
+        """
+        self._thread.check_usable()
+        if timeout_ms < 0:
+            raise ValueError(f"The timeout cannot be negative: {timeout_ms}")
+        telemetry = self._thread.telemetry
+        if telemetry is None:
+            raise RuntimeError("Telemetry is not enabled. Set config `enable_metrics_push` to True.")
+        if self._thread.is_current():
+            raise RuntimeError("client_instance_id in a delivery callback would wait for itself")
+
+        def wait(answered: Event) -> None:
+            # The sending thread may sleep: only now has it a reason to connect to a broker.
+            self._sender.wakeup()
+            answered.wait(timeout_ms / 1000)
+
+        return telemetry.client_instance_id(wait)
 
     def on_cluster_update(self, listener: ClusterListener) -> None:
         """Call `listener(cluster)` after each update of the metadata, on the sending thread. Its errors are logged."""

@@ -103,6 +103,9 @@ class ProducerConfig(ClientConfig):
         300_000, "How long the client remembers a topic that is not used.", minimum=0, importance="low"
     )
     partitioner_ignore_keys: bool = setting(False, "Whether records with a key go to any partition.")
+    enable_metrics_push: bool = setting(
+        True, "Whether the client's metrics are pushed to brokers that ask for them (KIP-714).", importance="low"
+    )
 
     def __post_init__(self) -> None:
         """Check the values, alone and together. Raises TypeError, ValueError."""

@@ -1,4 +1,4 @@
-"""The requests that a producer sends beside its batches: for a producer id, or for transactions.
+"""The requests that a producer sends beside its batches: for a producer id or transactions, and to push its metrics.
 
 Owned by the sending thread; no lock. Kafka: the part of Sender that serves the TransactionManager.
 """
@@ -17,7 +17,7 @@ from barnabas.rpc.network_client import NetworkClient
 
 
 class ProducerRequests(Protocol):
-    """The requests of one idempotent or transactional producer."""
+    """The requests of one purpose of one producer."""
 
     def turn(self, now_ms: int) -> int:
         """Send what is due. Returns the milliseconds until the next call makes sense."""

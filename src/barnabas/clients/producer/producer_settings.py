@@ -51,3 +51,4 @@ class ProducerSettings(TypedDict, total=False):
     partitioner_availability_timeout_ms: int
     metadata_max_idle_ms: int
     partitioner_ignore_keys: bool
+    enable_metrics_push: bool

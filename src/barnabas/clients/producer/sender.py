@@ -48,7 +48,7 @@ from barnabas.clients.producer.completion import Completion, completion_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ProducerMetrics
-from barnabas.clients.producer.producer_requests import producer_requests
+from barnabas.clients.producer.producer_requests import ProducerRequests, producer_requests
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -68,7 +68,10 @@ _TRANSACTIONAL_VERSIONS = (3, 11)
 
 
 class Sender:
-    """The loop of one producer. `run` is the thread's target. An idempotent producer has `sequences`."""
+    """The loop of one producer. `run` is the thread's target. An idempotent producer has `sequences`.
+
+    `telemetry`: the requests that push the metrics, if any; they come after all others.
+    """
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class Sender:
         accumulator: RecordAccumulator,
         config: ProducerConfig,
         sequences: SequenceNumbers | None = None,
+        telemetry: ProducerRequests | None = None,
     ) -> None:
         self._client = client
         self._metadata = metadata
@@ -84,7 +88,8 @@ class Sender:
         self._config = config
         self._acks = config.acks_number
         self._sequences = sequences
-        self._requests = None if sequences is None else producer_requests(client, accumulator, sequences, config)
+        numbering = None if sequences is None else producer_requests(client, accumulator, sequences, config)
+        self._requests = [each for each in (numbering, telemetry) if each is not None]
         self.metrics = ProducerMetrics(client.now_ms)
         # With one request in flight, order survives retries without sequence numbers: the partition is muted meanwhile.
         self._guarantee_order = config.max_in_flight_requests_per_connection == 1
@@ -123,8 +128,8 @@ class Sender:
             self._turn()
         while not self._forced and self._has_work():
             self._turn()
-        if self._requests is not None:
-            self._requests.closed()
+        for requests in self._requests:
+            requests.closed()
         self._accumulator.abort_incomplete(ClientClosed("Producer is closed forcefully."))
         try:
             self._client.close()
@@ -137,8 +142,8 @@ class Sender:
         return (
             self._accumulator.has_incomplete()
             or self._client.in_flight_count() > 0
-            # Last, since it aborts the transaction that is still open.
-            or (self._requests is not None and self._requests.must_go_on())
+            # Last, since it aborts the transaction that is still open, and then makes the last push of metrics due.
+            or any(requests.must_go_on() for requests in self._requests)
         )
 
     def _turn(self) -> None:
@@ -152,8 +157,8 @@ class Sender:
         now_ms = self._client.now_ms()
         timeout_ms = FOREVER_MS
         # First, because without a producer id no new batch may be drained. Neither step waits for an answer.
-        if self._requests is not None:
-            timeout_ms = self._requests.turn(now_ms)
+        for requests in self._requests:
+            timeout_ms = min(timeout_ms, requests.turn(now_ms))
         timeout_ms = min(timeout_ms, self._send_producer_data(now_ms))
         self._client.poll(timeout_ms, now_ms)
 

@@ -18,12 +18,19 @@ import threading
 from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.producer.sender import Sender
+from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 
 
 class SenderThread:
-    """The daemon thread of one producer. `metadata` is closed with it: calls that wait for metadata then fail."""
+    """The daemon thread of one producer. `metadata` is closed with it: calls that wait for metadata then fail.
 
-    def __init__(self, sender: Sender, metadata: ClusterMetadata, client_id: str) -> None:
+    `telemetry`: the part of the sender that pushes the metrics, or None.
+    """
+
+    def __init__(
+        self, sender: Sender, metadata: ClusterMetadata, client_id: str, telemetry: ClientTelemetry | None = None
+    ) -> None:
+        self.telemetry = telemetry
         self._sender = sender
         self._metadata = metadata
         self._closed = False

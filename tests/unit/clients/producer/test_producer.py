@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -26,7 +26,14 @@ from barnabas.clients.producer.murmur2 import partition_for_key
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.protocol.uuid import uuid_to_string
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
@@ -409,3 +416,64 @@ def test_metrics_by_kafkas_names(setting: Setting) -> None:
     assert measured[MetricName("buffer-available-bytes", "producer-metrics", tags)] == 33_554_432
     assert measured[MetricName("metadata-age", "producer-metrics", tags)] >= 0
     assert measured[MetricName("record-error-total", "producer-topic-metrics", (*tags, ("topic", "bad/name")))] == 1
+
+
+# -- telemetry (KIP-714)
+
+
+class Subscribing:
+    """A broker that wants all metrics of a producer, after an interval that no test waits for."""
+
+    def __init__(self, setting: Setting) -> None:
+        cluster = setting.cluster
+        cluster.extra += (GetTelemetrySubscriptionsRequest, PushTelemetryRequest)
+        cluster.handlers[ApiKey.GET_TELEMETRY_SUBSCRIPTIONS] = lambda request: GetTelemetrySubscriptionsResponse(
+            client_instance_id=bytes(range(16)), subscription_id=7, push_interval_ms=10**9, requested_metrics=["*"]
+        )
+        self.pushes: list[Any] = []
+        cluster.handlers[ApiKey.PUSH_TELEMETRY] = self._push
+
+    def _push(self, request: SentRequest) -> PushTelemetryResponse:
+        self.pushes.append(request.body)
+        return PushTelemetryResponse()
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_producer_pushes_its_metrics_when_it_is_closed(setting: Setting, is_idempotent: bool) -> None:
+    broker = Subscribing(setting)
+    producer = setting.producer(enable_idempotence=is_idempotent)
+    assert producer.client_instance_id(WAIT_S * 1_000) == uuid_to_string(bytes(range(16)))
+    producer.send("t", b"v").result(WAIT_S)
+    producer.close()
+    (last,) = broker.pushes
+    assert last.terminating
+    assert b"org.apache.kafka.producer.record.send.total" in last.metrics
+
+
+def test_a_producer_without_telemetry_asks_for_nothing(setting: Setting) -> None:
+    Subscribing(setting)
+    producer = setting.producer(enable_metrics_push=False)
+    producer.send("t", b"v").result(WAIT_S)
+    with pytest.raises(RuntimeError, match="enable_metrics_push"):
+        producer.client_instance_id(1_000)
+    producer.close()
+    assert setting.cluster.sent(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS) == []
+
+
+def test_the_end_of_a_producer_ends_the_wait_for_its_instance_id(setting: Setting) -> None:
+    producer = setting.producer()
+    telemetry = producer._thread.telemetry
+    assert telemetry is not None
+    is_waiting = threading.Event()
+    ended: list[bool] = []
+
+    def wait(answered: threading.Event) -> None:
+        is_waiting.set()
+        ended.append(answered.wait(WAIT_S))
+
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(telemetry.client_instance_id, wait)
+        assert is_waiting.wait(WAIT_S)
+        producer.close()
+        assert found.result(WAIT_S) is None
+    assert ended == [True]

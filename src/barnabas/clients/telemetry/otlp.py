@@ -1,0 +1,78 @@
+"""The encoding of metrics for PushTelemetry: OpenTelemetry's MetricsData, in protobuf's wire format.
+
+Called by `ClientTelemetry` for each push. Pure; no lock. The numbers are those of opentelemetry-proto v1
+(metrics.proto, resource.proto, common.proto). Only what clients send is here, which needs no dependency on protobuf.
+
+A field is a key, `number << 3 | type`, and a value. The types in use are 0 (varint), 1 (eight bytes, little-endian) and
+2 (a length as a varint, then bytes). A message is its fields, and is itself a field of type 2 of the message around it.
+
+    MetricsData { 1: ResourceMetrics {
+        1: Resource { 1: attributes ... }
+        2: ScopeMetrics { 2: Metric { 1: name, 5: Gauge { 1: point } or 7: Sum { 1: point, 2: temporality, 3: true } } }
+    } }
+    point { 2: start, 3: time (nanoseconds), 4: value (double), 7: attributes ... }
+    attribute { 1: key, 2: { 1: text } }
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from barnabas.clients.telemetry.metric_points import MetricPoint
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+
+_VARINT = 0
+_EIGHT_BYTES = 1
+_BYTES = 2
+
+_DELTA = 1
+_CUMULATIVE = 2
+
+
+def encode_metrics(resource: Iterable[tuple[str, str]], points: Iterable[MetricPoint]) -> bytes:
+    """Encode all points, with the attributes of the client that sends them."""
+    scope = b"".join(_message(2, _metric(point)) for point in points)
+    return _message(1, _message(1, _attributes(1, resource)) + _message(2, scope))
+
+
+def _metric(point: MetricPoint) -> bytes:
+    data_point = b""
+    if point.start_ms is not None:
+        data_point += _time(2, point.start_ms)
+    data_point += _time(3, point.time_ms) + _key(4, _EIGHT_BYTES) + struct.pack("<d", point.value)
+    data = _message(1, data_point + _attributes(7, point.attributes))
+    if point.start_ms is None:
+        return _text(1, point.name) + _message(5, data)
+    temporality = _key(2, _VARINT) + _varint(_DELTA if point.is_delta else _CUMULATIVE)
+    is_monotonic = _key(3, _VARINT) + _varint(1)
+    return _text(1, point.name) + _message(7, data + temporality + is_monotonic)
+
+
+def _attributes(number: int, attributes: Iterable[tuple[str, str]]) -> bytes:
+    return b"".join(_message(number, _text(1, key) + _message(2, _text(1, text))) for key, text in attributes)
+
+
+def _text(number: int, text: str) -> bytes:
+    return _message(number, text.encode())
+
+
+def _time(number: int, time_ms: int) -> bytes:
+    return _key(number, _EIGHT_BYTES) + struct.pack("<Q", time_ms * NANOSECONDS_PER_MILLISECOND)
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return _key(number, _BYTES) + _varint(len(content)) + content
+
+
+def _key(number: int, wire_type: int) -> bytes:
+    return _varint(number << 3 | wire_type)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

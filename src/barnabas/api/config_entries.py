@@ -35,7 +35,7 @@ class ConfigSynonym:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class DescribedSetting:
     """One setting of a topic or broker. value: None when it has none, or when it is a secret."""
 
     key: ConfigKey
@@ -45,7 +45,9 @@ class ConfigEntry:
     synonyms: tuple[ConfigSynonym, ...]
 
 
-def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str], wanted: Wanted = _all) -> list[ConfigEntry]:
+def topic_entries(
+    settings: BrokerSettings, overrides: Mapping[str, str], wanted: Wanted = _all
+) -> list[DescribedSetting]:
     """Return every wanted setting of a topic with these overrides, on a broker with these settings."""
     values = topic_values(settings.current, overrides)
     entries = []
@@ -60,7 +62,7 @@ def topic_entries(settings: BrokerSettings, overrides: Mapping[str, str], wanted
 
 def broker_entries(
     settings: BrokerSettings, advertised_listeners: str | None, wanted: Wanted = _all
-) -> list[ConfigEntry]:
+) -> list[DescribedSetting]:
     """Return every wanted setting of this broker: those of the table, and others that are set (a listener's, a
     plug-in's).
 
@@ -84,7 +86,7 @@ def broker_entries(
     return entries
 
 
-def default_broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[ConfigEntry]:
+def default_broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> list[DescribedSetting]:
     """Return every wanted setting that was changed for all brokers."""
     entries = []
     for name, value in settings.of_cluster.items():
@@ -102,9 +104,9 @@ def default_broker_entries(settings: BrokerSettings, wanted: Wanted = _all) -> l
 
 def _entry(
     key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...], *, is_read_only: bool
-) -> ConfigEntry:
+) -> DescribedSetting:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    return ConfigEntry(key, value, source, is_read_only, synonyms)
+    return DescribedSetting(key, value, source, is_read_only, synonyms)
 
 
 def _dynamic_only(settings: Mapping[str, str]) -> dict[str, str]:

@@ -102,6 +102,8 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap_servers: str,
 
     Only for a transaction that hangs: one that its coordinator no longer knows. Readers of committed records see
     nothing behind it.
+    \f
+    Raises ClickException when no transaction begins at this offset.
     """
     from barnabas.clients.admin import OpenTransaction
     from barnabas.protocol.topic_partition import TopicPartition

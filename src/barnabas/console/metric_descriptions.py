@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.metrics.metrics_registry import MetricName
+from barnabas.metrics.metrics_registry import MBeanName
 
 _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "RequestPath": {"RequestsPerSec": "Requests by the way they took: a queue, or at once on the network thread"},
@@ -211,7 +211,7 @@ _ENDINGS: Final = ("", "-rate", "-total", "-ratio", "-avg")
 _PLANE: Final = "ControlPlane"
 
 
-def description_of(name: MetricName) -> str | None:
+def description_of(name: MBeanName) -> str | None:
     """Return the description of a metric, or None for a metric without one."""
     of_kind = _BY_KIND.get(name.type, {})
     plain = name.name.removeprefix(_PLANE)

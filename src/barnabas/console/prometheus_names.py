@@ -17,7 +17,7 @@ import re
 from functools import cache
 from typing import Final
 
-from barnabas.metrics.metrics_registry import MetricName, Sample
+from barnabas.metrics.metrics_registry import MBeanName, Sample
 
 COUNTER_SUFFIX: Final = "_total"
 _PER_SECOND: Final = re.compile(r"PerSec\w*$")
@@ -35,7 +35,7 @@ def prometheus_name(sample: Sample) -> str:
     return _name(name.group, name.type, name.name, is_counter(sample))
 
 
-def labels_of(name: MetricName) -> dict[str, str]:
+def labels_of(name: MBeanName) -> dict[str, str]:
     """Return the labels that a metric's tags become."""
     return {_label(tag): value for tag, value in name.tags}
 
@@ -53,7 +53,7 @@ def _label(tag: str) -> str:
     return _NOT_ALLOWED.sub("_", tag)
 
 
-def help_of(name: MetricName) -> str:
+def help_of(name: MBeanName) -> str:
     """Return the name of the metric's MBean in Kafka, without the values of its tags."""
     tags = tuple((tag, "*") for tag, _ in name.tags)
     return name._replace(tags=tags).mbean

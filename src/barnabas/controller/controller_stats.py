@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.controller.controller_state import RATE_AND_TIME_METRICS, ControllerState
-from barnabas.metrics.histogram import Histogram, Timer
+from barnabas.metrics.histogram import DurationTimer, Histogram
 from barnabas.metrics.meter import Meter
 
 
@@ -20,5 +20,7 @@ class ControllerStats:
     def __init__(self) -> None:
         self.state = ControllerState.IDLE
         self.event_queue_time_ms = Histogram()
-        self.timers: Final[Mapping[ControllerState, Timer]] = {state: Timer() for state in RATE_AND_TIME_METRICS}
+        self.timers: Final[Mapping[ControllerState, DurationTimer]] = {
+            state: DurationTimer() for state in RATE_AND_TIME_METRICS
+        }
         self.unclean_elections = Meter()

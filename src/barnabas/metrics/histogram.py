@@ -3,7 +3,7 @@
 `update` is for one thread, or for several under a lock of theirs; any thread reads, a moment late at worst. Ticked by
 MetricsRegistry on the scheduler's thread; `_lock` keeps a tick and a reader apart. The network layer counts requests
 in plain tables of its own (`network.request_metrics`), which cost less than a call.
-Kafka: Histogram and Timer of com.yammer.metrics.
+Kafka: Histogram and DurationTimer of com.yammer.metrics.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DurationHistogram(Histogram):
         super().update(value >> DURATION_SHIFT)
 
 
-class Timer:
+class DurationTimer:
     """Kafka's timer: durations, and how many there are a second (LeaderElectionRateAndTimeMs)."""
 
     def __init__(self) -> None:

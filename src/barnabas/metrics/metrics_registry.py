@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.metrics.distribution import Distribution
-from barnabas.metrics.histogram import Histogram, Timer
+from barnabas.metrics.histogram import DurationTimer, Histogram
 from barnabas.metrics.meter import Meter, Rates
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ TICK_INTERVAL_MS = 5000
 NO_TAGS: Mapping[str, str] = {}
 
 
-class MetricName(NamedTuple):
+class MBeanName(NamedTuple):
     """Kafka's name of a metric: group (`kafka.server`), type (`ReplicaManager`), name (`LeaderCount`), and tags."""
 
     group: str
@@ -49,7 +49,7 @@ class MetricName(NamedTuple):
 class Sample(NamedTuple):
     """A metric at one moment. `value` of a meter and of a histogram is its count."""
 
-    name: MetricName
+    name: MBeanName
     value: float
     rates: Rates | None = None
     distribution: Distribution | None = None
@@ -72,10 +72,10 @@ class MetricsRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._gauges: dict[MetricName, Callable[[], float]] = {}
-        self._meters: dict[MetricName, Meter] = {}
-        self._histograms: dict[MetricName, Histogram] = {}
-        self._timers: dict[MetricName, Timer] = {}
+        self._gauges: dict[MBeanName, Callable[[], float]] = {}
+        self._meters: dict[MBeanName, Meter] = {}
+        self._histograms: dict[MBeanName, Histogram] = {}
+        self._timers: dict[MBeanName, DurationTimer] = {}
         self._families: list[MetricFamily] = []
         self._ticked_ns: int | None = None
 
@@ -84,7 +84,7 @@ class MetricsRegistry:
     ) -> None:
         """Register a metric that is computed when it is read."""
         with self._lock:
-            self._gauges[MetricName(group, kind, name, tuple(tags.items()))] = value
+            self._gauges[MBeanName(group, kind, name, tuple(tags.items()))] = value
 
     def meter(
         self, group: str, kind: str, name: str, meter: Meter | None = None, tags: Mapping[str, str] = NO_TAGS
@@ -92,7 +92,7 @@ class MetricsRegistry:
         """Register a counter with rates: `meter`, or a new one. Returns it."""
         registered = Meter() if meter is None else meter
         with self._lock:
-            self._meters[MetricName(group, kind, name, tuple(tags.items()))] = registered
+            self._meters[MBeanName(group, kind, name, tuple(tags.items()))] = registered
         return registered
 
     def histogram(
@@ -106,16 +106,16 @@ class MetricsRegistry:
         """Register numbers counted by size: `histogram`, or a new one. Returns it."""
         registered = Histogram() if histogram is None else histogram
         with self._lock:
-            self._histograms[MetricName(group, kind, name, tuple(tags.items()))] = registered
+            self._histograms[MBeanName(group, kind, name, tuple(tags.items()))] = registered
         return registered
 
     def timer(
-        self, group: str, kind: str, name: str, timer: Timer | None = None, tags: Mapping[str, str] = NO_TAGS
-    ) -> Timer:
+        self, group: str, kind: str, name: str, timer: DurationTimer | None = None, tags: Mapping[str, str] = NO_TAGS
+    ) -> DurationTimer:
         """Register durations with rates: `timer`, or a new one. Returns it."""
-        registered = Timer() if timer is None else timer
+        registered = DurationTimer() if timer is None else timer
         with self._lock:
-            self._timers[MetricName(group, kind, name, tuple(tags.items()))] = registered
+            self._timers[MBeanName(group, kind, name, tuple(tags.items()))] = registered
         return registered
 
     def attribute(
@@ -126,7 +126,7 @@ class MetricsRegistry:
         `kind` is its group there (`Produce`), `name` what is measured (`byte-rate`).
         """
         with self._lock:
-            self._gauges[MetricName(group, kind, name, tuple(tags.items()), is_attribute=True)] = value
+            self._gauges[MBeanName(group, kind, name, tuple(tags.items()), is_attribute=True)] = value
 
     def family(self, family: MetricFamily) -> None:
         """Register metrics whose number changes."""
@@ -135,8 +135,8 @@ class MetricsRegistry:
 
     def remove(self, group: str, kind: str, name: str, tags: Mapping[str, str] = NO_TAGS) -> None:
         """Forget a metric of any sort, because its subject is gone. An unknown one is no error."""
-        plain = MetricName(group, kind, name, tuple(tags.items()))
-        tables: tuple[dict[MetricName, Any], ...] = (self._gauges, self._meters, self._histograms, self._timers)
+        plain = MBeanName(group, kind, name, tuple(tags.items()))
+        tables: tuple[dict[MBeanName, Any], ...] = (self._gauges, self._meters, self._histograms, self._timers)
         with self._lock:
             for table in tables:
                 table.pop(plain, None)
@@ -146,7 +146,7 @@ class MetricsRegistry:
         """Bring all rates up to date; `now_ns` is monotonic time. Called by one thread at a time."""
         with self._lock:
             before, self._ticked_ns = self._ticked_ns, now_ns
-            ticking: list[Meter | Histogram | Timer | MetricFamily] = [
+            ticking: list[Meter | Histogram | DurationTimer | MetricFamily] = [
                 *self._meters.values(),
                 *self._histograms.values(),
                 *self._timers.values(),

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.metrics.recent_rate import RecentRate
 from barnabas.network.acceptor import Acceptor
 from barnabas.network.processor import Processor
@@ -141,13 +141,13 @@ class NetworkMetrics:
             processors = [each for each in sockets.processors if _is_control_plane(each) == is_control_plane]
             idle = [self._idle(processor) for processor in processors]
             name = f"{channel.metric_prefix}NetworkProcessorAvgIdlePercent"
-            yield Sample(MetricName(NETWORK, "SocketServer", name), sum(idle) / len(idle) if idle else 1.0)
+            yield Sample(MBeanName(NETWORK, "SocketServer", name), sum(idle) / len(idle) if idle else 1.0)
 
     def _of_processors(self) -> Iterator[Sample]:
         for processor in self._sockets.processors:
             number = str(processor.processor_id)
             yield Sample(
-                MetricName(NETWORK, "Processor", "IdlePercent", (("networkProcessor", number),)), self._idle(processor)
+                MBeanName(NETWORK, "Processor", "IdlePercent", (("networkProcessor", number),)), self._idle(processor)
             )
             tags = (("listener", processor.listener.name), ("networkProcessor", number))
             yield from self._of_selector(processor, tags)
@@ -174,20 +174,20 @@ class NetworkMetrics:
     def _of_acceptors(self) -> Iterator[Sample]:
         for acceptor in self._sockets.acceptors:
             prefix = CONTROL_PLANE_PREFIX if _is_control_plane(acceptor) else ""
-            name = MetricName(
+            name = MBeanName(
                 NETWORK, "Acceptor", f"{prefix}AcceptorBlockedPercent", (("listener", acceptor.listener.name),)
             )
             yield Sample(name, self._share(acceptor, acceptor.blocked_ns))
 
     def _of_handlers(self) -> Iterator[Sample]:
         for pool, prefix in zip(self._pools, ("", CONTROL_PLANE_PREFIX), strict=False):
-            name = MetricName(SERVER, "KafkaRequestHandlerPool", f"{prefix}RequestHandlerAvgIdlePercent")
+            name = MBeanName(SERVER, "KafkaRequestHandlerPool", f"{prefix}RequestHandlerAvgIdlePercent")
             yield Sample(name, self._share(pool, pool.idle_ns, pool.size))
 
     def _of_memory(self) -> Iterator[Sample]:
         pool = self._sockets.memory_pool
-        yield Sample(MetricName(NETWORK, "SocketServer", "MemoryPoolAvailable"), pool.available_memory)
-        yield Sample(MetricName(NETWORK, "SocketServer", "MemoryPoolUsed"), pool.size - pool.available_memory)
+        yield Sample(MBeanName(NETWORK, "SocketServer", "MemoryPoolAvailable"), pool.available_memory)
+        yield Sample(MBeanName(NETWORK, "SocketServer", "MemoryPoolUsed"), pool.size - pool.available_memory)
         yield _attribute("MemoryPoolDepletedTimeTotal", pool.depleted_ns // 1_000_000, ())
         yield _attribute("MemoryPoolAvgDepletedPercent", self._share(DEPLETED, pool.depleted_ns), ())
 
@@ -198,12 +198,12 @@ class NetworkMetrics:
 
 def _of_channel(channel: RequestChannel) -> Iterator[Sample]:
     kind, prefix = "RequestChannel", channel.metric_prefix
-    yield Sample(MetricName(NETWORK, kind, f"{prefix}RequestQueueSize"), channel.request_queue_size)
+    yield Sample(MBeanName(NETWORK, kind, f"{prefix}RequestQueueSize"), channel.request_queue_size)
     sizes = channel.response_queue_sizes
-    yield Sample(MetricName(NETWORK, kind, f"{prefix}ResponseQueueSize"), sum(sizes.values()))
+    yield Sample(MBeanName(NETWORK, kind, f"{prefix}ResponseQueueSize"), sum(sizes.values()))
     for number, size in sizes.items():
         tags = (("processor", str(number)),)
-        yield Sample(MetricName(NETWORK, kind, f"{prefix}ResponseQueueSize", tags), size)
+        yield Sample(MBeanName(NETWORK, kind, f"{prefix}ResponseQueueSize", tags), size)
 
 
 def _is_control_plane(of: Processor | Acceptor) -> bool:
@@ -212,7 +212,7 @@ def _is_control_plane(of: Processor | Acceptor) -> bool:
 
 def _attribute(name: str, value: float, tags: Tags) -> Sample:
     is_counter = name.endswith("-total")
-    return Sample(MetricName(SERVER, SOCKET_METRICS, name, tags, is_attribute=True), value, is_counter=is_counter)
+    return Sample(MBeanName(SERVER, SOCKET_METRICS, name, tags, is_attribute=True), value, is_counter=is_counter)
 
 
 def _clients(processor: Processor) -> Iterator[tuple[tuple[str, str], int]]:

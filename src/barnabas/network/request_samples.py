@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from barnabas.metrics.buckets import DURATION_UNIT_MS
 from barnabas.metrics.distribution import RecentWeights, distribution
 from barnabas.metrics.meter import Meter
-from barnabas.metrics.metrics_registry import MetricName, Sample
+from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.network.request_table import RequestTable
 from barnabas.protocol.errors import ErrorCode
 
@@ -75,8 +75,8 @@ class RequestSamples:
     """The computation of samples from tables, with the state of the last tick."""
 
     def __init__(self) -> None:
-        self._weights: dict[MetricName, RecentWeights] = {}
-        self._meters: dict[MetricName, Meter] = {}
+        self._weights: dict[MBeanName, RecentWeights] = {}
+        self._meters: dict[MBeanName, Meter] = {}
 
     def tick(self, tables: Tables, deprecated: Mapping[DeprecatedKey, int], elapsed_seconds: float) -> None:
         """Add the counts since the last tick to rates and weights."""
@@ -111,7 +111,7 @@ def _by_name(tables: Tables) -> dict[str, list[RequestTable]]:
     return by_name
 
 
-def _histograms(tables: Tables) -> Iterator[tuple[MetricName, list[int], float]]:
+def _histograms(tables: Tables) -> Iterator[tuple[MBeanName, list[int], float]]:
     """Yield name, bucket counts and unit of every histogram."""
     for request, several in _by_name(tables).items():
         requests = sum(sum(table.versions) for table in several)
@@ -123,34 +123,34 @@ def _histograms(tables: Tables) -> Iterator[tuple[MetricName, list[int], float]]
             # Bucket 0 is for zero. The tables are read while they are filled, so the difference may be below zero.
             if stage.is_sparse:
                 counts[0] += max(requests - sum(counts), 0)
-            yield MetricName(GROUP, KIND, stage.name, tags), counts, stage.unit
+            yield MBeanName(GROUP, KIND, stage.name, tags), counts, stage.unit
 
 
-def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterator[tuple[MetricName, int]]:
+def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterator[tuple[MBeanName, int]]:
     """Yield name and count of every counter."""
     for request, several in _by_name(tables).items():
         versions = _sum([table.versions for table in several])
         for version, count in enumerate(versions):
             if count:
                 text = UNKNOWN_VERSION if version == len(versions) - 1 else str(version)
-                yield MetricName(GROUP, KIND, REQUESTS, (("request", request), ("version", text))), count
+                yield MBeanName(GROUP, KIND, REQUESTS, (("request", request), ("version", text))), count
         if request in (CONSUMER_FETCH, FOLLOWER_FETCH):
             continue
         errors = _sum([table.errors for table in several])
         for code in range(-1, len(errors) - 1):
             if errors[code]:
                 error = (("request", request), ("error", _error_name(code)))
-                yield MetricName(GROUP, KIND, "ErrorsPerSec", error), errors[code]
+                yield MBeanName(GROUP, KIND, "ErrorsPerSec", error), errors[code]
     for (request, old_version, software, software_version), count in deprecated.items():
         client = (("clientSoftwareName", software), ("clientSoftwareVersion", software_version))
         tags = (("request", request), ("version", str(old_version)), *client)
-        yield MetricName(GROUP, KIND, "DeprecatedRequestsPerSec", tags), count
+        yield MBeanName(GROUP, KIND, "DeprecatedRequestsPerSec", tags), count
     yield from _paths(tables)
 
 
-def _paths(tables: Tables) -> Iterator[tuple[MetricName, int]]:
+def _paths(tables: Tables) -> Iterator[tuple[MBeanName, int]]:
     """Yield the numbers of requests that went through a plane's queue, and that ran at once on the network thread."""
-    paths: dict[MetricName, int] = {}
+    paths: dict[MBeanName, int] = {}
     for key, several in tables.items():
         queued = sum(table.queued for table in several)
         inline = max(sum(sum(table.versions) for table in several) - queued, 0)
@@ -161,9 +161,9 @@ def _paths(tables: Tables) -> Iterator[tuple[MetricName, int]]:
     yield from paths.items()
 
 
-def _path_name(key: TableKey, path: str) -> MetricName:
+def _path_name(key: TableKey, path: str) -> MBeanName:
     tags = (("request", key.api), ("listener", key.listener), ("plane", key.plane), ("path", path))
-    return MetricName(OUR_GROUP, PATH_KIND, REQUESTS, tags)
+    return MBeanName(OUR_GROUP, PATH_KIND, REQUESTS, tags)
 
 
 def _sum(lists: Sequence[Sequence[int]]) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.quota.client_quota_manager import ClientQuotaManager
 from barnabas.quota.quota_managers import QuotaManagers
 
@@ -37,7 +37,7 @@ class QuotaMetrics:
             share = sensor.share
             tags = tuple((tag, text) for tag, text in (("user", share.user), ("client-id", share.client_id)) if text)
             for name, value in sensor.values(now_ms):
-                yield Sample(MetricName(GROUP, kind, name, tags, is_attribute=True), value)
+                yield Sample(MBeanName(GROUP, kind, name, tags, is_attribute=True), value)
 
 
 def register_quota_metrics(registry: MetricsRegistry, quotas: QuotaManagers) -> None:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 from barnabas.metrics.meter import NO_RATES, Rates, decayed
-from barnabas.metrics.metrics_registry import MetricName, Sample
+from barnabas.metrics.metrics_registry import MBeanName, Sample
 
 METRIC_NAMES = {
     "messages_in": "MessagesInPerSec",
@@ -209,7 +209,7 @@ class BrokerTopicStats:
         stats: TopicStats, names: Iterable[str], tags: tuple[tuple[str, str], ...], rates: dict[str, Rates]
     ) -> Iterator[Sample]:
         for name in names:
-            metric = MetricName("kafka.server", "BrokerTopicMetrics", METRIC_NAMES[name], tags)
+            metric = MBeanName("kafka.server", "BrokerTopicMetrics", METRIC_NAMES[name], tags)
             yield Sample(metric, getattr(stats, name), rates.get(name, NO_RATES))
 
     def _snapshot(self) -> list[dict[str, TopicStats]]:

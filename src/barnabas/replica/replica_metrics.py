@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
@@ -32,7 +32,7 @@ class PartitionMetrics:
             key = partition.topic_partition
             tags = (("topic", key.topic), ("partition", str(key.partition)))
             for name, value in self._values(partition):
-                yield Sample(MetricName("kafka.cluster", "Partition", name, tags), value)
+                yield Sample(MBeanName("kafka.cluster", "Partition", name, tags), value)
 
     def tick(self, elapsed_seconds: float) -> None:
         """Do nothing: gauges have no rates."""

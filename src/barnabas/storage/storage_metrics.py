@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.log_manager import LogManager
 
@@ -33,7 +33,7 @@ class LogMetrics:
                 "Size": log.local.segments.size,
             }
             for name, value in values.items():
-                yield Sample(MetricName(GROUP, "Log", name, tags), value)
+                yield Sample(MBeanName(GROUP, "Log", name, tags), value)
 
     def tick(self, elapsed_seconds: float) -> None:
         """Do nothing: gauges have no rates."""

@@ -59,7 +59,7 @@ class LogPosition:
     """Whether a starting timestamp behind a partition's last record is an error."""
 
 
-class TopicChoice(NamedTuple):
+class LogTopicChoice(NamedTuple):
     """The choice of topics; one of the three is given."""
 
     names: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class LogSourceOptions:
     """The options of a read of log files."""
 
     paths: tuple[str, ...]
-    choice: TopicChoice
+    choice: LogTopicChoice
     starting: LogPosition
     ending: LogPosition
     read_committed: bool
@@ -122,7 +122,7 @@ def _paths(options: OptionValues) -> tuple[str, ...]:
     return tuple(path.rstrip("/") or "/" for path in paths)
 
 
-def _choice_of_topics(options: OptionValues) -> TopicChoice:
+def _choice_of_topics(options: OptionValues) -> LogTopicChoice:
     """Return topics, a pattern of names or partitions. Raises OptionError unless exactly one is given."""
     given = [name for name in _CHOICES_OF_TOPICS if name in options]
     if len(given) != 1:
@@ -134,7 +134,7 @@ def _choice_of_topics(options: OptionValues) -> TopicChoice:
     text = options.text(name) or ""
     if name == "assign":
         try:
-            return TopicChoice(assigned=tuple(partitions_from_json(text)))
+            return LogTopicChoice(assigned=tuple(partitions_from_json(text)))
         except ValueError as error:
             options.reject(name, f'JSON such as {{"topic": [0, 1]}}: {error}')
     if name == "subscribePattern":
@@ -142,11 +142,11 @@ def _choice_of_topics(options: OptionValues) -> TopicChoice:
             re.compile(text)
         except re.error as error:
             options.reject(name, f"a regular expression: {error}")
-        return TopicChoice(pattern=text)
+        return LogTopicChoice(pattern=text)
     topics = sorted({topic.strip() for topic in text.split(",")} - {""})
     if not topics:
         options.reject(name, "one or more topics, separated by commas")
-    return TopicChoice(tuple(topics))
+    return LogTopicChoice(tuple(topics))
 
 
 def _position(options: OptionValues, which: Literal["starting", "ending"], edge: Edge) -> LogPosition:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.metrics.buckets import BUCKETS, HIGHEST, INDEX, INDEXED, LOWEST, bucket_of
 from barnabas.metrics.distribution import PERCENTILES, Distribution
-from barnabas.metrics.histogram import DurationHistogram, Histogram, Timer
+from barnabas.metrics.histogram import DurationHistogram, DurationTimer, Histogram
 from barnabas.metrics.metrics_registry import MetricsRegistry
 
 ERROR = 1 / 16
@@ -125,7 +125,7 @@ def test_what_fails_to_tick_or_to_list_leaves_the_others() -> None:
 
     registry = MetricsRegistry()
     registry.family(Broken())  # type: ignore[arg-type]
-    timer = registry.timer("g", "t", "n", Timer())
+    timer = registry.timer("g", "t", "n", DurationTimer())
     timer.update(1)
     for now_ns in (1, 5_000_000_001):
         registry.tick(now_ns)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.metrics.meter import NO_RATES, Meter
-from barnabas.metrics.metrics_registry import MetricName, MetricsRegistry, Sample
+from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 
 SECOND_NS = 1_000_000_000
 
@@ -44,7 +44,7 @@ def test_families_list_their_members_when_asked() -> None:
 
         def samples(self) -> Iterator[Sample]:
             for name in self.names:
-                yield Sample(MetricName("g", "t", "n", (("topic", name),)), 1)
+                yield Sample(MBeanName("g", "t", "n", (("topic", name),)), 1)
 
         def tick(self, elapsed_seconds: float) -> None:
             self.ticked.append(elapsed_seconds)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
-from barnabas.api.config_entries import ConfigEntry, Wanted, broker_entries, default_broker_entries, topic_entries
+from barnabas.api.config_entries import DescribedSetting, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.host_and_port import Address
@@ -98,7 +98,7 @@ class ConfigsApi:
 
     def _entries(
         self, resource: DescribeConfigsRequest.DescribeConfigsResource, wanted: Wanted
-    ) -> Sequence[ConfigEntry]:
+    ) -> Sequence[DescribedSetting]:
         """Return the settings of a topic or broker. Raises ApiError for a resource that cannot be described."""
         name = resource.resource_name
         match ConfigResourceType(resource.resource_type):
@@ -175,7 +175,7 @@ def _broker_id(name: str) -> int:
         raise ApiError(ErrorCode.INVALID_REQUEST, message) from None
 
 
-def _result_entry(entry: ConfigEntry, request: Request[DescribeConfigsRequest]) -> ResultEntry:
+def _result_entry(entry: DescribedSetting, request: Request[DescribeConfigsRequest]) -> ResultEntry:
     body = request.body
     return ResultEntry(
         name=entry.key.name,

@@ -6,6 +6,6 @@ Settings, results and errors are those of `barnabas.clients.producer`, `consumer
 from barnabas.clients.aio.admin import Admin
 from barnabas.clients.aio.consumer import Consumer
 from barnabas.clients.aio.producer import Producer
-from barnabas.clients.aio.rebalance_listener import AnyRebalanceListener, RebalanceListener
+from barnabas.clients.aio.rebalance_listener import AnyRebalanceListener, AsyncRebalanceListener
 
-__all__ = ["Admin", "AnyRebalanceListener", "Consumer", "Producer", "RebalanceListener"]
+__all__ = ["Admin", "AnyRebalanceListener", "AsyncRebalanceListener", "Consumer", "Producer"]

@@ -17,7 +17,7 @@ from barnabas.clients.consumer import rebalance_listener as core
 from barnabas.protocol.topic_partition import TopicPartition
 
 
-class RebalanceListener:
+class AsyncRebalanceListener:
     """The base of listeners, which override the methods of interest, with `def` or `async def`.
 
     Each call gets sorted partitions. The calls mean what those of the synchronous consumer's listener mean.
@@ -36,7 +36,7 @@ class RebalanceListener:
         return self.on_partitions_revoked(partitions)
 
 
-AnyRebalanceListener: TypeAlias = RebalanceListener | core.RebalanceListener
+AnyRebalanceListener: TypeAlias = AsyncRebalanceListener | core.RebalanceListener
 """A listener of either kind. One of the synchronous kind is called on the loop, too."""
 
 

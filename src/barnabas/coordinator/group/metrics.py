@@ -19,7 +19,7 @@ from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.coordinator.runtime.load_times import LoadTimes
-from barnabas.metrics.metrics_registry import MetricName, Sample
+from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.metrics.recent_rate import RecentRate
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
@@ -86,11 +86,11 @@ class GroupMetrics:
             with group.lock:
                 offsets += len(group.offsets)
                 states[group.membership.group_type, group.membership.state_name] += 1
-        yield Sample(MetricName(COORDINATOR, MANAGER, "NumOffsets"), offsets)
-        yield Sample(MetricName(COORDINATOR, MANAGER, "NumGroups"), states.total())
+        yield Sample(MBeanName(COORDINATOR, MANAGER, "NumOffsets"), offsets)
+        yield Sample(MBeanName(COORDINATOR, MANAGER, "NumGroups"), states.total())
         for state in ClassicState:
             name = f"NumGroups{state.value}"
-            yield Sample(MetricName(COORDINATOR, MANAGER, name), states[GroupType.CLASSIC, state.value])
+            yield Sample(MBeanName(COORDINATOR, MANAGER, name), states[GroupType.CLASSIC, state.value])
         for protocol in GroupType:
             count = sum(number for (kind, _), number in states.items() if kind is protocol)
             yield _attribute("group-count", count, ("protocol", protocol.value))
@@ -113,4 +113,4 @@ class GroupMetrics:
 
 
 def _attribute(name: str, value: float, *tags: tuple[str, str]) -> Sample:
-    return Sample(MetricName(SERVER, ATTRIBUTES, name, tags, is_attribute=True), value)
+    return Sample(MBeanName(SERVER, ATTRIBUTES, name, tags, is_attribute=True), value)

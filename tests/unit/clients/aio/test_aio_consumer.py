@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients import consumer as core
-from barnabas.clients.aio import Consumer, RebalanceListener
+from barnabas.clients.aio import AsyncRebalanceListener, Consumer
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
@@ -150,7 +150,7 @@ def test_errors_of_the_core_reach_the_task() -> None:
     asyncio.run(main())
 
 
-class Listener(RebalanceListener):
+class Listener(AsyncRebalanceListener):
     def __init__(self) -> None:
         self.consumer: Consumer | None = None
         self.calls: list[Any] = []

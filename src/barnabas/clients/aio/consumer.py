@@ -99,11 +99,14 @@ class Consumer:
             raise
         thread.wakes(self._core)
 
-    async def stop(self, timeout_ms: float = core.DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True) -> None:
+    async def stop(
+        self, timeout_ms: float = core.DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True, commit: bool = True
+    ) -> None:
         """Commit if that is automatic, leave the group (a static member stays), end the thread. Idempotent.
 
-        What was read and not handed out is not committed. Raises what the listener raises, after everything is closed.
-        If the call is cancelled, the consumer is closed all the same, within `timeout_ms`.
+        What was read and not handed out is not committed, and nothing at all without `commit`. Raises what the
+        listener raises, after everything is closed. If the call is cancelled, the consumer is closed all the same,
+        within `timeout_ms`.
         """
         if self._thread is None or self._is_stopped:
             return
@@ -112,7 +115,7 @@ class Consumer:
 
         def close() -> None:
             self._give_back(consumer)
-            consumer.close(timeout_ms, leave_group=leave_group)
+            consumer.close(timeout_ms, leave_group=leave_group, commit=commit)
 
         closing = thread.submit(close)
         try:
@@ -131,7 +134,8 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        # The exception may have ended the work on a record that was handed out. A commit would skip that record.
+        await self.stop(commit=error is None)
 
     # -- reading
 

@@ -444,11 +444,14 @@ class Consumer:
         """Undo a `wakeup` that no call has noticed. On the consumer's thread."""
         self._waiting.forget()
 
-    def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True) -> None:
+    def close(
+        self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS, *, leave_group: bool = True, commit: bool = True
+    ) -> None:
         """Commit if that is automatic, leave the group (a static member stays), close the connections. Idempotent.
 
         Without `leave_group`, the other members wait for this member's session to end before they take its partitions
-        over (KIP-1092). Raises what the listener raises, after everything is closed.
+        over (KIP-1092). Without `commit`, there is no last automatic commit. Raises what the listener raises, after
+        everything is closed.
         """
         if self._closed:
             return
@@ -457,7 +460,7 @@ class Consumer:
         self._waiting.disable()
         try:
             if self._coordinator is not None:
-                self._coordinator.close(int(timeout_ms), leave_group=leave_group)
+                self._coordinator.close(int(timeout_ms), leave_group=leave_group, commit=commit)
             self._reading.close_sessions()
         finally:
             self._client.close(min(int(timeout_ms), LAST_PUSH_MS))
@@ -469,7 +472,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # The exception may have ended the work on a record that `poll` has returned. A commit would skip that record.
+        self.close(commit=error is None)
 
     # -- steps
 

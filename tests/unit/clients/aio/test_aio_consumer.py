@@ -196,3 +196,18 @@ def test_a_group_commits_what_was_handed_out_and_its_listener_may_await(auto: bo
         assert listener.calls[1:] == [("revoked", [TP0, TP1])]
 
     asyncio.run(main())
+
+
+def test_a_group_commits_nothing_after_an_exception() -> None:
+    group = ScriptedGroup({"t": [0]})
+    _fill(group.cluster, partitions=1)
+
+    async def main() -> None:
+        async with Consumer("", make=lambda _servers, _config: group.consumer(), group_id="g") as consumer:
+            await consumer.subscribe(["t"])
+            assert (await consumer.getone()).offset == 0
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(main())
+    assert not group.committed

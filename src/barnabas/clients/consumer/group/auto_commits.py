@@ -156,7 +156,7 @@ class AutoCommits:
         return self._is_enabled and self._subscriptions.is_auto_assigned and bool(self._subscriptions.all_consumed())
 
     def commit_at_close(self, deadline_ms: int) -> None:
-        """Commit for the last time, and await the answers to all commits. Raises WokenUp."""
+        """Commit for the last time, and await the answer. No failure of this commit is raised."""
         consumed = self._subscriptions.all_consumed()
         as_member = self._subscriptions.is_auto_assigned
         commits = self._calls.commits
@@ -169,4 +169,7 @@ class AutoCommits:
                 )
         except Exception as error:  # noqa: BLE001 - no failure of an automatic commit may stop a close
             logger.warning("Synchronous auto-commit of offsets failed: %s", error)
+
+    def await_commits(self, deadline_ms: int) -> None:
+        """Await the answers to all commits that are under way. Raises WokenUp."""
         self._calls.await_async(deadline_ms)

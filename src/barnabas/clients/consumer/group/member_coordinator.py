@@ -90,16 +90,19 @@ class MemberCoordinator(ABC):
     def leave(self, reason: str) -> None:
         """Revoke all partitions and tell the coordinator. Raises what the listener raised."""
 
-    def close(self, timeout_ms: int, *, leave_group: bool) -> None:
+    def close(self, timeout_ms: int, *, leave_group: bool, commit: bool) -> None:
         """Commit if that is automatic, await all commits, and leave; take at most `timeout_ms` for all of it.
 
-        Raises what the listener and the callbacks raise, when the channel is closed.
+        Without `commit`, there is no automatic commit, and only those under way are awaited. Raises what the listener
+        and the callbacks raise, when the channel is closed.
         """
         deadline_ms = self._group.client.now_ms() + timeout_ms
         try:
-            if self.offsets.automatic.is_due_at_close:
-                self._prepare_last_commit(deadline_ms)
-            self.offsets.automatic.commit_at_close(deadline_ms)
+            if commit:
+                if self.offsets.automatic.is_due_at_close:
+                    self._prepare_last_commit(deadline_ms)
+                self.offsets.automatic.commit_at_close(deadline_ms)
+            self.offsets.automatic.await_commits(deadline_ms)
             if leave_group or self._leaves_for_a_while:
                 self.leave("the consumer is being closed")
         finally:

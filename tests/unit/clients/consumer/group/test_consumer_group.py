@@ -213,6 +213,26 @@ def test_commits_by_itself_every_interval_and_before_a_rebalance_and_at_the_end(
     assert group.committed["t", 0][0] == 4
 
 
+def test_a_consumer_that_an_exception_ends_commits_nothing_more_and_leaves() -> None:
+    group, events = ScriptedGroup({"t": [0]}), Events()
+    group.cluster.logs["t", 0] = batch(0, [b"a", b"b", b"c"])
+    committed: list[object] = []
+
+    def work() -> None:
+        with joined(group, events, max_poll_records=1) as consumer:
+            poll_until(consumer, lambda: consumer.assignment() and consumer.position(TP0) == 1)
+            consumer.commit_async(callback=lambda offsets, error: committed.append((offsets[TP0].offset, error)))
+            consumer.poll(1_000)
+            assert consumer.position(TP0) == 2
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert group.committed["t", 0][0] == 1, "the second record may not have been worked on"
+    assert committed == [(1, None)], "the answer to the user's own commit is awaited"
+    assert events.heard[-1] == ("revoked", [TP0])
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

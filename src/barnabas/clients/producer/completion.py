@@ -6,6 +6,15 @@ from enum import Enum
 
 from barnabas.protocol.errors import ErrorCode
 
+FATE_UNKNOWN = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
+"""The errors after which a batch may be stored: no answer came, or the leader gave up waiting after the append."""
+
 
 class Completion(Enum):
     """The next step of a batch after its answer."""
@@ -16,11 +25,15 @@ class Completion(Enum):
     FAIL = "fail"
 
 
-def completion_of(error: ErrorCode, *, record_count: int, is_done: bool, may_retry: bool) -> Completion:
+def completion_of(
+    error: ErrorCode, *, record_count: int, is_done: bool, may_retry: bool, may_be_stored: bool = False
+) -> Completion:
     """Return the completion of the first rule that holds.
 
+    may_be_stored: whether an earlier attempt of a batch with sequence numbers ended with an error of FATE_UNKNOWN.
+
     1. No error: the batch arrived.
-    2. Too large, with more than one record, and not ended meanwhile: split it.
+    2. Too large, with more than one record, not ended meanwhile, and surely not stored: split it.
     3. The error may pass, and time and attempts are left (`may_retry`): retry.
     4. A duplicate sequence number: the batch arrived the first time, and the answer was lost.
     5. Otherwise the batch failed.
@@ -28,8 +41,9 @@ def completion_of(error: ErrorCode, *, record_count: int, is_done: bool, may_ret
     if error is ErrorCode.NONE:
         return Completion.SUCCEED
     # Too large for the broker's limit, which the client does not know. One record alone cannot be split, and fails
-    # below.
-    if error is ErrorCode.MESSAGE_TOO_LARGE and record_count > 1 and not is_done:
+    # below. So does a batch that the broker may have stored under an earlier limit: the broker knows the repetition of
+    # a whole batch by its numbers, but it would store the pieces behind that batch.
+    if error is ErrorCode.MESSAGE_TOO_LARGE and record_count > 1 and not is_done and not may_be_stored:
         return Completion.SPLIT
     if may_retry:
         return Completion.RETRY

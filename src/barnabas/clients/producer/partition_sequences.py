@@ -130,6 +130,8 @@ class PartitionSequences:
         self._next = 0
         self._last_acknowledged = NO_SEQUENCE
         for batch in self.pending:
+            # The broker has refused the first pending batch for its number, so it has none of them.
+            batch.may_be_stored = False
             self._write(batch)
         self._window = list(self.pending)
 

@@ -39,6 +39,7 @@ class ProducerBatch:
         "is_transactional",
         "last_attempt_ms",
         "leader_epoch",
+        "may_be_stored",
         "record_count",
         "topic_partition",
         "uncompressed_bytes",
@@ -70,6 +71,8 @@ class ProducerBatch:
         self.leader_epoch = -1
         """The epoch of the leader that the last attempt was sent to."""
         self.in_flight = False
+        self.may_be_stored = False
+        """Whether an attempt has ended in a way that leaves open if the broker has stored the batch."""
         self.record_count = 0
         self.uncompressed_bytes = HEADER_SIZE
         self.base_sequence = NO_SEQUENCE

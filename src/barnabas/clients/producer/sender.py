@@ -14,6 +14,7 @@ Every batch that is drained ends exactly once, in one of these ways (`completion
     answer                                      what becomes of the batch
     no error, DUPLICATE_SEQUENCE_NUMBER         its futures get their offsets
     MESSAGE_TOO_LARGE, several records          its pieces take its place at the head of the queue, and its numbers
+    MESSAGE_TOO_LARGE, may be stored already    its futures fail: its pieces could be stored a second time
     an error that may pass, a lost connection   it goes back to its queue, if retries and time are left
     any other error                             its futures fail
     none within `delivery_timeout_ms`           its futures fail; an answer that comes later finds it ended
@@ -44,7 +45,7 @@ from collections.abc import Iterable, Mapping
 from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected, error_of
 from barnabas.clients.leader_hints import LeaderHints
-from barnabas.clients.producer.completion import Completion, completion_of
+from barnabas.clients.producer.completion import FATE_UNKNOWN, Completion, completion_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ProducerMetrics
@@ -308,7 +309,11 @@ class Sender:
             record_count=batch.record_count,
             is_done=batch.is_done,
             may_retry=self._may_retry(batch, error, now_ms),
+            may_be_stored=batch.may_be_stored,
         )
+        # Without sequence numbers a retry may store the batch twice in any case, so it may be split as well.
+        if error in FATE_UNKNOWN and batch.has_sequence:
+            batch.may_be_stored = True
         if completion is Completion.SUCCEED:
             self._succeed(batch, answer)
         elif completion is Completion.SPLIT:
@@ -370,8 +375,13 @@ class Sender:
         self, batch: ProducerBatch, error: ErrorCode, answer: ProduceResponse.PartitionProduceResponse
     ) -> None:
         text = answer.error_message
-        if error is ErrorCode.MESSAGE_TOO_LARGE and text is None:
-            text = error.message
+        if error is ErrorCode.MESSAGE_TOO_LARGE:
+            text = text or error.message
+            if batch.may_be_stored:
+                text += (
+                    f" (the {batch.record_count} record(s) for {batch.topic_partition} may be stored all the same: an"
+                    " earlier attempt was not answered, so they were not sent again in smaller batches)"
+                )
         # Each of these errors has an exception of the clients, so that users need not look at codes for them.
         cause: Exception = ApiError(error, text)
         if error is ErrorCode.NETWORK_EXCEPTION:

@@ -24,3 +24,12 @@ from barnabas.protocol.errors import ErrorCode
 )
 def test_completion(error: ErrorCode, record_count: int, is_done: bool, may_retry: bool, expected: Completion) -> None:
     assert completion_of(error, record_count=record_count, is_done=is_done, may_retry=may_retry) is expected
+
+
+def test_a_batch_that_may_be_stored_is_not_split() -> None:
+    for error, expected in (
+        (ErrorCode.MESSAGE_TOO_LARGE, Completion.FAIL),
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, Completion.SUCCEED),
+    ):
+        completion = completion_of(error, record_count=2, is_done=False, may_retry=False, may_be_stored=True)
+        assert completion is expected

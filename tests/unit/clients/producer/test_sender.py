@@ -284,6 +284,69 @@ def test_a_batch_that_is_too_large_is_split_and_a_single_record_fails() -> None:
     assert single.exception(0).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.parametrize("how", ["lost connection", "broker's timeout", "fewer replicas"])
+def test_a_batch_that_may_be_stored_is_not_split(how: str) -> None:
+    setting = Setting(batch_size=4000, retry_backoff_ms=1, reconnect_backoff_ms=1)
+    futures = [setting.append(b"x" * 900) for _ in range(4)]
+    setting.turns()
+    if how == "lost connection":
+        setting.selector.take()
+        setting.selector.disconnect("0")
+    else:
+        setting.answer(
+            ErrorCode.REQUEST_TIMED_OUT if how == "broker's timeout" else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        )
+    for _ in range(3):
+        setting.clock.advance(1_000)
+        setting.turns(8)
+    # The topic's limit was lowered meanwhile.
+    setting.answer(ErrorCode.MESSAGE_TOO_LARGE)
+    setting.turns(8)
+    assert not setting.selector.sent, "no piece was sent"
+    for future in futures:
+        error = future.exception(0)
+        assert error.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert "the 4 record(s) for t-0 may be stored all the same" in str(error)
+    # The partition goes on, under a higher epoch.
+    later = setting.append()
+    setting.turns()
+    assert state_of(batch_of(setting.selector.sent[0]))[1:] == (1, 0)
+    setting.answer(base_offset=7)
+    assert later.result(0).offset == 7
+
+
+def test_a_batch_that_was_refused_by_its_number_may_be_split() -> None:
+    setting = Setting(batch_size=4000, retry_backoff_ms=1)
+    first = setting.append()
+    setting.turns()
+    setting.answer()
+    assert first.done()
+    futures = [setting.append(b"x" * 900) for _ in range(4)]
+    setting.turns()
+    for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.MESSAGE_TOO_LARGE):
+        setting.answer(error)
+        setting.clock.advance(1_000)
+        setting.turns(8)
+    for offset in (10, 12):
+        setting.answer(base_offset=offset)
+        setting.turns(8)
+    assert [future.result(0).offset for future in futures] == [10, 11, 12, 13]
+
+
+def test_without_sequence_numbers_a_batch_is_split_in_any_case() -> None:
+    setting = Setting(batch_size=4000, retry_backoff_ms=1, enable_idempotence=False)
+    futures = [setting.append(b"x" * 900) for _ in range(4)]
+    setting.turns()
+    for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.MESSAGE_TOO_LARGE):
+        setting.answer(error)
+        setting.clock.advance(1_000)
+        setting.turns(8)
+    for offset in (10, 12):
+        setting.answer(base_offset=offset)
+        setting.turns(8)
+    assert [future.result(0).offset for future in futures] == [10, 11, 12, 13]
+
+
 def test_a_lost_connection_is_retried_and_finally_times_out() -> None:
     setting = Setting(delivery_timeout_ms=30_000)
     future = setting.append()

@@ -5,7 +5,8 @@ any other process could reach them. Two threads: `fault-commands` reads and exec
 sets a flag, so the thread of a request never waits for a pipe; a report has all changes since the one before.
 `_changed` guards what is to be reported, `_write_lock` the pipe and the order of reports.
 
-When the pipe of the commands ends, the test kit has closed it or has died: every fault is removed.
+When the pipe of the commands ends, the test kit has closed it or has died: every fault is removed. So they are if the
+thread of the commands fails, because no command could remove them any more.
 """
 
 from __future__ import annotations
@@ -61,13 +62,17 @@ def inherited_pipes(text: str) -> PipeEnds:
 
 
 class ControlChannel:
-    """The two threads and what they share. served: the APIs that faults may be for."""
+    """The two threads and what they share.
 
-    def __init__(self, ends: PipeEnds, table: FaultTable, served: Collection[ApiKey]) -> None:
+    served: the APIs that faults may be for. own_client_id: that of the broker's requests to itself, which none hits.
+    """
+
+    def __init__(self, ends: PipeEnds, table: FaultTable, served: Collection[ApiKey], own_client_id: str) -> None:
         self._commands: BinaryIO = os.fdopen(ends.commands, "rb")
         self._reports_descriptor = ends.reports
         self._table = table
         self._served = served
+        self._own_client_id = own_client_id
         self._changed = threading.Condition(threading.Lock())
         self._has_changed = False
         self._answers: deque[_Answer] = deque()
@@ -99,9 +104,11 @@ class ControlChannel:
     # -- commands
 
     def _execute_commands(self) -> None:
-        while line := self._read_line():
-            self._answer(self._answer_to(line))
-        self._table.remove_all()
+        try:
+            while line := self._read_line():
+                self._answer(self._answer_to(line))
+        finally:
+            self._table.remove_all()
 
     def _read_line(self) -> bytes:
         """Return the next line, or nothing when the pipe has ended or a line is not whole."""
@@ -125,6 +132,11 @@ class ControlChannel:
             missing = [key.name for key in fault.plan.apis if key not in self._served]
             if missing:
                 return f"this broker does not serve {', '.join(missing)}"
+            if fault.plan.client_id == self._own_client_id:
+                return (
+                    f"no fault hits requests with the client id {self._own_client_id!r}: by this one, the broker speaks"
+                    " to itself"
+                )
         return None
 
     # -- reports

@@ -30,7 +30,7 @@ class FaultLayer:
         Raises ConfigError when those faults do not come or are rejected.
         """
         served = [handler.api_key for handler in registry]
-        channel = self._channel = ControlChannel(self._ends, self._table, served)
+        channel = self._channel = ControlChannel(self._ends, self._table, served, surroundings.own_client_id)
         channel.execute_first()
         self._injector = FaultInjector(registry, self._table, surroundings, self._kill)
         channel.start()

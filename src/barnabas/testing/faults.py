@@ -105,7 +105,8 @@ class Faults:
         that the request names, by name or id. calls: which of these requests are hit (Nth, First, Every, Chance);
         None: each one. Of the faults that are due for a request, the one that was added first hits it.
 
-        Raises ValueError or TypeError for a plan that makes no sense, or an API that the broker does not serve;
+        Raises ValueError or TypeError for a plan that makes no sense, an API that the broker does not serve, or the
+        client id by which the broker speaks to itself (its own id: no fault would hit these requests). Raises
         TimeoutError if a paused broker does not answer (it installs the fault when it goes on).
         """
         plan = fault_plan(action, api=api, client_id=client_id, topic=topic, calls=calls)

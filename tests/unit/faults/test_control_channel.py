@@ -20,6 +20,7 @@ from barnabas.testing.fault_pipe import BrokerGone, FaultPipe
 
 PRODUCE = RequestFacts(ApiKey.PRODUCE, None, set)
 SERVED = (ApiKey.PRODUCE, ApiKey.FETCH)
+OWN_CLIENT_ID = "0"
 
 
 class Ends:
@@ -32,7 +33,7 @@ class Ends:
         # A process that inherits the descriptors has copies of its own.
         commands, reports = (os.dup(descriptor) for descriptor in self.kit.child_descriptors)
         self.reports = reports
-        self.broker = ControlChannel(PipeEnds(commands, reports), self.table, SERVED)
+        self.broker = ControlChannel(PipeEnds(commands, reports), self.table, SERVED, OWN_CLIENT_ID)
         self.kit.child_has_started()
 
     def start(self) -> None:
@@ -89,6 +90,29 @@ def test_an_api_that_the_broker_does_not_serve_is_refused_whole(ends: Ends) -> N
     ends.start()
     command = Command(2, (installed(3, Drop()), installed(4, Error(1), api="ShareFetch")))
     assert ends.kit.call(command).error == "this broker does not serve SHARE_FETCH"
+    assert ends.table.due(PRODUCE) is None
+
+
+def test_the_client_id_of_the_broker_itself_is_refused(ends: Ends) -> None:
+    ends.start()
+    assert ends.kit.call(Command(2, (installed(3, Drop(), client_id=OWN_CLIENT_ID),))).error == (
+        "no fault hits requests with the client id '0': by this one, the broker speaks to itself"
+    )
+    assert ends.kit.call(Command(3, (installed(4, Drop(), client_id="00"),))).error is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_faults_end_with_the_thread_of_the_commands(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_faults: object) -> None:
+        raise ZeroDivisionError
+
+    ends.start()
+    ends.kit.call(Command(2, (installed(3, Drop()),)))
+    monkeypatch.setattr(ends.table, "install", fail)
+    ends.kit.send(Command(3, (installed(4, Drop()),)))
+    for thread in threading.enumerate():
+        if thread.name == "fault-commands":
+            thread.join(10)
     assert ends.table.due(PRODUCE) is None
 
 

@@ -16,6 +16,7 @@ from typing import Self
 from barnabas.clients.admin import configs, records, transactions
 from barnabas.clients.admin import topics as topics_api
 from barnabas.clients.admin.admin_calls import AdminCalls
+from barnabas.clients.admin.broker_registrations import unregister_broker
 from barnabas.clients.admin.client_quotas import (
     ANY_ENTITY,
     QuotaEntity,
@@ -157,6 +158,14 @@ class Admin:
         Returns each feature's error, or None. Raises ApiError when no feature was changed at all.
         """
         return update_features(self._calls, updates, validate_only=validate_only)
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Have a cluster with KRaft forget a broker that is gone for good.
+
+        Raises ApiError: UNSUPPORTED_VERSION by a cluster without KRaft, as that of Barnabas, where a registration ends
+        with its broker.
+        """
+        unregister_broker(self._calls, broker_id)
 
     def describe_user_scram_credentials(
         self, users: Collection[str] | None = None

@@ -34,6 +34,7 @@ class SenderThread:
         self._sender = sender
         self._metadata = metadata
         self._closed = False
+        self._is_aborted = False
         self._process_id = os.getpid()
         self._thread = threading.Thread(
             target=sender.run, name=f"kafka-producer-network-thread | {client_id}", daemon=True
@@ -65,9 +66,13 @@ class SenderThread:
     def close(self, timeout_ms: float | None) -> bool:
         """Send the remaining records and end the thread. Those that remain after `timeout_ms` (None: never) fail.
 
-        Returns False when there was nothing to end: after an earlier call, and in a forked child.
+        After `abort`, wait for the end of the thread. Returns False when there was nothing to end: after an earlier
+        call, and in a forked child.
         """
         if self._closed:
+            # `abort` does not wait. A `close` that was already under way in another thread may begin only after it.
+            if self._is_aborted and os.getpid() == self._process_id and not self.is_current():
+                self.join()
             return False
         self._closed = True
         # A forked child has no sending thread to end: threads do not survive a fork.
@@ -86,7 +91,7 @@ class SenderThread:
 
     def abort(self) -> None:
         """Fail the remaining records and end the thread soon, also while another thread waits in `close`."""
-        self._closed = True
+        self._closed = self._is_aborted = True
         # A forked child has no sending thread to end.
         if os.getpid() == self._process_id:
             self._metadata.close()

@@ -220,7 +220,7 @@ def _need_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None
 
     Raises ApiError for an unknown topic, ValueError for an unknown partition.
     """
-    from barnabas.clients.leader_calls import by_topic
+    from barnabas.protocol.topic_partition import by_topic
 
     for topic, indexes in by_topic(partitions).items():
         partitions_of(admin, (topic,), tuple(indexes))

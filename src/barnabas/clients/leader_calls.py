@@ -76,11 +76,3 @@ def _by_leader(
     for partition in partitions:
         by_leader.setdefault(client.await_leader(partition, deadline_ms), []).append(partition)
     return by_leader
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of these partitions by topic."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return grouped

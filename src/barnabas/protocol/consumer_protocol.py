@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.protocol.errors import DecodeError
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 PROTOCOL_TYPE = "consumer"
 LATEST_VERSION = 3
@@ -116,11 +116,9 @@ def _nullable_bytes(data: bytes | None) -> bytes:
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     """Return an array of topics, each with an array of partitions, in the order of their first appearance."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    out = [struct.pack(">i", len(by_topic))]
-    for topic, numbers in by_topic.items():
+    topics = by_topic(partitions)
+    out = [struct.pack(">i", len(topics))]
+    for topic, numbers in topics.items():
         out += [_string(topic), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
     return b"".join(out)
 

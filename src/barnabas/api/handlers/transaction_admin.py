@@ -23,7 +23,7 @@ from barnabas.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 WITHOUT_PATTERNS: Final = (0, 1)
 
@@ -104,7 +104,7 @@ def _description_error(request: Request[DescribeTransactionsRequest], error: Api
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> list[DescribeTransactionsResponse.TopicData]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(partition)
-    return [DescribeTransactionsResponse.TopicData(topic, numbers) for topic, numbers in by_topic.items()]
+    return [
+        DescribeTransactionsResponse.TopicData(topic, numbers)
+        for topic, numbers in by_topic(sorted(partitions)).items()
+    ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
-from barnabas.clients.leader_calls import by_topic
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.offsets import (
@@ -20,7 +19,7 @@ from barnabas.protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 # OffsetFetch v2 is the first that can ask for all topics (KIP-88). Up to v7 it asks for one group, as this call does;
 # v7 added `require_stable` (KIP-447).

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
-from barnabas.clients.leader_calls import by_topic
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.reassignments import (
@@ -25,7 +24,7 @@ from barnabas.protocol.messages.topics import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.errors import error_of
-from barnabas.clients.leader_calls import by_topic
 from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 
 def delete_records(calls: AdminCalls, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.classic_groups import (
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 from barnabas.rpc.client_request import RequestBuilder
 
 _GROUP_KEY = 0
@@ -150,20 +150,18 @@ def offset_fetch(
 
     A `generation` lets the coordinator of a consumer group reject the request of a member that is out of date.
     """
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
+    indexes = by_topic(partitions)
 
     def build(version: int) -> Message:
         if version < _OFFSET_FETCH_GROUPS_SINCE:
             return OffsetFetchRequest(
                 group_id=group_id,
-                topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name, each) for name, each in by_topic.items()],
+                topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name, each) for name, each in indexes.items()],
                 require_stable=version >= _STABLE_SINCE,
             )
         topics = [
             OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=each)
-            for name, each in by_topic.items()
+            for name, each in indexes.items()
         ]
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
         if generation is not None:

@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple
 
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import error_of
-from barnabas.clients.leader_calls import by_topic
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.partition_sequences import ProducerIdentity
 from barnabas.protocol.api_keys import ApiKey
@@ -35,7 +34,7 @@ from barnabas.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
 
 _SINGLE_KEY_VERSION = 3

@@ -17,7 +17,7 @@ from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.messages.message import Record
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 _VERSION: Final = struct.Struct(">h")
 _WRITTEN_VERSION: Final = 0
@@ -57,9 +57,6 @@ def encode_key(transactional_id: str) -> bytes:
 
 def encode_value(metadata: TransactionMetadata) -> bytes:
     """Encode metadata, in version 0."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(metadata.partitions):
-        by_topic.setdefault(topic, []).append(partition)
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
@@ -67,7 +64,10 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
         transaction_status=metadata.state.value,
         transaction_partitions=None
         if metadata.state is TransactionState.EMPTY
-        else [TransactionLogValue.PartitionsSchema(topic, numbers) for topic, numbers in by_topic.items()],
+        else [
+            TransactionLogValue.PartitionsSchema(topic, numbers)
+            for topic, numbers in by_topic(sorted(metadata.partitions)).items()
+        ],
         transaction_last_update_timestamp_ms=metadata.updated_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
     )

@@ -6,7 +6,7 @@ Kafka: TransactionMarkerChannelManager, TxnMarkerQueue, TransactionMarkerRequest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.coordinator.transaction.markers.answers import MarkerOutcome, outcome_of
@@ -14,7 +14,7 @@ from barnabas.coordinator.transaction.markers.ended_transaction import EndedTran
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 MarkerTopic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
@@ -138,16 +138,9 @@ def _marker(part: _Sent) -> Marker:
         producer_id=decided.producer_id,
         producer_epoch=decided.producer_epoch,
         transaction_result=part.transaction.is_commit,
-        topics=list(_topics(part.partitions)),
+        topics=[MarkerTopic(topic, numbers) for topic, numbers in by_topic(sorted(part.partitions)).items()],
         coordinator_epoch=part.transaction.entry.coordinator_epoch,
     )
-
-
-def _topics(partitions: Iterable[TopicPartition]) -> Iterator[MarkerTopic]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(partition)
-    return (MarkerTopic(topic, numbers) for topic, numbers in by_topic.items())
 
 
 def _errors_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:

@@ -9,13 +9,8 @@ from __future__ import annotations
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.member import ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
-from barnabas.coordinator.group.log.schemas import (
-    NO_TIMESTAMP,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    decode_record,
-    version_of,
-)
+from barnabas.coordinator.group.log.schemas import NO_TIMESTAMP, GroupMetadataKey, GroupMetadataValue
+from barnabas.coordinator.runtime.record import decode_record, version_of
 from barnabas.protocol.errors import DecodeError
 from barnabas.runtime.clock import Clock
 

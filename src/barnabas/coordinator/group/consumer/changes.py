@@ -24,9 +24,9 @@ from barnabas.coordinator.group.consumer.timers import ConsumerGroupTimers
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.log.append_errors import CONSUMER_GROUP
-from barnabas.coordinator.group.log.schemas import GROUP_KIND, version_of
+from barnabas.coordinator.group.log.schemas import GROUP_KIND
 from barnabas.coordinator.runtime.log import StoredAppend
-from barnabas.coordinator.runtime.record import CoordinatorRecord
+from barnabas.coordinator.runtime.record import CoordinatorRecord, version_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 

@@ -15,12 +15,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.committed_offsets import TransactionalOffsets
-from barnabas.coordinator.group.log.schemas import (
-    OFFSET_KINDS,
-    OffsetCommitValue,
-    is_readable_offset,
-    version_of,
-)
+from barnabas.coordinator.group.log.schemas import OFFSET_KINDS, OffsetCommitValue, is_readable_offset
+from barnabas.coordinator.runtime.record import version_of
 from barnabas.protocol.errors import DecodeError
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord

@@ -10,14 +10,9 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from barnabas.coordinator.group.classic.restore import loaded_classic_group
-from barnabas.coordinator.group.log.schemas import (
-    CONSUMER_GROUP_KINDS,
-    GROUP_KIND,
-    GroupMetadataKey,
-    decode_record,
-    version_of,
-)
+from barnabas.coordinator.group.log.schemas import CONSUMER_GROUP_KINDS, GROUP_KIND, GroupMetadataKey
 from barnabas.coordinator.group.membership import Membership
+from barnabas.coordinator.runtime.record import decode_record, version_of
 from barnabas.protocol.errors import DecodeError
 from barnabas.runtime.clock import Clock
 

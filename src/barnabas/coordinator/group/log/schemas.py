@@ -11,8 +11,9 @@ Kafka: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde, the schemas b
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
+from barnabas.coordinator.runtime.record import decode_record, encode_record, version_of
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.messages.message import Record
@@ -31,7 +32,6 @@ NO_LEADER_EPOCH: Final = -1
 LONGEST_STRING: Final = 0x7FFF
 """The most bytes of a string in a key or value of these kinds."""
 
-_VERSION: Final = struct.Struct(">h")
 _HEAD: Final = struct.Struct(">hh")
 _PARTITION: Final = struct.Struct(">i")
 _OFFSET_HEAD: Final = struct.Struct(">hqih")
@@ -40,8 +40,6 @@ _GROUP_VALUE_VERSION: Final = 3
 _EXPIRING_VERSION: Final = 1
 _USUAL_VERSION: Final = 3
 _OLD_HEAD: Final = struct.Struct(">hqh")
-
-R = TypeVar("R", bound=Record)
 
 
 class OffsetCommitKey(Record, versions="0-1"):
@@ -106,30 +104,6 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_TIMESTAMP
-
-
-# -- any record
-
-
-def version_of(data: bytes) -> int:
-    """Return the version at the start of a key or value. Raises DecodeError when it is shorter than two bytes."""
-    if len(data) < 2:
-        raise DecodeError(f"a key or value of {len(data)} bytes is too short for its version, which takes 2")
-    return int.from_bytes(data[:2], "big", signed=True)
-
-
-def encode_record(record: Record, version: int) -> bytes:
-    """Encode a key or value. Raises EncodeError when the version cannot hold it."""
-    return b"".join((_VERSION.pack(version), *record.encode(version)))
-
-
-def decode_record(kind: type[R], data: bytes) -> R:
-    """Decode a key or value. Raises DecodeError when it is malformed or its version unknown."""
-    version = version_of(data)
-    if not kind.min_version <= version <= kind.max_version:
-        raise DecodeError(f"{kind.__name__} has no version {version}")
-    record, _ = kind.decode(data, version, 2)
-    return record
 
 
 # -- groups

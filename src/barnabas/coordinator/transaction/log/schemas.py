@@ -7,10 +7,10 @@ Kafka: TransactionLog, TransactionLogKey, TransactionLogValue.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Final
 
+from barnabas.coordinator.runtime.record import decode_record, encode_record
 from barnabas.coordinator.transaction.metadata import NO_PRODUCER_ID, TransactionMetadata
 from barnabas.coordinator.transaction.states import TransactionState
 from barnabas.protocol.errors import DecodeError
@@ -19,10 +19,7 @@ from barnabas.protocol.messages.message import Record
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
-_VERSION: Final = struct.Struct(">h")
 _WRITTEN_VERSION: Final = 0
-
-R = TypeVar("R", bound=Record)
 
 
 class TransactionLogKey(Record, versions="0"):
@@ -52,7 +49,7 @@ class TransactionLogValue(Record, versions="0-1", flexible="1+"):
 
 def encode_key(transactional_id: str) -> bytes:
     """Encode the key of an id."""
-    return _encoded(TransactionLogKey(transactional_id=transactional_id), 0)
+    return encode_record(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 def encode_value(metadata: TransactionMetadata) -> bytes:
@@ -71,17 +68,17 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
         transaction_last_update_timestamp_ms=metadata.updated_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
     )
-    return _encoded(value, _WRITTEN_VERSION)
+    return encode_record(value, _WRITTEN_VERSION)
 
 
 def decode_key(key: bytes) -> str:
     """Return the transactional id of a key. Raises DecodeError."""
-    return _decoded(TransactionLogKey, key).transactional_id
+    return decode_record(TransactionLogKey, key).transactional_id
 
 
 def decode_value(transactional_id: str, data: bytes) -> TransactionMetadata:
     """Return the metadata of a value. Raises DecodeError when it is malformed, or of an unknown version or state."""
-    value = _decoded(TransactionLogValue, data)
+    value = decode_record(TransactionLogValue, data)
     try:
         state = TransactionState(value.transaction_status)
     except ValueError:
@@ -101,17 +98,3 @@ def decode_value(transactional_id: str, data: bytes) -> TransactionMetadata:
 
 def _partitions_of(topics: Iterable[TransactionLogValue.PartitionsSchema]) -> Iterable[TopicPartition]:
     return (TopicPartition(topic.topic, number) for topic in topics for number in topic.partition_ids)
-
-
-def _encoded(record: Record, version: int) -> bytes:
-    return b"".join((_VERSION.pack(version), *record.encode(version)))
-
-
-def _decoded(kind: type[R], data: bytes) -> R:
-    if len(data) < _VERSION.size:
-        raise DecodeError(f"a key or value of {len(data)} bytes is too short for its version, which takes 2")
-    (version,) = _VERSION.unpack_from(data)
-    if not kind.min_version <= version <= kind.max_version:
-        raise DecodeError(f"{kind.__name__} has no version {version}")
-    record, _ = kind.decode(data, version, _VERSION.size)
-    return record

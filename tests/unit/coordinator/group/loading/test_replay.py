@@ -9,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.coordinator.group.loading.replay import PartitionReplay
-from barnabas.coordinator.group.log.schemas import (
-    OffsetCommitValue,
-    encode_record,
-    group_key,
-    offset_key,
-    offset_key_prefix,
-)
+from barnabas.coordinator.group.log.schemas import OffsetCommitValue, group_key, offset_key, offset_key_prefix
+from barnabas.coordinator.runtime.record import encode_record
 from barnabas.records.compression import Codec
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.legacy_records import encode_message

@@ -20,14 +20,13 @@ from barnabas.coordinator.group.log.schemas import (
     OffsetCommitValue,
     commit_times,
     committed_offset,
-    decode_record,
-    encode_record,
     group_key,
     group_value,
     offset_key,
     offset_key_prefix,
     offset_value,
 )
+from barnabas.coordinator.runtime.record import decode_record, encode_record
 from barnabas.protocol.errors import DecodeError
 
 OFFSETS = st.integers(-(2**63), 2**63 - 1)

@@ -99,7 +99,7 @@ def build_group_coordinator(
     counts = _counts(coordinator, rebalances)
     registry.family(GroupMetrics(environment.table, counts, loader.load_times, clock))
     # Last: a leadership may change on another thread from here on, and takes everything above to handle.
-    replicas.orders.listeners.add(coordinator.leadership_changed)
+    replicas.orders.listeners.add(coordinator.loader.leadership_changed)
     return coordinator
 
 

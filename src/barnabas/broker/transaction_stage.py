@@ -124,7 +124,7 @@ def build_transactions(
         admin=TransactionAdmin(environment),
     )
     # Last: a leadership may change on another thread from here on.
-    replicas.orders.listeners.add(coordinator.leadership_changed)
+    replicas.orders.listeners.add(coordinator.loader.leadership_changed)
     foundations.lifecycle.on_stop("transaction coordinator", coordinator.shutdown)
     return TransactionStage(producer_ids, coordinator)
 

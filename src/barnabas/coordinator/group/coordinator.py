@@ -1,13 +1,12 @@
 """The group coordinator of a broker: its services, and how they start and stop together.
 
-Made by `broker.group_coordination`, which hands the services to the request handlers that use them; called on the main
-thread, and by `LeadershipListeners` on a handler's thread. Immutable; each service says which lock guards it.
+Made by `broker.group_coordination`, which hands the services to the request handlers that use them; started and stopped
+on the main thread. Immutable; each service says which lock guards it.
 Kafka: GroupCoordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ from barnabas.coordinator.group.offsets.service import OffsetService
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
-from barnabas.replica.leadership_changes import LeadershipChange
 from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -55,13 +52,3 @@ class GroupCoordinator:
         self.classic.shutdown()
         self.expiry.stop()
         self.loader.shutdown()
-
-    def leadership_changed(self, changes: Sequence[LeadershipChange]) -> None:
-        """Load the partitions of `__consumer_offsets` that this broker leads now, and unload those that it lost."""
-        for (topic, partition), is_leader, leader_epoch in changes:
-            if topic != GROUP_METADATA_TOPIC:
-                continue
-            if is_leader and leader_epoch is not None:
-                self.loader.load(partition, leader_epoch)
-            else:
-                self.loader.unload(partition, leader_epoch)

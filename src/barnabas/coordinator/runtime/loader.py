@@ -3,8 +3,9 @@
 Partitions of the coordinator's topic are loaded one at a time, on a thread of its own that ends when nothing is left to
 load. The thread works in slices, and pauses between them while there is other work (`runtime.pace`): a broker that
 starts with very much to load serves all other requests meanwhile, and requests for what is not loaded yet are answered
-COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `load` and `unload` are called on any thread. `_lock`
-guards the queue and the flag that says whether the thread runs; all else belongs to the thread.
+COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `LeadershipListeners` calls `leadership_changed` on a
+handler's thread; `load` and `unload` may be called on any. `_lock` guards the queue and the flag that says whether the
+thread runs; all else belongs to the thread.
 
 Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets, TransactionStateManager.loadTransactionsForTxnTopicPartition.
 """
@@ -15,11 +16,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from barnabas.coordinator.runtime.pace import SLICE_NS, CpuReadings, LoadingPace
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+from barnabas.replica.leadership_changes import LeadershipChange
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +102,16 @@ class CoordinatorLoader:
         if self._partitions.resign(partition, leader_epoch):
             count = self._loader.drop(partition)
             logger.info("Unloaded %d ids of %s-%d", count, self._partitions.topic, partition)
+
+    def leadership_changed(self, changes: Iterable[LeadershipChange]) -> None:
+        """Load the partitions of the topic that this broker leads now, and unload those that it lost."""
+        for (topic, partition), is_leader, leader_epoch in changes:
+            if topic != self._partitions.topic:
+                continue
+            if is_leader and leader_epoch is not None:
+                self.load(partition, leader_epoch)
+            else:
+                self.unload(partition, leader_epoch)
 
     def shutdown(self) -> None:
         """Load nothing any more."""

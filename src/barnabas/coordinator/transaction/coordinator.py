@@ -1,7 +1,7 @@
 """The transaction coordinator of a broker: its services, and how they start and stop together.
 
-Made by `broker.transaction_stage`, which hands the services to the request handlers; called on the main thread, and by
-`LeadershipListeners` on a handler's thread. Immutable; each service says which lock guards it.
+Made by `broker.transaction_stage`, which hands the services to the request handlers; started and stopped on the main
+thread. Immutable; each service says which lock guards it.
 Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation).
 """
 
@@ -17,9 +17,7 @@ from barnabas.coordinator.transaction.expiry import TransactionExpiry
 from barnabas.coordinator.transaction.markers.sender import MarkerSender
 from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
-from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.leadership_changes import LeadershipChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +43,6 @@ class TransactionCoordinator:
         self.expiry.stop()
         self.loader.shutdown()
         self.markers.shutdown()
-
-    def leadership_changed(self, changes: Sequence[LeadershipChange]) -> None:
-        """Load the partitions of `__transaction_state` that this broker leads now, and unload those that it lost."""
-        for (topic, partition), is_leader, leader_epoch in changes:
-            if topic != TRANSACTION_STATE_TOPIC:
-                continue
-            if is_leader and leader_epoch is not None:
-                self.loader.load(partition, leader_epoch)
-            else:
-                self.loader.unload(partition, leader_epoch)
 
     def verify(
         self,

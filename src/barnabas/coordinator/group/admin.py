@@ -67,7 +67,7 @@ class GroupAdminService:
         wanted_types = {kind.strip().lower() for kind in types}
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partitions.is_loading else ErrorCode.NONE
         found = []
-        for group in self._table.groups():
+        for group in self._table.entries():
             # One lock at a time: the list is no snapshot of all groups, as Kafka's is none.
             with group.lock:
                 membership = group.membership

@@ -25,3 +25,8 @@ class Group:
         self.membership = membership
         self.offsets = offsets
         self.is_removed = False
+
+    @property
+    def coordinated_id(self) -> str:
+        """The id, as `CoordinatedTable` asks for it."""
+        return self.group_id

@@ -82,7 +82,7 @@ class GroupMetrics:
     def _of_groups(self) -> Iterator[Sample]:
         offsets = 0
         states: Counter[tuple[GroupType, str]] = Counter()
-        for group in self._table.groups():
+        for group in self._table.entries():
             with group.lock:
                 offsets += len(group.offsets)
                 states[group.membership.group_type, group.membership.state_name] += 1

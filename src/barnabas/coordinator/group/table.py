@@ -1,51 +1,42 @@
 """The groups that this broker coordinates, by their ids.
 
-Used by the services of this package on every thread. `_lock` guards the maps and is held for single steps of them only;
-a look-up takes no lock. The caller that reads or changes a group takes the group's own lock, by `locked` or
-`locked_or_new`. Both look the group up again if it was removed while they waited for the lock: a removed group is never
-used.
+Used by the services of this package on every thread. `CoordinatedTable` says what its lock guards; a look-up takes no
+lock. The caller that reads or changes a group takes the group's own lock, by `locked` or `locked_or_new`. Both look the
+group up again if it was removed while they waited for the lock: a removed group is never used.
 
 Kafka: GroupMetadataManager.groupMetadataCache.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
 
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.membership import Membership
+from barnabas.coordinator.runtime.coordinated_table import CoordinatedTable
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 
-class GroupTable:
+class GroupTable(CoordinatedTable[Group]):
     """The groups of this broker, by id and by partition of `__consumer_offsets`.
 
     partitions: tell whether this broker may create a group. new_membership: makes the membership of a new group.
     """
 
     def __init__(self, partitions: CoordinatorPartitions, new_membership: Callable[[str], Membership]) -> None:
-        self._partitions = partitions
+        super().__init__(partitions)
         self._new_membership = new_membership
-        self._lock = threading.Lock()
-        self._groups: dict[str, Group] = {}
-        self._by_partition: dict[int, dict[str, Group]] = {}
 
     def get(self, group_id: str) -> Group | None:
         """Return the group that is in the table now, for reads without its lock."""
-        return self._groups.get(group_id)
+        return self._entries.get(group_id)
 
     def __len__(self) -> int:
         """Return the number of groups."""
-        return len(self._groups)
-
-    def groups(self, partition: int | None = None) -> list[Group]:
-        """Return the present groups of one partition, or all."""
-        with self._lock:
-            return list(self._groups.values() if partition is None else self._by_partition.get(partition, {}).values())
+        return len(self._entries)
 
     def locked(self, group_id: str) -> LockedGroup:
         """Return a context manager that holds the group's lock, and gives None if there is no such group."""
@@ -64,7 +55,7 @@ class GroupTable:
         Raises ApiError: NOT_COORDINATOR, or another error of `CoordinatorPartitions.check`, when this broker does not
         serve the group.
         """
-        group = self._groups.get(group_id)
+        group = self._entries.get(group_id)
         if group is not None:
             return group
         # Made before the lock is taken, to hold the lock for single steps only. It is dropped if another thread was
@@ -77,43 +68,17 @@ class GroupTable:
             error = self._partitions.check(group_id)
             if error is not ErrorCode.NONE:
                 raise ApiError(error)
-            group = self._groups.setdefault(group_id, made)
-            self._by_partition.setdefault(group.partition, {})[group_id] = group
+            group = self._entries.get(group_id)
+            if group is None:
+                group = made
+                self._insert(group)
             return group
-
-    def add_loaded(self, groups: Iterable[Group]) -> None:
-        """Add groups that were loaded."""
-        with self._lock:
-            for group in groups:
-                self._groups[group.group_id] = group
-                self._by_partition.setdefault(group.partition, {})[group.group_id] = group
 
     def new_group(
         self, group_id: str, partition: int, offsets: CommittedOffsets, membership: Membership | None
     ) -> Group:
         """Return a group for `add_loaded`. membership None: the group never had a member."""
         return Group(group_id, partition, membership or self._new_membership(group_id), offsets)
-
-    def remove(self, group: Group) -> None:
-        """Remove the group from the table. The caller holds its lock."""
-        # Lock order: a group's lock before the table's. No other code holds the table's lock and asks for a group's.
-        group.is_removed = True
-        with self._lock:
-            if self._groups.get(group.group_id) is group:
-                del self._groups[group.group_id]
-                del self._by_partition[group.partition][group.group_id]
-
-    def take_all(self, partition: int) -> list[Group]:
-        """Remove and return all groups of a partition that this broker does not coordinate any more.
-
-        The caller marks each as removed, under its lock.
-        """
-        # The groups' own locks are not taken here: they come before the table's in the lock order.
-        with self._lock:
-            taken = self._by_partition.pop(partition, {})
-            for group_id in taken:
-                del self._groups[group_id]
-            return list(taken.values())
 
 
 class LockedGroup:

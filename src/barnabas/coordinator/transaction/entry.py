@@ -43,6 +43,11 @@ class TransactionEntry:
         self.is_removed = False
 
     @property
+    def coordinated_id(self) -> str:
+        """The id, as `CoordinatedTable` asks for it."""
+        return self.transactional_id
+
+    @property
     def known(self) -> Known:
         """What decisions are made from. The caller holds the lock."""
         return Known(self.metadata, self.pending, self.has_failed_fence)

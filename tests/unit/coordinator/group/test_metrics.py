@@ -30,7 +30,7 @@ def test_groups_and_counts() -> None:
         Group("stable", 0, stable, CommittedOffsets()),
         Group("new", 0, ConsumerGroup("new"), CommittedOffsets()),
     ]
-    table: Any = SimpleNamespace(groups=lambda: groups)
+    table: Any = SimpleNamespace(entries=lambda: groups)
     rebalances = RebalanceCounts()
     load_times = deque([LoadTimes(0, 10, 1, clock.nanoseconds()), LoadTimes(1, 30, 1, clock.nanoseconds())])
     counts = {"group-completed-rebalance": lambda: rebalances.classic}

@@ -231,7 +231,7 @@ class ClassicGroupService:
         """Answer all pending requests. The coordinator serves no group by now."""
         # First: no timeout may remove a member, and write that to the log, while the requests are answered.
         self._changes.stop()
-        for group in self._table.groups():
+        for group in self._table.entries():
             if group.membership.has_members:
                 self.unloaded(group)
         self._changes.shutdown()

@@ -126,7 +126,7 @@ class OffsetExpiry:
     def _groups(self) -> list[Group]:
         partitions = self._environment.partitions
         table = self._environment.table
-        return [group for partition in partitions.active for group in table.groups(partition)]
+        return [group for partition in partitions.active for group in table.entries(partition)]
 
     def _remove_from(self, group: Group, choose: Callable[[Group], list[PartitionKey]]) -> int:
         """Remove the offsets that `choose` returns, under the group's lock; return their number."""

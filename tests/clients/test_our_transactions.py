@@ -26,6 +26,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.apache_kafka import need_apache_kafka
 from tests.support.server_fixtures import Server, make_server
+from tests.support.transaction_markers import wait_for_markers
 
 pytest.importorskip("pyarrow")
 
@@ -115,7 +116,13 @@ def _tables(bootstrap: str, topic: str) -> list[bytes]:
 
 
 def committed(bootstrap: str, topic: str) -> list[bytes]:
-    """What readers of committed records see: ours by records, ours by tables, and another library's."""
+    """What readers of committed records see when the transactions of the topic have ended."""
+    wait_for_markers(bootstrap, [TopicPartition(topic, number) for number in range(2)])
+    return visible(bootstrap, topic)
+
+
+def visible(bootstrap: str, topic: str) -> list[bytes]:
+    """What readers of committed records see now: ours by records, ours by tables, and another library's."""
     ours = _ours(bootstrap, topic, "read_committed")
     assert _confluents(bootstrap, topic) == ours
     assert _tables(bootstrap, topic) == ours
@@ -260,7 +267,7 @@ def test_an_administrator_sees_fences_and_ends_transactions(bootstrap: str, topi
         assert admin.list_transactions(producer_ids=[described.producer_id], longer_than_ms=3_600_000) == []
         (state,) = admin.describe_producers([partition])[partition]
         assert state.current_transaction_start_offset == 0
-        assert committed(bootstrap, topic) == []
+        assert visible(bootstrap, topic) == []
         # The marker alone ends the transaction in the partition; the coordinator does not learn of it.
         admin.abort_transaction(
             OpenTransaction(partition, state.producer_id, state.producer_epoch, state.coordinator_epoch)

@@ -14,7 +14,9 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as Place
 
 from barnabas.clients.admin import Admin, NewTopic
+from barnabas.protocol.topic_partition import TopicPartition as OurPlace
 from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.transaction_markers import wait_for_markers
 
 SECONDS = 30
 RECORDS = 40
@@ -87,7 +89,8 @@ class Application:
 
 
 def read_committed(bootstrap: str, topic: str) -> list[bytes]:
-    """Every value of the topic that a reader of committed records sees, sorted."""
+    """Every value of the topic that a reader of committed records sees, sorted. Waits for open transactions."""
+    wait_for_markers(bootstrap, [OurPlace(topic, partition) for partition in (0, 1)])
     with closing(
         KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
     ) as reader:

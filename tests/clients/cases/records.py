@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from barnabas.clients.consumer import Consumer, ConsumerRecord, TopicPartition
 from barnabas.clients.producer import Producer
+from tests.support.transaction_markers import wait_for_markers
 
 PATIENCE_SECONDS = 30
 
@@ -30,8 +31,9 @@ def read(consumer: Consumer, count: int, limit: int | None = None) -> list[Consu
 
 
 def read_committed(address: str, topic: str, partitions: int) -> list[bytes]:
-    """The values of all records of a topic that aborted transactions have not written, by partition."""
+    """The values of all records of a topic whose transactions were committed, by partition. Waits for open ones."""
     places = [TopicPartition(topic, number) for number in range(partitions)]
+    wait_for_markers(address, places)
     values: list[bytes] = []
     with Consumer(address, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         for place in places:

@@ -219,6 +219,10 @@ class FaultyNetwork(ScriptedSelector):
             self.channels[connection_id].frames.clear()
 
 
+def _is_none_or_too_large(error: BaseException | None) -> bool:
+    return error is None or (isinstance(error, ApiError) and error.code is ErrorCode.MESSAGE_TOO_LARGE)
+
+
 class Delivery:
     """A record that was sent, and what was heard of it."""
 
@@ -324,8 +328,9 @@ class DeliveryHistory:
             self.send()
             self._flush()
         errors = [delivery.future.exception() for delivery in self.deliveries[count:]]
-        # Two retries may be used up before new metadata come: that is a failure, but no stall.
-        assert self.config.retries == 2 or not any(errors), errors
+        # Two retries may be used up before new metadata come: that is a failure, but no stall. So is a batch too large
+        # for a node, after a node that has fallen silent before did not answer it: such a batch is not split.
+        assert self.config.retries == 2 or all(_is_none_or_too_large(error) for error in errors), errors
 
     def _flush(self) -> None:
         self.accumulator.begin_flush()

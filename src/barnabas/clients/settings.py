@@ -1,9 +1,9 @@
 """The notation of client settings: type, default, bound and documentation are written once, in a frozen dataclass.
 
-Used by `ClientConfig` and the configs built on it, when their classes are made and when users make one; no state, no
-lock. A field's name is Kafka's setting with underscores. The keyword arguments of `Producer` and `Consumer`
-(`producer_settings`, `consumer_settings`) and docs/client-settings.md are made from these fields by `make docs`.
-Kafka: ConfigDef.
+Used by `ClientConfig` and the configs built on it, when their classes are made and when users make one, and by the
+clients, which take a config or its settings. No state, no lock. A field's name is Kafka's setting with underscores. The
+keyword arguments of `Producer` and `Consumer` (`producer_settings`, `consumer_settings`) and docs/client-settings.md
+are made from these fields by `make docs`. Kafka: ConfigDef.
 
     linger_ms: int = setting(0, "How long a batch waits for more records.", minimum=0)
 """
@@ -75,6 +75,15 @@ def check_names(config_class: type[Any], given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
             raise TypeError(f"{config_class.__name__} has no setting {name!r}{nearest_hint(name, known)}")
+
+
+def chosen_config(config_class: type[T], config: T | None, settings: Mapping[str, Any]) -> T:
+    """Return the config that a user has given, or one made of the user's settings. Raises TypeError for both."""
+    if config is None:
+        return config_class(**settings)
+    if settings:
+        raise TypeError(f"give a config or settings, not both: {', '.join(settings)}")
+    return config
 
 
 def check_values(config: Any) -> None:

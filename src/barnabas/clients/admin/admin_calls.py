@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
-from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, TRANSACTION, CoordinatedIds, ask_coordinators
+from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, CoordinatedIds, ask_coordinators
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import error_of
@@ -128,33 +128,15 @@ class AdminCalls:
 
     def ask_coordinators(
         self,
-        group_ids: Collection[str],
+        wanted: CoordinatedIds,
         request_for: Callable[[Sequence[str]], Message],
         results_in: Callable[[_A], Iterable[tuple[str, int, _V]]],
         versions: tuple[int, int] | None = None,
     ) -> dict[str, tuple[Node, _V]]:
-        """Return each group's coordinator and result. Raises ApiError, ClientTimeout."""
+        """Return each id's coordinator and result. Raises ApiError, ClientTimeout."""
         with self._lock:
             return ask_coordinators(
-                self._client, CoordinatedIds(group_ids), request_for, results_in, self._deadline_ms(), versions=versions
-            )
-
-    def ask_transaction_coordinators(
-        self,
-        transactional_ids: Collection[str],
-        request_for: Callable[[Sequence[str]], Message],
-        results_in: Callable[[_A], Iterable[tuple[str, int, _V]]],
-        versions: tuple[int, int] | None = None,
-    ) -> dict[str, tuple[Node, _V]]:
-        """Return each transactional id's coordinator and result. Raises ApiError, ClientTimeout."""
-        with self._lock:
-            return ask_coordinators(
-                self._client,
-                CoordinatedIds(transactional_ids, TRANSACTION),
-                request_for,
-                results_in,
-                self._deadline_ms(),
-                versions=versions,
+                self._client, wanted, request_for, results_in, self._deadline_ms(), versions=versions
             )
 
     def ask_coordinator(
@@ -175,7 +157,9 @@ class AdminCalls:
             # An answer has an error code for each partition. One that may pass is enough for a retry of the request.
             yield group_id, next((code for code in errors(answer) if code in PASSING_ERRORS), 0), answer
 
-        _, answer = self.ask_coordinators([group_id], lambda _groups: request, results_in, versions)[group_id]
+        _, answer = self.ask_coordinators(CoordinatedIds([group_id]), lambda _groups: request, results_in, versions)[
+            group_id
+        ]
         return answer
 
     def lookup_offsets(self, timestamps_ms: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:

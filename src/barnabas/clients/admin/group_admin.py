@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.clients.admin.group_coordinators import CoordinatedIds
 from barnabas.clients.admin.group_members import (
     GroupDescription,
     GroupListing,
@@ -82,7 +83,7 @@ def _consumer_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str,
 
     try:
         answers = calls.ask_coordinators(
-            group_ids, lambda groups: ConsumerGroupDescribeRequest(group_ids=list(groups)), results_in
+            CoordinatedIds(group_ids), lambda groups: ConsumerGroupDescribeRequest(group_ids=list(groups)), results_in
         )
     # A broker without the consumer protocol has classic groups only.
     except UnsupportedVersion:
@@ -101,7 +102,9 @@ def _classic_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, 
         for group in answer.groups:
             yield group.group_id, group.error_code, group
 
-    answers = calls.ask_coordinators(group_ids, lambda groups: DescribeGroupsRequest(groups=list(groups)), results_in)
+    answers = calls.ask_coordinators(
+        CoordinatedIds(group_ids), lambda groups: DescribeGroupsRequest(groups=list(groups)), results_in
+    )
     described = {}
     for group_id, (coordinator, group) in answers.items():
         # Before v6, a group that does not exist was described as a dead one.
@@ -120,7 +123,7 @@ def delete_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, Ap
             yield result.group_id, result.error_code, result.error_code
 
     answers = calls.ask_coordinators(
-        group_ids, lambda groups: DeleteGroupsRequest(groups_names=list(groups)), results_in
+        CoordinatedIds(group_ids), lambda groups: DeleteGroupsRequest(groups_names=list(groups)), results_in
     )
     return {group_id: error_in(code, None, f"Group: {group_id}") for group_id, (_, code) in answers.items()}
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.group_coordinators import TRANSACTION, CoordinatedIds
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.messages.transactions import (
     DescribeTransactionsRequest,
@@ -104,7 +105,7 @@ def describe_transactions(calls: AdminCalls, transactional_ids: Collection[str])
         for each in answer.transaction_states:
             yield each.transactional_id, each.error_code, each
 
-    found = calls.ask_transaction_coordinators(transactional_ids, request_for, results_in)
+    found = calls.ask_coordinators(CoordinatedIds(transactional_ids, TRANSACTION), request_for, results_in)
     for name, (_, each) in found.items():
         raise_error(each.error_code, None, f"Transactional id: {name}")
     return {name: _description(node, each) for name, (node, each) in found.items()}
@@ -139,7 +140,8 @@ def _fence(calls: AdminCalls, transactional_id: str) -> FencedProducer:
         yield transactional_id, answer.error_code, answer
 
     # One request for each id: the answer does not name it.
-    found = calls.ask_transaction_coordinators([transactional_id], request_for, results_in, _FENCING_VERSIONS)
+    wanted = CoordinatedIds([transactional_id], TRANSACTION)
+    found = calls.ask_coordinators(wanted, request_for, results_in, _FENCING_VERSIONS)
     _, answer = found[transactional_id]
     raise_error(answer.error_code, None, f"Transactional id: {transactional_id}")
     return FencedProducer(answer.producer_id, answer.producer_epoch)

@@ -35,6 +35,7 @@ from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.errors import ClientClosed, WokenUp
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
+from barnabas.clients.settings import chosen_config
 from barnabas.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -66,10 +67,7 @@ class Consumer:
         make: Callable[..., core.Consumer] = core.Consumer,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        if config is None:
-            config = ConsumerConfig(**settings)
-        elif settings:
-            raise TypeError("give a config or settings, not both")
+        config = chosen_config(ConsumerConfig, config, settings)
         self.config = config
         self._make_core = partial(make, bootstrap_servers, config)
         self._thread: CallThread | None = None

@@ -34,6 +34,7 @@ from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import PreparedRecord, cluster_listeners, preparation_of
 from barnabas.clients.producer.serializers import as_bytes
+from barnabas.clients.settings import chosen_config
 from barnabas.protocol.errors import ApiError
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import SelectorFactory
@@ -66,10 +67,7 @@ class Producer:
         make_selector: SelectorFactory = Selector,
         **settings: Unpack[ProducerSettings],
     ) -> None:
-        if config is None:
-            config = ProducerConfig(**settings)
-        elif settings:
-            raise TypeError("give a config or settings, not both")
+        config = chosen_config(ProducerConfig, config, settings)
         if config.transactional_id is not None:
             raise ValueError(
                 f"The asyncio producer has no transactions: leave transactional_id {config.transactional_id!r} out,"

@@ -52,6 +52,7 @@ from barnabas.clients.consumer.subscription_state import SubscriptionMode, Subsc
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.settings import chosen_config
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS
 from barnabas.clients.topic_partitions import partitions_of
 from barnabas.protocol.topic_partition import TopicPartition
@@ -83,10 +84,7 @@ class Consumer:
         client: BlockingClient | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
-        if config is None:
-            config = ConsumerConfig(**settings)
-        elif settings:
-            raise TypeError("give a config or settings, not both")
+        config = chosen_config(ConsumerConfig, config, settings)
         self.config = config
         group_config = config.group_config()
         assignors = make_assignors(config.partition_assignment_strategy) if group_config is not None else []

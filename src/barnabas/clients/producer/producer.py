@@ -51,6 +51,7 @@ from barnabas.clients.producer.transactions.transaction_calls import (
     sequences_of,
     transaction_calls,
 )
+from barnabas.clients.settings import chosen_config
 from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -88,10 +89,7 @@ class Producer:
         make_selector: SelectorFactory = Selector,
         **settings: Unpack[ProducerSettings],
     ) -> None:
-        if config is None:
-            config = ProducerConfig(**settings)
-        elif settings:
-            raise TypeError("give a config or settings, not both")
+        config = chosen_config(ProducerConfig, config, settings)
         self.config = config
         self.client_id = config.client_id or f"producer-{next(_numbers)}"
         self._clock = clock if clock is not None else SystemClock()

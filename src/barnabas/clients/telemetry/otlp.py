@@ -20,6 +20,7 @@ import struct
 from collections.abc import Iterable
 
 from barnabas.clients.telemetry.metric_points import MetricPoint
+from barnabas.protocol.codec_runtime import write_unsigned_varint
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 _VARINT = 0
@@ -44,8 +45,8 @@ def _metric(point: MetricPoint) -> bytes:
     data = _message(1, data_point + _attributes(7, point.attributes))
     if point.start_ms is None:
         return _text(1, point.name) + _message(5, data)
-    temporality = _key(2, _VARINT) + _varint(_DELTA if point.is_delta else _CUMULATIVE)
-    is_monotonic = _key(3, _VARINT) + _varint(1)
+    temporality = _key(2, _VARINT) + write_unsigned_varint(_DELTA if point.is_delta else _CUMULATIVE)
+    is_monotonic = _key(3, _VARINT) + write_unsigned_varint(1)
     return _text(1, point.name) + _message(7, data + temporality + is_monotonic)
 
 
@@ -62,17 +63,8 @@ def _time(number: int, time_ms: int) -> bytes:
 
 
 def _message(number: int, content: bytes) -> bytes:
-    return _key(number, _BYTES) + _varint(len(content)) + content
+    return _key(number, _BYTES) + write_unsigned_varint(len(content)) + content
 
 
 def _key(number: int, wire_type: int) -> bytes:
-    return _varint(number << 3 | wire_type)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return write_unsigned_varint(number << 3 | wire_type)

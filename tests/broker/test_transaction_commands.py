@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,8 +10,13 @@ from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
 from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer, ProducerFenced
-from barnabas.testing import broker
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.testing import BrokerProcess, broker
+from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="the broker of the test kit is ours")
@@ -67,3 +73,105 @@ def test_an_unknown_id_is_an_error_of_one_line(bootstrap: str) -> None:
     assert unknown.exit_code == 1
     assert "TRANSACTIONAL_ID_NOT_FOUND" in unknown.output
     assert len(unknown.output.splitlines()) == 1
+
+
+MINUTE_MS = 60_000
+PARTITIONS = {"t": 2, "other": 1}
+
+
+@pytest.fixture
+def trusting_broker() -> Iterator[BrokerProcess]:
+    """A broker that appends transactional batches without asking the coordinator: transactions can hang."""
+    with broker(transaction_partition_verification_enable=False) as process:
+        with Admin(process.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name, count, 1) for name, count in PARTITIONS.items()])
+        yield process
+
+
+def append_in_transaction(
+    process: BrokerProcess, topic: str, partition: int, producer_id: int, *, minutes_ago: float
+) -> int:
+    """Append a batch of a transaction that no coordinator knows. Returns its offset."""
+    batch = make_batch(
+        [b"lost"],
+        timestamp_ms=int(time.time() * 1000 - minutes_ago * MINUTE_MS),
+        producer_id=producer_id,
+        producer_epoch=3,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    with RawClient(process) as client:
+        client.wait_for_leaders(topic, PARTITIONS[topic])
+        request = client.produce_request(topic, batch, 9, -1, partition)
+        request.transactional_id = "lost"
+        ((answer,),) = (each.partition_responses for each in client.call(request, 9, ProduceResponse).responses)
+        assert answer.error_code == ErrorCode.NONE
+        return answer.base_offset
+
+
+def test_a_hanging_transaction_is_found_and_aborted(trusting_broker: BrokerProcess) -> None:
+    bootstrap = trusting_broker.bootstrap_servers
+    long_ago_ms = int(time.time() * 1000) - 200 * MINUTE_MS
+    with Producer(bootstrap, transactional_id="billing") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        # Its coordinator knows this transaction, and will end it: it does not hang, however old it is.
+        producer.send("t", b"1", partition=0, timestamp_ms=long_ago_ms).result()
+        with Admin(bootstrap) as admin:
+            ((known, *_),) = admin.list_transactions()
+            known_producer = admin.describe_transactions([known])[known].producer_id
+        assert rows(run(bootstrap, "find-hanging", "--topic", "t")) == []
+        start = append_in_transaction(trusting_broker, "t", 1, 771, minutes_ago=100)
+        append_in_transaction(trusting_broker, "other", 0, 772, minutes_ago=100)
+        append_in_transaction(trusting_broker, "t", 0, 773, minutes_ago=0)
+        # The transaction of a known producer hangs too, in a partition that it has not added.
+        append_in_transaction(trusting_broker, "other", 0, known_producer, minutes_ago=100)
+
+        def found(*arguments: str) -> set[tuple[str, str, int]]:
+            result = rows(run(bootstrap, "find-hanging", *arguments))
+            assert all(int(minutes) >= 100 for *_, minutes in result)
+            return {(topic, partition, int(producer_id)) for topic, partition, producer_id, *_ in result}
+
+        in_t, in_other = ("t", "1", 771), {("other", "0", 772), ("other", "0", known_producer)}
+        assert found("--topic", "t") == {in_t}
+        assert found("--topic", "t", "--partition", "1") == {in_t}
+        assert found("--topic", "t", "--partition", "0") == set()
+        assert found("--broker-id", "0") == {in_t} | in_other
+        assert found("--broker-id", "0", "--topic", "other") == in_other
+        assert found("--broker-id", "0", "--max-transaction-timeout", "600") == set()
+        (hanging,) = rows(run(bootstrap, "find-hanging", "--topic", "t"))
+        assert hanging[3:6] == ["3", "-1", str(start)]
+
+        with Consumer(bootstrap, isolation_level="read_committed") as consumer:
+            (stable,) = consumer.end_offsets([TopicPartition("t", 1)]).values()
+            assert stable == start
+            aborted = run(bootstrap, "abort", "t", "1", "--start-offset", str(start))
+            assert aborted.stdout == f"t-1\tproducer 771\taborted from {start}\n"
+            assert found("--topic", "t") == set()
+            (stable,) = consumer.end_offsets([TopicPartition("t", 1)]).values()
+            assert stable == start + 2
+        producer.commit_transaction()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "needs --topic or --broker-id"),
+        (("--broker-id", "0", "--partition", "1"), "--partition needs --topic"),
+    ],
+)
+def test_a_search_for_hanging_transactions_has_limits(arguments: tuple[str, ...], message: str) -> None:
+    refused = run("localhost:1", "find-hanging", *arguments)
+    assert refused.exit_code == 2
+    assert message in refused.output
+
+
+def test_the_producers_of_one_broker(bootstrap: str) -> None:
+    with Producer(bootstrap) as producer:
+        producer.send("t", b"1").result()
+    asked = rows(run(bootstrap, "describe-producers", "t", "0", "--broker-id", "0"))
+    assert asked == rows(run(bootstrap, "describe-producers", "t", "0"))
+    assert len(asked) == 1
+    missing = run(bootstrap, "describe-producers", "t", "7", "--broker-id", "0")
+    assert missing.exit_code == 1
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in missing.output

@@ -1,17 +1,21 @@
 """`barnabas transactions`: shows transactions, and ends those that hang. Runs on the main thread.
 
-Kafka: TransactionsCommand (kafka-transactions.sh), without find-hanging.
+Kafka: TransactionsCommand (kafka-transactions.sh).
 """
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
-from barnabas.cli.number_types import NUMBER
+from barnabas.cli.number_types import NUMBER, OFFSET
 from barnabas.cli.tables import print_table
+
+_MINUTE_MS: Final = 60_000
 
 
 @click.group()
@@ -21,8 +25,8 @@ def transactions() -> None:
 
 @transactions.command("list")
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Only of this state, such as Ongoing.")
-@click.option("--producer-id", "producer_ids", type=NUMBER, multiple=True, help="Only of this producer id.")
-@click.option("--longer-than-ms", type=NUMBER, help="Only those that have been open for longer (Kafka 3.8).")
+@click.option("--producer-id", "producer_ids", type=OFFSET, multiple=True, help="Only of this producer id.")
+@click.option("--longer-than-ms", type=OFFSET, help="Only those that have been open for longer (Kafka 3.8).")
 @bootstrap_option
 @timeout_option
 def list_(
@@ -68,15 +72,18 @@ def describe(transactional_id: str, bootstrap_servers: str, timeout_seconds: flo
 @transactions.command("describe-producers")
 @click.argument("topic")
 @click.argument("partition", type=NUMBER)
+@click.option("--broker-id", type=NUMBER, help="Ask this replica instead of the leader.")
 @bootstrap_option
 @timeout_option
-def describe_producers(topic: str, partition: int, bootstrap_servers: str, timeout_seconds: float) -> None:
+def describe_producers(
+    topic: str, partition: int, broker_id: int | None, bootstrap_servers: str, timeout_seconds: float
+) -> None:
     """Show the producers that a partition knows, and where their open transactions begin."""
     from barnabas.protocol.topic_partition import TopicPartition
 
     key = TopicPartition(topic, partition)
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        found = admin.describe_producers([key])[key]
+        found = admin.describe_producers([key], broker_id=broker_id)[key]
     rows = [
         (
             str(each.producer_id),
@@ -91,10 +98,69 @@ def describe_producers(topic: str, partition: int, bootstrap_servers: str, timeo
     print_table(("producer", "epoch", "coordinator epoch", "last sequence", "last time", "transaction from"), rows)
 
 
+@transactions.command("find-hanging")
+@click.option("--topic", help="Search the partitions of this topic.")
+@click.option("--partition", type=NUMBER, help="Search only this partition of the topic.")
+@click.option("--broker-id", type=NUMBER, help="Search the partitions that have a replica on this broker.")
+@click.option(
+    "--max-transaction-timeout",
+    "minutes",
+    type=NUMBER,
+    default=15,
+    show_default=True,
+    metavar="MINUTES",
+    help="Show only transactions whose last batch is older: `transaction.max.timeout.ms` of the brokers.",
+)
+@bootstrap_option
+@timeout_option
+def find_hanging_(
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None,
+    minutes: int,
+    bootstrap_servers: str,
+    timeout_seconds: float,
+) -> None:
+    """Find transactions that are open in a partition, and that no coordinator will end.
+
+    Readers of committed records see nothing behind them until `abort` ends them.
+
+    \b
+        barnabas transactions find-hanging --broker-id 0
+        barnabas transactions find-hanging --topic flights --partition 3
+    \f
+    Raises UsageError when neither a topic nor a broker limits the search.
+    """
+    if topic is None and broker_id is None:
+        raise click.UsageError("find-hanging needs --topic or --broker-id, which limit the search")
+    if topic is None and partition is not None:
+        raise click.UsageError("--partition needs --topic")
+    from barnabas.cli.hanging_transactions import HangingSearch, find_hanging
+
+    search = HangingSearch(topic, partition, broker_id, minutes * _MINUTE_MS)
+    with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        found = find_hanging(admin, search, int(time.time() * 1000))
+    rows = [
+        (
+            each.topic_partition.topic,
+            str(each.topic_partition.partition),
+            str(each.producer.producer_id),
+            str(each.producer.producer_epoch),
+            str(each.producer.coordinator_epoch),
+            str(each.producer.current_transaction_start_offset),
+            _time(each.producer.last_timestamp_ms),
+            str(each.age_ms // _MINUTE_MS),
+        )
+        for each in found
+    ]
+    columns = ("topic", "partition", "producer", "epoch", "coordinator epoch", "start offset", "last time", "minutes")
+    print_table(columns, rows)
+
+
 @transactions.command()
 @click.argument("topic")
 @click.argument("partition", type=NUMBER)
-@click.option("--start-offset", type=NUMBER, required=True, help="Where the transaction begins: `describe-producers`.")
+@click.option("--start-offset", type=OFFSET, required=True, help="Where the transaction begins: `describe-producers`.")
 @bootstrap_option
 @timeout_option
 def abort(topic: str, partition: int, start_offset: int, bootstrap_servers: str, timeout_seconds: float) -> None:

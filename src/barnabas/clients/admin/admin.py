@@ -278,10 +278,13 @@ class Admin:
         return records.delete_records(self._calls, before)
 
     def describe_producers(
-        self, partitions: Collection[TopicPartition]
+        self, partitions: Collection[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """Return the idempotent producers that the leaders of partitions remember. Raises ApiError."""
-        return records.describe_producers(self._calls, partitions)
+        """Return the idempotent producers that the leaders of partitions remember, or that a broker does.
+
+        Raises ApiError.
+        """
+        return records.describe_producers(self._calls, partitions, broker_id)
 
     # -- transactions
 

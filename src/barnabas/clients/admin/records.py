@@ -43,9 +43,12 @@ def delete_records(calls: AdminCalls, before: Mapping[TopicPartition, int]) -> d
 
 
 def describe_producers(
-    calls: AdminCalls, partitions: Collection[TopicPartition]
+    calls: AdminCalls, partitions: Collection[TopicPartition], broker_id: int | None = None
 ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-    """Return the idempotent producers that the leaders of partitions remember. Raises ApiError."""
+    """Return the idempotent producers that the leaders of partitions remember, or that this broker does.
+
+    Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, and NOT_LEADER_OR_FOLLOWER when the broker has no replica.
+    """
 
     def request_for(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
         return DescribeProducersRequest(
@@ -62,7 +65,14 @@ def describe_producers(
                 producers = tuple(map(_producer_state, each.active_producers))
                 yield TopicPartition(topic.name, each.partition_index), each.error_code, producers
 
-    return calls.ask_leaders(partitions, request_for, results_in)
+    if broker_id is None:
+        return calls.ask_leaders(partitions, request_for, results_in)
+    answer = calls.ask_broker(broker_id, request_for(partitions), DescribeProducersResponse)
+    found = {}
+    for key, error_code, producers in results_in(answer):
+        raise_error(error_code, None, f"Partition: {key}, broker: {broker_id}")
+        found[key] = producers
+    return found
 
 
 def describe_log_dirs(calls: AdminCalls, broker_id: int) -> list[LogDir]:

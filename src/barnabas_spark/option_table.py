@@ -125,7 +125,7 @@ INCLUDE_HEADERS = Option(
     "includeHeaders",
     Kind.BOOLEAN,
     None,
-    "Whether there is a column of headers. By default there is none, unless the schema given to the reader names it.",
+    "Add the column `headers`. Not added by default, unless the schema given to the reader has the column.",
     "false",
 )
 MAX_OFFSETS_PER_TRIGGER = Option(

@@ -336,9 +336,11 @@ def test_a_paused_broker_installs_a_fault_when_it_goes_on(
 ) -> None:
     monkeypatch.setattr("barnabas.testing.fault_pipe.ANSWER_SECONDS", 0.05)
     b.pause()
-    with pytest.raises(TimeoutError, match="the broker did not answer a command about faults"):
-        b.faults.add(Error(NOT_LEADER), api="Produce")
-    b.resume()
+    try:
+        with pytest.raises(TimeoutError, match="the broker did not answer a command about faults"):
+            b.faults.add(Error(NOT_LEADER), api="Produce")
+    finally:
+        b.resume()
     monkeypatch.undo()
     (fault,) = b.faults
     assert fault.hits == 0

@@ -4,7 +4,7 @@ Asked by the handler on the request's thread; immutable, so nothing guards it. A
 a broker that took it from any client would let the first one that connects commit what its producer aborts:
 
 1. It comes by the brokers' own listener (`inter.broker.listener.name`).
-2. An authorizer must allow CLUSTER_ACTION. As long as there is none, the sender must be on this machine.
+2. An authorizer must allow CLUSTER_ACTION. Without an authorizer, the sender must be on this machine.
 3. An operator to whom an authorizer allows ALTER on the cluster may send it by any listener: the admin clients abort a
    hanging transaction with it (KIP-664).
 

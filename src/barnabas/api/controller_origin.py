@@ -5,7 +5,7 @@ delete logs, so a broker that took them from any client would lose its data to t
 
 1. With `control.plane.listener.name` they come by that listener and no other.
 2. Without it they come by the brokers' own listener (`inter.broker.listener.name`).
-3. An authorizer must allow CLUSTER_ACTION. As long as there is none, and no control plane, the sender must be on this
+3. An authorizer must allow CLUSTER_ACTION. Without an authorizer and a control plane, the sender must be on this
    machine: its address is a loopback address, or the address it connected to.
 
 Beside Kafka's, which has only the authorizer's part of rule 3.

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -38,13 +39,20 @@ class InternalTopicsConfig(Settings):
     transactions_min_isr: int = setting("transaction.state.log.min.isr")
 
 
+class InternalTopic(NamedTuple):
+    """A topic of the broker itself, and the setting that its replication factor comes from."""
+
+    to_create: TopicToCreate
+    replication_factor_setting: str
+
+
 class AutoTopicCreation:
     """The creation of missing topics. config: of internal topics; all others have the broker's defaults."""
 
     def __init__(self, topic_admin: TopicAdmin, metadata: MetadataCache, config: InternalTopicsConfig) -> None:
         self._topic_admin = topic_admin
         self._metadata = metadata
-        self._config = config
+        self._internal_topics = _internal_topics(config)
         self._lock = threading.Lock()
         self._in_flight: set[str] = set()
 
@@ -61,10 +69,13 @@ class AutoTopicCreation:
         try:
             new = []
             for name in ours:
-                if self._has_too_few_brokers(name):
+                internal = self._internal_topics.get(name)
+                if internal is None:
+                    new.append(TopicToCreate(name))
+                elif self._has_too_few_brokers(internal):
                     errors[name] = ErrorCode.INVALID_REPLICATION_FACTOR
                 else:
-                    new.append(self._new_topic(name))
+                    new.append(internal.to_create)
             for result in self._topic_admin.create_topics(new, quota=quota):
                 errors[result.name] = ErrorCode.NONE if result.error is None else result.error.code
             return errors
@@ -73,53 +84,48 @@ class AutoTopicCreation:
             with self._lock:
                 self._in_flight.difference_update(ours)
 
-    def _new_topic(self, name: str) -> TopicToCreate:
-        config = self._config
-        if name == GROUP_METADATA_TOPIC:
-            return TopicToCreate(
-                name,
-                config.offsets_partitions,
-                config.offsets_replication_factor,
-                configs={
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(config.offsets_segment_bytes),
-                },
-            )
-        if name == TRANSACTION_STATE_TOPIC:
-            return TopicToCreate(
-                name,
-                config.transactions_partitions,
-                config.transactions_replication_factor,
-                configs={
-                    # A leader that lacks records could decide a transaction a second time, and otherwise.
-                    "unclean.leader.election.enable": "false",
-                    "compression.type": "uncompressed",
-                    "cleanup.policy": "compact",
-                    "min.insync.replicas": str(config.transactions_min_isr),
-                    "segment.bytes": str(config.transactions_segment_bytes),
-                },
-            )
-        return TopicToCreate(name)
-
-    def _has_too_few_brokers(self, name: str) -> bool:
-        if name == GROUP_METADATA_TOPIC:
-            needed, setting_name = self._config.offsets_replication_factor, "offsets.topic.replication.factor"
-        elif name == TRANSACTION_STATE_TOPIC:
-            needed = self._config.transactions_replication_factor
-            setting_name = "transaction.state.log.replication.factor"
-        else:
-            return False
+    def _has_too_few_brokers(self, topic: InternalTopic) -> bool:
         alive = len(self._metadata.image.brokers)
-        if alive >= needed:
+        if alive >= topic.to_create.replication_factor:
             return False
         logger.error(
             "Number of alive brokers '%d' does not meet the required replication factor '%d' for %s "
             "(configured via '%s'). This error can be ignored if the cluster is starting up and not all brokers are up "
             "yet.",
             alive,
-            needed,
-            name,
-            setting_name,
+            topic.to_create.replication_factor,
+            topic.to_create.name,
+            topic.replication_factor_setting,
         )
         return True
+
+
+def _internal_topics(config: InternalTopicsConfig) -> Mapping[str, InternalTopic]:
+    """Return the topics of the coordinators, by name. Kafka: GroupCoordinator.groupMetadataTopicConfigs and its kin."""
+    offsets = TopicToCreate(
+        GROUP_METADATA_TOPIC,
+        config.offsets_partitions,
+        config.offsets_replication_factor,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_segment_bytes),
+        },
+    )
+    transactions = TopicToCreate(
+        TRANSACTION_STATE_TOPIC,
+        config.transactions_partitions,
+        config.transactions_replication_factor,
+        configs={
+            # A leader that lacks records could decide a transaction a second time, and otherwise.
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.transactions_min_isr),
+            "segment.bytes": str(config.transactions_segment_bytes),
+        },
+    )
+    return {
+        offsets.name: InternalTopic(offsets, "offsets.topic.replication.factor"),
+        transactions.name: InternalTopic(transactions, "transaction.state.log.replication.factor"),
+    }

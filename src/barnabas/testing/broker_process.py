@@ -181,8 +181,13 @@ class BrokerProcess:
         return self.start(timeout_seconds)
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP). Its connections stay open and silent."""
-        self._running().send_signal(signal.SIGSTOP)
+        """Freeze the process (SIGSTOP), and wait until it is frozen. Its connections stay open and silent."""
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
+        # The signal only asks: on a busy machine the process goes on for a while, and answers. WNOWAIT leaves the exit
+        # status of a process that has ended instead to `process.wait`. Python has no waitid on older macOS.
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a frozen process go on (SIGCONT)."""

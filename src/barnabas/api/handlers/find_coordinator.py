@@ -5,7 +5,7 @@ thread, by the first request; that request is answered when the topic has leader
 retry. (Kafka answers that error at once; librdkafka retries once a second, so the first consumer of a new broker would
 lose one.)
 
-There is no coordinator of share groups yet: COORDINATOR_NOT_AVAILABLE, which clients retry.
+Share groups are not supported yet: FindCoordinator answers COORDINATOR_NOT_AVAILABLE, which clients retry.
 
 v1: key type (KIP-98).
 v3: flexible.

@@ -132,16 +132,15 @@ class TransactionsApi:
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, or TRANSACTIONAL_ID_AUTHORIZATION_FAILED for the id.
         """
-        authorizer, write = self._authorizer, AclOperation.WRITE
         if transactional_id is not None:
-            if not is_allowed(authorizer, request, write, ResourceType.TRANSACTIONAL_ID, transactional_id):
-                raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            self._check_transactional_id(request, transactional_id)
             return
+        authorizer = self._authorizer
         idempotent = (AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
         # Not logged: IDEMPOTENT_WRITE is deprecated (KIP-679), and WRITE on any topic does as well.
         if is_allowed(authorizer, request, *idempotent, log_if_denied=False):
             return
-        if not is_allowed_somewhere(authorizer, request, write, ResourceType.TOPIC):
+        if not is_allowed_somewhere(authorizer, request, AclOperation.WRITE, ResourceType.TOPIC):
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def _check_transactional_id(self, request: Request[Any], transactional_id: str) -> None:

@@ -448,8 +448,8 @@ class Consumer:
         """Commit if that is automatic, leave the group (a static member stays), close the connections. Idempotent.
 
         Without `leave_group`, the other members wait for this member's session to end before they take its partitions
-        over (KIP-1092). Without `commit`, there is no last automatic commit. Raises what the listener raises, after
-        everything is closed.
+        over (KIP-1092). With `commit=False`, `close` skips the last automatic commit. Raises what the listener raises,
+        after everything is closed.
         """
         if self._closed:
             return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,6 +20,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import BrokerProcess, broker
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA
+from tests.support.transaction_markers import wait_for_markers
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="the broker of the test kit is ours")
 
@@ -175,3 +178,44 @@ def test_the_producers_of_one_broker(bootstrap: str) -> None:
     missing = run(bootstrap, "describe-producers", "t", "7", "--broker-id", "0")
     assert missing.exit_code == 1
     assert "UNKNOWN_TOPIC_OR_PARTITION" in missing.output
+
+
+def dump(*arguments: str) -> str:
+    """What `barnabas log dump` prints; it finds no damage."""
+    shown = CliRunner().invoke(barnabas, ["log", "dump", *arguments], catch_exceptions=False)
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout
+
+
+def test_the_files_of_transactions_are_shown(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with broker(data_dir=str(data)) as process:
+        bootstrap = process.bootstrap_servers
+        with Admin(bootstrap) as admin:
+            admin.create_topics([NewTopic("t", 1, 1)])
+        with Producer(bootstrap, transactional_id="billing") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"1").result()
+            producer.commit_transaction()
+            wait_for_markers(bootstrap, [TopicPartition("t", 0)])
+            producer.begin_transaction()
+            producer.send("t", b"2").result()
+            producer.abort_transaction()
+            wait_for_markers(bootstrap, [TopicPartition("t", 0)])
+    (log,) = (path for path in data.glob("__transaction_state-*/*.log") if path.stat().st_size)
+    stored = re.findall(
+        r"key: transaction_metadata::transactionalId=billing payload: producerId:\d+,producerEpoch:0,"
+        r"state=(\w+),partitions=\[(.*?)\],txnLastUpdateTimestamp=\d+,txnTimeoutMs=60000",
+        dump(str(log), "--transaction-log-decoder"),
+    )
+    begun_and_decided = [("Empty", ""), ("Ongoing", "t-0"), ("PrepareCommit", "t-0"), ("CompleteCommit", "")]
+    # The broker may have stopped before it stored that the second transaction is complete.
+    assert stored[:4] == begun_and_decided
+    assert stored[4:6] == [("Ongoing", "t-0"), ("PrepareAbort", "t-0")]
+    segment = str(data / "t-0" / f"{0:020d}")
+    shown = dump(f"{segment}.log", "--deep-iteration")
+    markers = re.findall(r"endTxnMarker: (\w+) coordinatorEpoch: 0$", shown, re.MULTILINE)
+    assert markers == ["COMMIT", "ABORT"]
+    assert "firstOffset: 2 lastOffset: 3" in dump(f"{segment}.txnindex")
+    assert "currentTxnFirstOffset: OptionalLong.empty" in dump(str(data / "t-0" / f"{4:020d}.snapshot"))

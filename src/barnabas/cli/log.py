@@ -26,12 +26,16 @@ log.add_command(sidecars)
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
 @click.option("--deep-iteration", is_flag=True, help="Print every record of a .log file, not only its batches.")
 @click.option("--print-data-log", "--print-records", is_flag=True, help="Print keys and values of the records too.")
+@click.option(
+    "--transaction-log-decoder", is_flag=True, help="Print the records as those of __transaction_state, decoded."
+)
 @click.option("--verify-index-only", is_flag=True, help="Compare indexes with their logs without printing them.")
 @click.option("--index-sanity-check", is_flag=True, help="Only check whether a starting broker would rebuild an index.")
 def dump(
     paths: tuple[str, ...],
     deep_iteration: bool,
     print_data_log: bool,
+    transaction_log_decoder: bool,
     verify_index_only: bool,
     index_sanity_check: bool,
 ) -> None:
@@ -45,7 +49,9 @@ def dump(
         barnabas log dump /var/lib/barnabas/flights-0/00000000000000000000.log --print-data-log
         barnabas log dump /var/lib/barnabas/flights-0/*.{index,timeindex} --verify-index-only
         barnabas log dump /var/lib/barnabas/flights-0/*.snapshot /var/lib/barnabas/*-checkpoint
+        barnabas log dump /var/lib/barnabas/__transaction_state-*/*.log --transaction-log-decoder
     """
+    from barnabas.coordinator.transaction.log.display import transaction_record_text
     from barnabas.runtime.files import OperatingSystemFiles
     from barnabas.storage.checkpoints import MalformedCheckpoint
     from barnabas.storage.dump.complaint import Complaint
@@ -53,7 +59,12 @@ def dump(
     from barnabas.storage.dump.log_file import DumpTerms, dump_file
 
     check = IndexCheck.VERIFY if verify_index_only else IndexCheck.PRINT
-    terms = DumpTerms(deep_iteration, print_data_log, IndexCheck.SANITY if index_sanity_check else check)
+    terms = DumpTerms(
+        deep_iteration,
+        print_data_log,
+        IndexCheck.SANITY if index_sanity_check else check,
+        transaction_record_text if transaction_log_decoder else None,
+    )
     # Read-only: the files may belong to a broker that runs.
     files = OperatingSystemFiles(read_only=True)
     has_complaints = False

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from barnabas.protocol.errors import DecodeError
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
@@ -20,6 +21,7 @@ from barnabas.runtime.files import Files
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.dump.complaint import Complaint
 from barnabas.storage.dump.indexes import IndexCheck, dump_index, dump_time_index, dump_transaction_index
+from barnabas.storage.dump.record_text import RecordDecoder, RecordText
 from barnabas.storage.dump.state_files import STATE_FILES, dump_snapshot
 from barnabas.storage.file_names import (
     INDEX_SUFFIX,
@@ -43,11 +45,15 @@ RAFT_CONTROL_TYPES = {
 
 
 class DumpTerms(NamedTuple):
-    """The extent of a dump. deep: every record, not only batches. contents: keys and values too. check: of indexes."""
+    """The extent of a dump. deep: every record, not only batches. contents: keys and values too. check: of indexes.
+
+    decoder: makes the text of keys and values, for the records of an internal topic; None shows them as they are.
+    """
 
     deep: bool = False
     contents: bool = False
     check: IndexCheck = IndexCheck.PRINT
+    decoder: RecordDecoder | None = None
 
 
 def dump_file(path: str, files: Files, terms: DumpTerms = DumpTerms()) -> Iterator[str]:  # noqa: B008 - immutable
@@ -80,9 +86,9 @@ def _dump_log(path: str, files: Files, base_offset: int, terms: DumpTerms) -> It
             line = describe_batch(batch, position)
             # A wrong checksum does not end the dump: the lengths are right so far, and the next batch may be good.
             yield line if batch.is_valid_crc() else Complaint(line)
-            if terms.deep or terms.contents:
+            if terms.deep or terms.contents or terms.decoder is not None:
                 for record in batch.records():
-                    yield _describe_record(batch, record, contents=terms.contents)
+                    yield _describe_record(batch, record, terms)
             position += batch.length
     except CorruptRecord as error:
         yield Complaint(
@@ -115,8 +121,11 @@ def describe_batch(batch: RecordBatch | LegacyBatch, position: int) -> str:
     )
 
 
-def _describe_record(batch: RecordBatch | LegacyBatch, record: Record, *, contents: bool) -> str:
-    """Return the line of one record. Raises CorruptRecord when a control record cannot be decoded."""
+def _describe_record(batch: RecordBatch | LegacyBatch, record: Record, terms: DumpTerms) -> str:
+    """Return the line of one record; a Complaint when the decoder does not know what it is.
+
+    Raises CorruptRecord when a control record cannot be decoded.
+    """
     parts = [
         f"| offset: {record.offset} {TIMESTAMP_TYPES[batch.timestamp_type]}: {record.timestamp}",
         f"keySize: {-1 if record.key is None else len(record.key)}",
@@ -129,11 +138,23 @@ def _describe_record(batch: RecordBatch | LegacyBatch, record: Record, *, conten
         parts.append(f"sequence: {sequence} headerKeys: [{','.join(name for name, _ in record.headers)}]")
         if batch.is_control:
             return " ".join((*parts, _describe_control(batch, record)))
-    if contents and record.key is not None:
-        parts.append(f"key: {record.key.decode('utf-8', 'replace')}")
-    if contents and record.value is not None:
-        parts.append(f"payload: {record.value.decode('utf-8', 'replace')}")
+    try:
+        text = terms.decoder(record.key, record.value) if terms.decoder is not None else _plain_text(record, terms)
+    except (DecodeError, UnicodeDecodeError) as error:
+        return Complaint(" ".join((*parts, f"cannot be decoded: {error}")))
+    if text.key is not None:
+        parts.append(f"key: {text.key}")
+    if text.payload is not None:
+        parts.append(f"payload: {text.payload}")
     return " ".join(parts)
+
+
+def _plain_text(record: Record, terms: DumpTerms) -> RecordText:
+    if not terms.contents:
+        return RecordText(None, None)
+    return RecordText(
+        *(None if each is None else each.decode("utf-8", "replace") for each in (record.key, record.value))
+    )
 
 
 def _describe_control(batch: RecordBatch, record: Record) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.protocol.errors import DecodeError
 from barnabas.records.compression import Codec
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.dump.complaint import Complaint
 from barnabas.storage.dump.indexes import IndexCheck
 from barnabas.storage.dump.log_file import DumpTerms, dump_file
+from barnabas.storage.dump.record_text import RecordText
 from barnabas.storage.producers.entry import BatchMetadata, ProducerStateEntry
 from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
@@ -47,6 +49,25 @@ def test_records() -> None:
         f"| offset: 0 CreateTime: {NOW} keySize: 3 valueSize: 20 sequence: -1 headerKeys: [] key: key payload: "
         + "\0" * 20
     )
+
+
+def test_records_are_decoded() -> None:
+    def decode(key: bytes | None, value: bytes | None) -> RecordText:
+        return RecordText(f"<{(key or b'').decode()}>", f"{len(value or b'')} bytes")
+
+    lines = list(dump_file(STEM + ".log", written(), DumpTerms(decoder=decode)))
+    assert lines[3].endswith("headerKeys: [] key: <key> payload: 20 bytes")
+    assert not any(isinstance(line, Complaint) for line in lines)
+
+
+def test_a_record_that_cannot_be_decoded_is_told_and_the_next_one_shown() -> None:
+    def decode(key: bytes | None, value: bytes | None) -> RecordText:
+        raise DecodeError("no such version")
+
+    lines = list(dump_file(STEM + ".log", written(), DumpTerms(decoder=decode)))
+    records = [line for line in lines if line.startswith("|")]
+    assert len(records) == 10
+    assert all(isinstance(line, Complaint) and "cannot be decoded: no such version" in line for line in records)
 
 
 def test_damage_is_told() -> None:

@@ -13,12 +13,14 @@ from typing import Final, NamedTuple
 from barnabas.coordinator.transaction.metadata import (
     LAST_USABLE_EPOCH,
     NO_EPOCH,
+    NO_PRODUCER_ID,
     ProducerIdAndEpoch,
     TransactionMetadata,
 )
 from barnabas.coordinator.transaction.states import COMPLETE, DECIDED, TransactionState
 from barnabas.coordinator.transaction.transitions import (
     decided,
+    decided_with_next_epoch,
     fenced,
     with_new_producer_id,
     with_next_epoch,
@@ -77,7 +79,7 @@ def decide_init(known: Known, terms: InitTerms, new_producer_id: Callable[[], in
     A transaction of the producer before it is aborted first: the producer is told to try again meanwhile.
     """
     metadata = known.metadata
-    if known.pending is not None:
+    if known.pending is not None or (metadata.raises_epoch and metadata.state in DECIDED):
         return _CONCURRENT
     if terms.expected is not None and not _may_go_on(metadata, terms.expected):
         return _FENCED
@@ -127,11 +129,19 @@ def _decide_epoch(metadata: TransactionMetadata, terms: InitTerms) -> Decision:
 
 
 def decide_add(
-    known: Known, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], now_ms: int
+    known: Known,
+    producer: ProducerIdAndEpoch,
+    partitions: Iterable[TopicPartition],
+    now_ms: int,
+    *,
+    client_version: int = 0,
 ) -> Decision:
-    """Decide on partitions that a producer adds to its transaction."""
+    """Decide on partitions that a producer adds to its transaction, or a partition's leader for it."""
     metadata = known.metadata
     wanted = frozenset(partitions)
+    # Its producer may have the id that follows already, which is in force when the markers are written.
+    if metadata.raises_epoch and metadata.state in DECIDED:
+        return _CONCURRENT
     if metadata.producer_id != producer.producer_id:
         return _OTHER_PRODUCER
     if metadata.producer_epoch != producer.epoch:
@@ -140,7 +150,7 @@ def decide_add(
         return _CONCURRENT
     if metadata.state is _S.ONGOING and wanted <= metadata.partitions:
         return _DONE
-    return Next(with_partitions(metadata, wanted, now_ms))
+    return Next(with_partitions(metadata, wanted, now_ms, client_version))
 
 
 def verify(
@@ -187,3 +197,46 @@ _ANSWERS: Final[Mapping[tuple[TransactionState, bool], Refused]] = {
     (_S.PREPARE_ABORT, False): _CONCURRENT,
 }
 """The answers to an end without an ongoing transaction, by state and whether it is a commit. Others are errors."""
+
+
+def decide_end_with_next_epoch(known: Known, terms: EndTerms, new_producer_id: Callable[[], int]) -> Decision:
+    """Decide on the end of a transaction of `transaction.version` 2, with which the producer's epoch is raised.
+
+    `Refused(NONE)`: the end is repeated, and the metadata have the producer id and epoch of its first answer.
+    """
+    metadata, producer = known.metadata, terms.producer
+    # Before all else: the producer may have the id that follows already, which is in force with the last marker.
+    if known.pending is not None or metadata.state in DECIDED:
+        return _CONCURRENT
+    is_repeated = metadata.state is not _S.ONGOING and _is_repeated_end(metadata, producer)
+    if is_repeated:
+        return _REPEATED_ENDS.get((metadata.state, terms.is_commit), _INVALID_STATE)
+    if metadata.producer_id != producer.producer_id:
+        return _OTHER_PRODUCER
+    if metadata.producer_epoch != producer.epoch:
+        return _FENCED
+    # A commit needs a transaction. An abort does not: the producer cannot know whether its batches have begun one.
+    if metadata.state is not _S.ONGOING and terms.is_commit:
+        return _INVALID_STATE
+    next_id = new_producer_id() if metadata.is_epoch_exhausted else NO_PRODUCER_ID
+    return Next(
+        decided_with_next_epoch(metadata, is_commit=terms.is_commit, now_ms=terms.now_ms, next_producer_id=next_id)
+    )
+
+
+def _is_repeated_end(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+    """Return whether a producer that names this id and epoch has lost the answer to its last end."""
+    if producer.producer_id == metadata.producer_id:
+        # No producer has an epoch above the last usable one: the coordinator fenced the producer with it.
+        return producer.epoch + 1 == metadata.producer_epoch <= LAST_USABLE_EPOCH
+    is_of_previous = producer == (metadata.previous_producer_id, LAST_USABLE_EPOCH)
+    return is_of_previous and metadata.producer_epoch == 0
+
+
+_REPEATED_ENDS: Final[Mapping[tuple[TransactionState, bool], Refused]] = {
+    (_S.EMPTY, True): _FENCED,
+    (_S.EMPTY, False): _FENCED,
+    (_S.COMPLETE_COMMIT, True): _DONE,
+    (_S.COMPLETE_ABORT, False): _DONE,
+}
+"""The answers to an end with the epoch before, by state and whether it is a commit. Others are errors."""

@@ -19,6 +19,7 @@ from barnabas.coordinator.transaction.decisions import (
     Refused,
     decide_add,
     decide_end,
+    decide_end_with_next_epoch,
     decide_init,
     verify,
 )
@@ -48,7 +49,15 @@ class InitResult(NamedTuple):
     producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
+class EndResult(NamedTuple):
+    """The producer id and epoch for the next transaction, or the error."""
+
+    error: ErrorCode
+    producer: ProducerIdAndEpoch = NO_PRODUCER
+
+
 OnInitialized = Callable[[InitResult], None]
+OnEnded = Callable[[EndResult], None]
 OnDone = Callable[[ErrorCode], None]
 VerificationErrors = Mapping[TopicPartition, ErrorCode]
 
@@ -144,8 +153,13 @@ class TransactionService:
         producer: ProducerIdAndEpoch,
         partitions: Sequence[TopicPartition],
         on_done: OnDone,
+        *,
+        client_version: int = 0,
     ) -> None:
-        """Add partitions to the producer's transaction; the first ones begin it."""
+        """Add partitions to the producer's transaction; the first ones begin it.
+
+        client_version: the `transaction.version` that the producer's requests are of.
+        """
         wait = None
         try:
             entry = self._existing(transactional_id)
@@ -153,7 +167,10 @@ class TransactionService:
             on_done(error.code)
             return
         with entry.lock:
-            decision = self._decision(entry, lambda: decide_add(entry.known, producer, partitions, self._now_ms()))
+            decision = self._decision(
+                entry,
+                lambda: decide_add(entry.known, producer, partitions, self._now_ms(), client_version=client_version),
+            )
             if not isinstance(decision, Refused):
                 wait = self._log.append(entry, decision.metadata)
         if wait is not None:
@@ -191,6 +208,38 @@ class TransactionService:
             wait(lambda error: self._decided(entry, error, on_done))
         elif isinstance(decision, Refused):
             on_done(decision.error)
+
+    def end_with_next_epoch(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_commit: bool, on_done: OnEnded
+    ) -> None:
+        """Commit or abort as `end` does, and give the producer the epoch of its next transaction (KIP-890).
+
+        An abort is possible without a transaction. Raises ApiError when a new producer id is needed, and none is to be
+        had.
+        """
+        try:
+            entry = self._existing(transactional_id)
+        except ApiError as error:
+            on_done(EndResult(error.code))
+            return
+        wait = None
+        terms = EndTerms(producer, is_commit, True, self._now_ms())
+        with entry.lock:
+            decision = self._decision(
+                entry, lambda: decide_end_with_next_epoch(entry.known, terms, self._environment.new_producer_id)
+            )
+            following = entry.metadata.next_producer
+            if not isinstance(decision, Refused):
+                following = decision.metadata.next_producer
+                wait = self._log.append(entry, decision.metadata)
+
+        def answer(error: ErrorCode) -> None:
+            on_done(EndResult(error, following) if error is ErrorCode.NONE else EndResult(error))
+
+        if wait is not None:
+            wait(lambda error: self._decided(entry, error, answer))
+        elif isinstance(decision, Refused):
+            answer(decision.error)
 
     def abort_fenced(self, entry: TransactionEntry, on_done: OnDone) -> None:
         """Abort the ongoing transaction of an entry with a raised epoch: its producer can write no more.

@@ -47,7 +47,8 @@ PREVIOUS_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] =
     _S.EMPTY: COMPLETE,
     _S.ONGOING: COMPLETE | {_S.ONGOING},
     _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
-    _S.PREPARE_ABORT: frozenset({_S.ONGOING, _S.PREPARE_EPOCH_FENCE}),
+    # A producer of transaction.version 2 cannot know whether its transaction has begun, and may abort it all the same.
+    _S.PREPARE_ABORT: COMPLETE | {_S.ONGOING, _S.PREPARE_EPOCH_FENCE},
     _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
     _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
     _S.DEAD: COMPLETE,

@@ -13,7 +13,9 @@ from typing import Any
 from barnabas.coordinator.transaction.metadata import (
     LARGEST_EPOCH,
     NO_EPOCH,
+    NO_PRODUCER_ID,
     NO_TIME,
+    RAISES_EPOCH_SINCE,
     TransactionMetadata,
 )
 from barnabas.coordinator.transaction.states import (
@@ -72,7 +74,7 @@ def fenced(metadata: TransactionMetadata, *, is_raised_already: bool) -> Transac
 
 
 def with_partitions(
-    metadata: TransactionMetadata, partitions: Iterable[TopicPartition], now_ms: int
+    metadata: TransactionMetadata, partitions: Iterable[TopicPartition], now_ms: int, client_version: int = 0
 ) -> TransactionMetadata:
     """Add partitions to the transaction; the first ones begin it."""
     return _moved(
@@ -81,25 +83,67 @@ def with_partitions(
         partitions=metadata.partitions | frozenset(partitions),
         start_ms=now_ms if metadata.state in COMPLETE else metadata.start_ms,
         updated_ms=now_ms,
+        client_version=client_version,
     )
 
 
 def decided(metadata: TransactionMetadata, *, is_commit: bool, now_ms: int) -> TransactionMetadata:
-    """Decide the end of the transaction."""
-    state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
-    return _moved(metadata, state, updated_ms=now_ms)
+    """Decide the end of the transaction, whose producer keeps its epoch.
+
+    Raises IllegalTransactionTransition when there is no transaction.
+    """
+    if metadata.state in COMPLETE:
+        raise IllegalTransactionTransition(f"{metadata.transactional_id}: there is no transaction to end")
+    return _moved(metadata, _decided_state(is_commit), updated_ms=now_ms, client_version=0)
+
+
+def decided_with_next_epoch(
+    metadata: TransactionMetadata, *, is_commit: bool, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
+) -> TransactionMetadata:
+    """Decide the end of the transaction and raise the producer's epoch: a late batch of it has an older one (KIP-890).
+
+    next_producer_id: for the producer that has used its last epoch. Raises IllegalTransactionTransition when it has,
+    and there is none, and when nothing is there to commit.
+    """
+    if metadata.is_epoch_exhausted != (next_producer_id != NO_PRODUCER_ID) or metadata.producer_epoch >= LARGEST_EPOCH:
+        raise IllegalTransactionTransition(f"{metadata.transactional_id}: no epoch follows {metadata.producer_epoch}")
+    return _moved(
+        metadata,
+        _decided_state(is_commit),
+        producer_epoch=metadata.producer_epoch + 1,
+        last_epoch=metadata.producer_epoch,
+        previous_producer_id=metadata.producer_id,
+        next_producer_id=next_producer_id,
+        # An abort without a transaction is one that begins now.
+        start_ms=now_ms if metadata.state in COMPLETE else metadata.start_ms,
+        updated_ms=now_ms,
+        client_version=RAISES_EPOCH_SINCE,
+    )
 
 
 def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """End the transaction: every partition has its marker."""
+    """End the transaction: every partition has its marker. The producer may have got another id with the end."""
     is_commit = metadata.state is TransactionState.PREPARE_COMMIT
     state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
-    return _moved(metadata, state, partitions=frozenset(), updated_ms=now_ms)
+    producer_id, producer_epoch = metadata.next_producer
+    return _moved(
+        metadata,
+        state,
+        partitions=frozenset(),
+        updated_ms=now_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        next_producer_id=NO_PRODUCER_ID,
+    )
 
 
 def dead(metadata: TransactionMetadata) -> TransactionMetadata:
     """Begin to remove the id."""
     return _moved(metadata, TransactionState.DEAD, partitions=frozenset())
+
+
+def _decided_state(is_commit: bool) -> TransactionState:
+    return TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
 
 
 def _to_empty(metadata: TransactionMetadata, **changes: Any) -> TransactionMetadata:

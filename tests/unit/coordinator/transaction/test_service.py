@@ -186,3 +186,31 @@ def test_an_idle_id_expires_and_one_in_use_does_not() -> None:
     broker.expiry.remove_expired()
     assert broker.table.get(ID) is None
     assert broker.restarted().table.get(ID) is None, "the tombstone is in the log"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_each_transaction_of_version_2_has_its_epoch(commit: bool) -> None:
+    broker = TransactionBroker()
+    producer = broker.producer()
+    broker.add(producer)
+    following = producer._replace(epoch=1)
+    assert broker.end_with_next_epoch(producer, commit=commit) == (NONE, following)
+    assert broker.end_with_next_epoch(producer, commit=commit).error is CONCURRENT
+    broker.send_markers()
+    (marker,) = broker.transport.requests[-1].markers
+    assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (*following, commit)
+    assert broker.end_with_next_epoch(producer, commit=commit) == (NONE, following), "its answer was lost"
+    assert broker.end_with_next_epoch(producer, commit=not commit).error is ErrorCode.INVALID_TXN_STATE
+    assert broker.add(producer) is ErrorCode.PRODUCER_FENCED
+    assert broker.add(following) is NONE
+
+
+def test_a_transaction_that_has_not_begun_can_be_aborted() -> None:
+    broker = TransactionBroker()
+    producer = broker.producer()
+    assert broker.end_with_next_epoch(producer, commit=True).error is ErrorCode.INVALID_TXN_STATE
+    assert broker.end_with_next_epoch(producer, commit=False) == (NONE, producer._replace(epoch=1))
+    broker.send_markers()
+    assert not broker.transport.requests, "no partition needs a marker"
+    assert broker.value.state.shown_name == "CompleteAbort"
+    assert broker.add(producer._replace(epoch=1)) is NONE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.coordinator.transaction.decisions import (
@@ -13,12 +15,26 @@ from barnabas.coordinator.transaction.decisions import (
     Refused,
     decide_add,
     decide_end,
+    decide_end_with_next_epoch,
     decide_init,
 )
-from barnabas.coordinator.transaction.log.schemas import decode_key, decode_value, encode_key, encode_value
+from barnabas.coordinator.transaction.log.schemas import (
+    FLEXIBLE_VALUE_VERSION,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from barnabas.coordinator.transaction.states import PREVIOUS_STATES, IllegalTransactionTransition, TransactionState
-from barnabas.coordinator.transaction.transitions import completed, dead, decided, fenced, with_next_epoch
+from barnabas.coordinator.transaction.transitions import (
+    completed,
+    dead,
+    decided,
+    decided_with_next_epoch,
+    fenced,
+    with_next_epoch,
+)
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -44,7 +60,7 @@ ALLOWED = {
     "Empty": "Empty CompleteCommit CompleteAbort",
     "Ongoing": "Ongoing Empty CompleteCommit CompleteAbort",
     "PrepareCommit": "Ongoing",
-    "PrepareAbort": "Ongoing PrepareEpochFence",
+    "PrepareAbort": "Ongoing PrepareEpochFence Empty CompleteCommit CompleteAbort",
     "CompleteCommit": "PrepareCommit",
     "CompleteAbort": "PrepareAbort",
     "Dead": "Empty CompleteAbort CompleteCommit",
@@ -69,6 +85,10 @@ def test_a_transition_that_the_table_lacks_is_refused() -> None:
     for state in ("Empty", "CompleteCommit", "CompleteAbort"):
         with pytest.raises(IllegalTransactionTransition):
             decided(value(state), is_commit=True, now_ms=1)
+        with pytest.raises(IllegalTransactionTransition):
+            decided(value(state), is_commit=False, now_ms=1)
+        with pytest.raises(IllegalTransactionTransition):
+            decided_with_next_epoch(value(state), is_commit=True, now_ms=1)
         with pytest.raises(IllegalTransactionTransition):
             fenced(value(state), is_raised_already=False)
     with pytest.raises(IllegalTransactionTransition):
@@ -134,6 +154,67 @@ def test_the_end_in_each_state(state: str, of_commit: ErrorCode, of_abort: Error
         assert decide_end(known(value(state)), EndTerms(producer, is_commit, True, 50)) == Refused(error)
 
 
+def end_v2(what: Known, producer: tuple[int, int], *, is_commit: bool) -> Decision:
+    return decide_end_with_next_epoch(what, EndTerms(ProducerIdAndEpoch(*producer), is_commit, True, 50), lambda: 8)
+
+
+V2_ENDS = [
+    # By state: the answers to a repeated abort and commit, and to a commit of the present epoch.
+    ("Empty", ErrorCode.PRODUCER_FENCED, ErrorCode.PRODUCER_FENCED),
+    ("CompleteAbort", ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE),
+    ("CompleteCommit", ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE),
+]
+"""The table in Kafka's TransactionCoordinator.endTransaction. An abort of the present epoch raises the epoch."""
+
+
+@pytest.mark.parametrize(("state", "of_abort", "of_commit"), V2_ENDS)
+def test_the_end_that_raises_the_epoch_in_each_state(state: str, of_abort: ErrorCode, of_commit: ErrorCode) -> None:
+    assert end_v2(known(value(state)), (7, 2), is_commit=False) == Refused(of_abort)
+    assert end_v2(known(value(state)), (7, 2), is_commit=True) == Refused(of_commit)
+    assert end_v2(known(value(state)), (7, 3), is_commit=True) == Refused(ErrorCode.INVALID_TXN_STATE)
+    begun = end_v2(known(value(state)), (7, 3), is_commit=False)
+    assert isinstance(begun, Next)
+    metadata = begun.metadata
+    assert (metadata.state, metadata.producer_epoch, metadata.start_ms) == (TransactionState.PREPARE_ABORT, 4, 50)
+    for stranger, error in (
+        ((7, 1), "PRODUCER_FENCED"),
+        ((7, 4), "PRODUCER_FENCED"),
+        ((9, 3), "INVALID_PRODUCER_ID_MAPPING"),
+    ):
+        assert end_v2(known(value(state)), stranger, is_commit=False) == Refused(ErrorCode[error])
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_an_end_raises_the_epoch_until_the_producer_id_has_none_left(is_commit: bool) -> None:
+    ended = end_v2(known(value("Ongoing")), (7, 3), is_commit=is_commit)
+    assert isinstance(ended, Next)
+    metadata = ended.metadata
+    assert (metadata.next_producer, metadata.last_epoch, metadata.start_ms) == ((7, 4), 3, 30)
+    concurrent = Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    for producer in ((7, 3), (7, 4), (8, 0)):
+        assert end_v2(known(metadata), producer, is_commit=is_commit) == concurrent
+        assert decide_add(known(metadata), ProducerIdAndEpoch(*producer), PLACES, 60, client_version=2) == concurrent
+        assert init(known(metadata), producer) == concurrent
+    assert end_v2(known(completed(metadata, 60)), (7, 3), is_commit=is_commit) == Refused(ErrorCode.NONE)
+
+    last = end_v2(known(value("Ongoing", epoch=32766)), (7, 32766), is_commit=is_commit)
+    assert isinstance(last, Next)
+    metadata = last.metadata
+    assert (metadata.producer_id, metadata.producer_epoch, metadata.next_producer) == (7, 32767, (8, 0))
+    complete = completed(metadata, 60)
+    assert (complete.producer_id, complete.producer_epoch, complete.next_producer_id) == (8, 0, -1)
+    assert end_v2(known(complete), (7, 32766), is_commit=is_commit) == Refused(ErrorCode.NONE)
+    assert end_v2(known(complete), (6, 32766), is_commit=is_commit) == Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+def test_a_producer_that_was_fenced_with_the_last_epoch_gets_no_other() -> None:
+    aborted = completed(
+        decided(fenced(value("Ongoing", epoch=32766), is_raised_already=False), is_commit=False, now_ms=1), 2
+    )
+    assert aborted.producer_epoch == 32767
+    assert end_v2(known(aborted), (7, 32766), is_commit=False) == Refused(ErrorCode.PRODUCER_FENCED)
+
+
 def test_partitions_are_added_once() -> None:
     producer, more = ProducerIdAndEpoch(7, 3), frozenset({TopicPartition("c", 0)})
     begun = decide_add(known(value("CompleteAbort")), producer, PLACES, 50)
@@ -149,6 +230,8 @@ def test_partitions_are_added_once() -> None:
 @pytest.mark.parametrize("state", [*(name for name in ALLOWED if name not in ("Dead", "PrepareEpochFence"))])
 def test_values_survive_the_log(state: str) -> None:
     assert decode_value("id", encode_value(value(state))) == value(state)
+    flexible = replace(value(state, previous_id=6), client_version=2, next_producer_id=8)
+    assert decode_value("id", encode_value(flexible, FLEXIBLE_VALUE_VERSION)) == flexible
 
 
 def test_the_bytes_are_kafkas() -> None:

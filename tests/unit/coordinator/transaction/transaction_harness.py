@@ -12,7 +12,7 @@ from barnabas.coordinator.transaction.loading.partition_loader import Transactio
 from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
 from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
-from barnabas.coordinator.transaction.service import InitResult, TransactionService
+from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -154,6 +154,19 @@ class TransactionBroker:
 
     def end(self, producer: ProducerIdAndEpoch, *, commit: bool) -> ErrorCode:
         return self._answer(lambda respond: self.service.end(ID, producer, is_commit=commit, on_done=respond))
+
+    def end_with_next_epoch(self, producer: ProducerIdAndEpoch, *, commit: bool) -> EndResult:
+        """End as a producer of transaction.version 2."""
+        answers: list[EndResult] = []
+
+        def answered(result: EndResult) -> None:
+            check_no_lock_held("answering")
+            answers.append(result)
+
+        self.service.end_with_next_epoch(ID, producer, is_commit=commit, on_done=answered)
+        self.replicas.actions.run_all()
+        (answer,) = answers
+        return answer
 
     def _answer(self, ask: Callable[[Callable[[ErrorCode], None]], None]) -> ErrorCode:
         answers: list[ErrorCode] = []

@@ -1,7 +1,7 @@
 """The records of `__transaction_state`: key version 0, values of versions 0 and 1.
 
 Written by TransitionLog, read while a coordinator loads, and by `barnabas log dump`. Key and value begin with two bytes
-of version. Version 0 is written, as by Kafka without `transaction.version` 1; both are read. Pure.
+of version. Version 1 is written from `transaction.version` 1 on, as by Kafka; both are read. Pure.
 Kafka: TransactionLog, TransactionLogKey, TransactionLogValue.
 """
 
@@ -19,7 +19,9 @@ from barnabas.protocol.messages.message import Record
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
-_WRITTEN_VERSION: Final = 0
+VALUE_VERSION: Final = 0
+FLEXIBLE_VALUE_VERSION: Final = 1
+"""The version of values that say what producers of `transaction.version` 2 need."""
 
 
 class TransactionLogKey(Record, versions="0"):
@@ -52,10 +54,12 @@ def encode_key(transactional_id: str) -> bytes:
     return encode_record(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
-def encode_value(metadata: TransactionMetadata) -> bytes:
-    """Encode metadata, in version 0."""
+def encode_value(metadata: TransactionMetadata, version: int = VALUE_VERSION) -> bytes:
+    """Encode metadata. Version 0 leaves out the previous and the next producer id, and the client's version."""
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
         producer_epoch=metadata.producer_epoch,
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_status=metadata.state.value,
@@ -67,8 +71,9 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
         ],
         transaction_last_update_timestamp_ms=metadata.updated_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
+        client_transaction_version=metadata.client_version,
     )
-    return encode_record(value, _WRITTEN_VERSION)
+    return encode_record(value, version)
 
 
 def decode_key(key: bytes) -> str:
@@ -93,6 +98,8 @@ def decode_value(transactional_id: str, data: bytes) -> TransactionMetadata:
         partitions=frozenset(_partitions_of(value.transaction_partitions or ())),
         start_ms=value.transaction_start_timestamp_ms,
         previous_producer_id=value.previous_producer_id,
+        client_version=value.client_transaction_version,
+        next_producer_id=value.next_producer_id,
     )
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from concurrent.futures import Future
 from random import Random
 from typing import Any
 
@@ -27,7 +26,6 @@ import pytest
 
 from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.errors import BufferExhausted
-from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.deliveries import Deliveries
 from barnabas.clients.producer.partition_sequences import PartitionSequences
@@ -46,12 +44,18 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import RecordBatch
-from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from tests.simulation.breaking_connections import (
+    RECONNECT_BACKOFF_MAX_MS,
+    RECONNECT_BACKOFF_MS,
+    REQUEST_TIMEOUT_MS,
+    BreakingConnections,
+    network_client,
+)
+from tests.simulation.delivery import Delivery
 from tests.support.client_metadata import metadata_response
 from tests.support.mock_clock import MockClock
-from tests.support.scripted_selector import ScriptedSelector, SentRequest, all_versions
+from tests.support.scripted_selector import SentRequest, all_versions
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
 
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
@@ -154,17 +158,18 @@ class Nodes:
         self.broker.kill()
 
 
-class FaultyNetwork(ScriptedSelector):
+class FaultyNetwork(BreakingConnections):
     """Connections that carry requests and answers late, in order, and break."""
 
     def __init__(self, clock: MockClock, nodes: Nodes, chance: Random) -> None:
-        super().__init__(clock)
+        super().__init__(clock, chance)
         self.nodes = nodes
-        self.chance = chance
         self.calm = False
-        self.answers: dict[str, list[tuple[SentRequest, Message]]] = collections.defaultdict(list)
         self.silent: set[str] = set()
         """Connections on which the node will never answer again."""
+
+    def handle(self, request: SentRequest) -> Message | None:
+        return self.nodes.answer(request)
 
     def poll(self, timeout_ms: float) -> None:
         for connection_id in list(self.channels):
@@ -197,44 +202,13 @@ class FaultyNetwork(ScriptedSelector):
                 self.silent.add(connection_id)
                 return
 
-    def break_connection(self, connection_id: str) -> None:
-        if connection_id not in self._next_disconnected:
-            self.nodes.counts["disconnect"] += 1
-            self._lose(connection_id)
-            self.disconnect(connection_id)
-
-    def close(self, connection_id: str) -> None:
-        self._lose(connection_id)
-        super().close(connection_id)
-
     def _lose(self, connection_id: str) -> None:
-        """The node may still handle requests that it has received; their answers are lost, like those under way."""
-        waiting = [request for request in self.sent if request.connection_id == connection_id]
-        self.sent = [request for request in self.sent if request.connection_id != connection_id]
-        for request in waiting[: self.chance.randint(0, len(waiting))]:
-            self.nodes.answer(request)
-        self.answers.pop(connection_id, None)
+        super()._lose(connection_id)
         self.silent.discard(connection_id)
-        if connection_id in self.channels:
-            self.channels[connection_id].frames.clear()
 
 
 def _is_none_or_too_large(error: BaseException | None) -> bool:
     return error is None or (isinstance(error, ApiError) and error.code is ErrorCode.MESSAGE_TOO_LARGE)
-
-
-class Delivery:
-    """A record that was sent, and what was heard of it."""
-
-    def __init__(self, partition: TopicPartition, value: bytes) -> None:
-        self.partition = partition
-        self.value = value
-        self.callbacks = 0
-        self.future: Future[RecordMetadata] = Future()
-
-    def on_delivery(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
-        assert (metadata is None) != (error is None)
-        self.callbacks += 1
 
 
 class DeliveryHistory:
@@ -251,28 +225,17 @@ class DeliveryHistory:
             buffer_memory=chance.choice((600, 4_000)),
             compression_type=chance.choice(("none", "none", "gzip")),
             retries=chance.choice((2, 2**31 - 1)),
-            request_timeout_ms=200,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
             delivery_timeout_ms=chance.choice((300, 2_000)),
             retry_backoff_ms=chance.choice((5, 50)),
             retry_backoff_max_ms=100,
-            reconnect_backoff_ms=5,
-            reconnect_backoff_max_ms=20,
+            reconnect_backoff_ms=RECONNECT_BACKOFF_MS,
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
             max_in_flight_requests_per_connection=chance.choice((1, 2, 5, 5)),
             enable_idempotence=chance.random() < 0.85,
         )
         self.metadata = ClusterMetadata([Node(-1, "boot", 1)], MetadataConfig(refresh_backoff_ms=5), chance)
-        self.client = NetworkClient(
-            self.network,
-            ClusterMetadataUpdater(self.metadata, request_timeout_ms=200, reconnect_backoff_ms=5),
-            NetworkClientConfig(
-                max_in_flight=self.config.max_in_flight_requests_per_connection,
-                request_timeout_ms=200,
-                reconnect_backoff_ms=5,
-                reconnect_backoff_max_ms=20,
-            ),
-            self.clock,
-            resolve=lambda host, port: (host,),
-        )
+        self.client = network_client(self.network, self.metadata, self.config.max_in_flight_requests_per_connection)
         self.pool = BufferPool(self.config.buffer_memory)
         self.sequences = SequenceNumbers() if self.config.is_idempotent else None
         self.accumulator = RecordAccumulator(self.config, self.pool, chance, self.sequences)
@@ -393,7 +356,7 @@ def test_every_fault_happens_and_most_records_arrive() -> None:
     arrived = sent = epochs = 0
     for seed in range(200, 260):
         history = run(seed)
-        counts += history.nodes.counts
+        counts += history.nodes.counts + collections.Counter(disconnect=history.network.breaks)
         sent += len(history.deliveries)
         arrived += sum(delivery.future.exception() is None for delivery in history.deliveries)
         epochs += history.sequences is not None and history.sequences.identity.epoch not in (0, 32_766, 32_767, -1)

@@ -22,12 +22,10 @@ import pytest
 
 from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.errors import TransactionAbortable
-from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
-from barnabas.clients.producer.record_metadata import RecordMetadata
 from barnabas.clients.producer.sender import Sender
 from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
@@ -46,13 +44,14 @@ from barnabas.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import RecordBatch
-from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from tests.simulation.breaking_connections import REQUEST_TIMEOUT_MS, BreakingConnections, network_client
+from tests.simulation.delivery import Delivery
 from tests.support.client_metadata import metadata_response
 from tests.support.mock_clock import MockClock
-from tests.support.scripted_selector import ScriptedSelector, SentRequest, all_versions
+from tests.support.scripted_selector import SentRequest, all_versions
 
 PARTITIONS = 3
 E = ErrorCode
@@ -209,61 +208,33 @@ class Cluster:
         return values
 
 
-class FaultyNetwork(ScriptedSelector):
+class FaultyNetwork(BreakingConnections):
     """Connections that carry requests and answers late, in order, and break."""
 
     def __init__(self, clock: MockClock, cluster: Cluster) -> None:
-        super().__init__(clock)
+        super().__init__(clock, cluster.chance)
         self.cluster = cluster
-        self.answers: dict[str, list[tuple[SentRequest, Message]]] = collections.defaultdict(list)
+
+    def handle(self, request: SentRequest) -> Message | None:
+        return self.cluster.answer(request)
 
     def poll(self, timeout_ms: float) -> None:
-        chance = self.cluster.chance
+        chance = self.chance
         for connection_id in list(self.channels):
             for request in [request for request in self.sent if request.connection_id == connection_id]:
                 if chance.random() < 0.2:
                     break
                 self.sent.remove(request)
-                response = self.cluster.answer(request)
+                response = self.handle(request)
                 if response is not None:
                     self.answers[connection_id].append((request, response))
             while self.answers[connection_id] and chance.random() < 0.8:
                 self.answer(*self.answers[connection_id].pop(0))
-            if chance.random() < self.cluster.fault_rate / 4 and connection_id not in self._next_disconnected:
-                self.cluster.counts["disconnect"] += 1
-                self._lose(connection_id)
-                self.disconnect(connection_id)
+            if chance.random() < self.cluster.fault_rate / 4:
+                self.break_connection(connection_id)
         super().poll(timeout_ms)
         found = self.connected or self.disconnected or self.completed_sends or self.completed_receives
         self.clock.advance(1 if found or self.sent or any(self.answers.values()) else min(timeout_ms, 500))
-
-    def close(self, connection_id: str) -> None:
-        self._lose(connection_id)
-        super().close(connection_id)
-
-    def _lose(self, connection_id: str) -> None:
-        """The node may still handle what it has received; the answers are lost."""
-        waiting = [request for request in self.sent if request.connection_id == connection_id]
-        self.sent = [request for request in self.sent if request.connection_id != connection_id]
-        for request in waiting[: self.cluster.chance.randint(0, len(waiting))]:
-            self.cluster.answer(request)
-        self.answers.pop(connection_id, None)
-        if connection_id in self.channels:
-            self.channels[connection_id].frames.clear()
-
-
-class Sent:
-    """A record of the present transaction."""
-
-    def __init__(self, index: int, value: bytes) -> None:
-        self.index = index
-        self.value = value
-        self.callbacks = 0
-        self.future: Future[RecordMetadata] = Future()
-
-    def on_delivery(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
-        assert (metadata is None) != (error is None)
-        self.callbacks += 1
 
 
 class History:
@@ -279,7 +250,7 @@ class History:
             batch_size=chance.choice((0, 100, 200)),
             linger_ms=chance.choice((0, 0, 30, 200)),
             retries=chance.choice((1, 2**31 - 1)),
-            request_timeout_ms=200,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
             delivery_timeout_ms=chance.choice((400, 5_000)),
             retry_backoff_ms=5,
             retry_backoff_max_ms=50,
@@ -287,24 +258,13 @@ class History:
         )
         metadata = ClusterMetadata([Node(-1, "boot", 1)], MetadataConfig(refresh_backoff_ms=5), chance)
         self.metadata = metadata
-        self.client = NetworkClient(
-            self.network,
-            ClusterMetadataUpdater(metadata, request_timeout_ms=200, reconnect_backoff_ms=5),
-            NetworkClientConfig(
-                max_in_flight=config.max_in_flight_requests_per_connection,
-                request_timeout_ms=200,
-                reconnect_backoff_ms=5,
-                reconnect_backoff_max_ms=20,
-            ),
-            self.clock,
-            resolve=lambda host, port: (host,),
-        )
+        self.client = network_client(self.network, metadata, config.max_in_flight_requests_per_connection)
         self.manager = TransactionManager("tx", 60_000)
         sequences = TransactionalSequences(self.manager)
         self.accumulator = RecordAccumulator(config, BufferPool(1 << 20), chance, sequences)
         self.sender = Sender(self.client, metadata, self.accumulator, config, sequences)
         metadata.add_topic("t", 0)
-        self.transaction: list[Sent] = []
+        self.transaction: list[Delivery] = []
         self.expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.number = 0
@@ -344,7 +304,7 @@ class History:
             self._abort()
             return False
         for sent in self.transaction:
-            self.expected[sent.index].append(sent.value)
+            self.expected[sent.partition.partition].append(sent.value)
         self.outcomes["committed"] += 1
         self._check_futures()
         return True
@@ -364,10 +324,10 @@ class History:
     def _send(self) -> None:
         for _ in range(self.chance.randint(1, 5)):
             self.manager.check_may_send()
-            sent = Sent(self.chance.randrange(PARTITIONS), b"%d" % self.number)
+            sent = Delivery(TopicPartition("t", self.chance.randrange(PARTITIONS)), b"%d" % self.number)
             record = ProducerRecord(1, None, sent.value, (), len(sent.value) + 32, sent.on_delivery)
             sent.future = self.accumulator.append(
-                "t", sent.index, record, self.metadata.cluster, max_block_ms=0, now=self.client.now_ms
+                *sent.partition, record, self.metadata.cluster, max_block_ms=0, now=self.client.now_ms
             ).future
             self.number += 1
             self.transaction.append(sent)
@@ -409,7 +369,7 @@ def test_everything_happens() -> None:
     outcomes: collections.Counter[str] = collections.Counter()
     for seed in range(100, 160):
         history = run(seed)
-        counts += history.cluster.counts
+        counts += history.cluster.counts + collections.Counter(disconnect=history.network.breaks)
         outcomes += history.outcomes
     assert min(outcomes[name] for name in ("committed", "aborted", "abortable")) > 50, outcomes
     names = ("duplicate", "out of order", "coordinator moves", "coordinator error", "disconnect", "error after append")

@@ -65,7 +65,10 @@ class AdminOffsets:
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
-        """Return the end of each partition. Raises ApiError, ClientTimeout, Disconnected."""
+        """Return the end of each partition, which is the last stable offset for a reader of committed records.
+
+        Raises ApiError, ClientTimeout, Disconnected.
+        """
         return self._offsets(dict.fromkeys(partitions, LATEST))
 
     def latest_from(self, known: Offsets, partitions: Sequence[TopicPartition]) -> Offsets:
@@ -75,13 +78,25 @@ class AdminOffsets:
         end is returned as it is: records may be lost. Raises ApiError, ClientTimeout, Disconnected.
         """
         for _ in range(self._retries.attempts - 1):
-            found = self.latest(partitions)
+            found = self.at_least_read(known, self.latest(partitions))
             behind = [partition for partition in partitions if found[partition] < known.get(partition, 0)]
             if not behind:
                 return found
             logger.warning("%s ends before what was read from it; its end is asked for again", behind[0])
             self._sleep(self._retries.interval_ms / 1000)
-        return self.latest(partitions)
+        return self.at_least_read(known, self.latest(partitions))
+
+    def at_least_read(self, known: Offsets, ends: Offsets) -> Offsets:
+        """Return the ends, each moved up to its `known` offset where only an open transaction keeps it behind.
+
+        So a query that has read uncommitted records, and goes on with committed ones, waits for the transaction: its
+        records were read before, and none is lost. Raises ApiError, ClientTimeout, Disconnected.
+        """
+        behind = [partition for partition, end in ends.items() if end < known.get(partition, 0)]
+        if not behind or not self._connection.reads_committed:
+            return ends
+        written = self._offsets(dict.fromkeys(behind, LATEST), "read_uncommitted")
+        return ends | {partition: known[partition] for partition in behind if known[partition] <= written[partition]}
 
     def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
         """Return each partition's first offset that is as young, or -1.
@@ -103,10 +118,11 @@ class AdminOffsets:
         if admin is not None:
             admin.close()
 
-    def _offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+    def _offsets(self, timestamps_ms: Mapping[TopicPartition, int], isolation_level: str | None = None) -> Offsets:
         if not timestamps_ms:
             return {}
-        found = self._ask(lambda admin: admin.list_offsets(timestamps_ms))
+        level = isolation_level or self._connection.isolation_level
+        found = self._ask(lambda admin: admin.list_offsets(timestamps_ms, isolation_level=level))
         return {partition: found[partition].offset for partition in timestamps_ms}
 
     def _ask(self, question: Callable[[Admin], T]) -> T:

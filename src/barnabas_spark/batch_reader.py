@@ -70,9 +70,14 @@ class BarnabasReader(DataSourceReader):
         latest = broker.latest(list(end))
         for partition, offset in sorted(end.items()):
             if offset > latest[partition]:
+                given = f"option 'endingOffsets' gives {offset} for {partition}"
+                if not self._options.connection.reads_committed:
+                    report_data_loss(self._options, f"{given}, which ends at offset {latest[partition]}")
+                    continue
                 report_data_loss(
                     self._options,
-                    f"option 'endingOffsets' gives {offset} for {partition}, which ends at offset {latest[partition]}",
+                    f"{given}, whose last stable offset is {latest[partition]}",
+                    "What is behind it belongs to an open transaction, or does not exist",
                 )
         return {partition: min(offset, latest[partition]) for partition, offset in end.items()}
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
 from barnabas.clients.consumer import RawFetcher
+from barnabas.clients.isolation_level import isolation_number
 from barnabas.clients.producer import Producer
 from barnabas_spark.admin_offsets import AdminOffsets
 from barnabas_spark.sink_options import SinkOptions
@@ -50,6 +51,7 @@ class ClientCache:
                 client_id=connection.client_id,
                 timeout_ms=connection.api_timeout_ms,
                 request_timeout_ms=connection.request_timeout_ms,
+                isolation_level=isolation_number(connection.isolation_level),
             ),
         )
 

@@ -13,12 +13,16 @@ class DataLoss(Exception):
     """Records are missing, and `failOnDataLoss` is on."""
 
 
-def report_data_loss(options: SourceOptions, what: str) -> None:
+_LOST = (
+    "Records may have been missed: they were aged out, or the topic was deleted or created again before they were read"
+)
+
+
+def report_data_loss(options: SourceOptions, what: str, reason: str = _LOST) -> None:
     """Report that records are missing. Raises DataLoss; without `failOnDataLoss`, log a warning instead."""
     if not options.fail_on_data_loss:
         logger.warning("records may have been missed: %s", what)
         return
     raise DataLoss(
-        f"{what}. Records may have been missed: they were aged out, or the topic was deleted or created again before"
-        " they were read. If the query should go on with what is there, set option 'failOnDataLoss' to false"
+        f"{what}. {reason}. If the query should go on with what is there, set option 'failOnDataLoss' to false"
     )

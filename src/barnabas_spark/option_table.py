@@ -244,8 +244,8 @@ ISOLATION_LEVEL = Option(
     "kafka.isolation.level",
     Kind.CHOICE,
     "read_uncommitted",
-    "Whether records of transactions that were aborted or are open are read too. read_committed is an error so far.",
-    "both",
+    "Whether records of transactions that were aborted or are open are read too. With read_committed, latest is the"
+    " last stable offset: a query ends before the first open transaction.",
     choices=("read_uncommitted", "read_committed"),
 )
 MAX_PARTITION_FETCH_BYTES = Option(

@@ -49,7 +49,7 @@ def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]
         if fetched is None:
             offset = _after_data_loss(each, offset, options)
             continue
-        batches = FetchedBatches(fetched.records)
+        batches = FetchedBatches(fetched.records, fetched.aborted)
         following = batches.next_offset
         if following is None:
             _check_progress(each, offset, fetched, progress_at, options)
@@ -116,9 +116,10 @@ def _check_progress(
 ) -> None:
     """Check an empty answer, which is normal for a moment after a change of leader. Raises ReadTimeout later."""
     waited_seconds = time.monotonic() - progress_at
+    end = fetched.last_stable_offset if options.connection.reads_committed else fetched.high_watermark
     if waited_seconds * 1000 > options.fetch.poll_timeout_ms:
         raise ReadTimeout(
             f"no records of {each.topic}-{each.partition} from offset {offset} on within {waited_seconds:.0f} s"
             f" (option 'kafkaConsumer.pollTimeoutMs'); the range ends at {each.end}, the broker's log at"
-            f" {fetched.high_watermark}"
+            f" {end}"
         )

@@ -38,6 +38,13 @@ class ConnectionOptions:
     request_timeout_ms: int
     api_timeout_ms: int
     """How long a question to the brokers may take, retries included."""
+    isolation_level: str = "read_uncommitted"
+    """read_committed: the end of a partition is its last stable offset, and aborted records are left out."""
+
+    @property
+    def reads_committed(self) -> bool:
+        """Whether only records of committed transactions, and of none, are read."""
+        return self.isolation_level == "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +118,6 @@ class SourceOptions:
         if streaming:
             for option in (table.ENDING_OFFSETS, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_TIMESTAMP):
                 options.refuse(option.name, "is not valid in a streaming query: a stream has no end")
-        if options.word(table.ISOLATION_LEVEL) != "read_uncommitted":
-            options.reject(
-                table.ISOLATION_LEVEL.name,
-                "read_uncommitted: the source cannot leave out the records of aborted transactions yet",
-            )
         choice = _topic_choice(options)
         starting = starting_position(options, streaming=streaming)
         ending = ending_position(options)
@@ -153,6 +155,7 @@ def _connection(options: DeclaredOptions) -> ConnectionOptions:
         client_id=options.text(table.CLIENT_ID.name) or table.CLIENT_ID.default or "",
         request_timeout_ms=options.number(table.REQUEST_TIMEOUT_MS),
         api_timeout_ms=options.number(table.DEFAULT_API_TIMEOUT_MS),
+        isolation_level=options.word(table.ISOLATION_LEVEL),
     )
 
 

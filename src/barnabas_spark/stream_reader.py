@@ -85,7 +85,10 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks for the next end when all before `start` is finished, and also when there is nothing new. It never
         # calls `commit` for the last micro-batch.
         self._commit_to_group(known)
-        end = self._ends(known) if self._target is None else self._target
+        if self._target is None:
+            end = self._ends(known)
+        else:
+            end = connections.offsets(self._options).at_least_read(known, self._target)
         self._latest = end
         if isinstance(limit, ReadAllAvailable):
             return offsets_to_json(end)

@@ -30,6 +30,10 @@ flights = (
   case.
 - **A stream** reads partitions that are added while it runs from their first record on. `Trigger.AvailableNow` reads
   what was there at its start.
+- **Transactions**: with `kafka.isolation.level` = `read_committed`, records of aborted transactions are left out. Every
+  partition ends at its last stable offset, before the first open transaction: "latest" is planned, and timestamps are
+  looked up, only up to there. Markers and aborted records leave gaps in the offsets, which are no loss. A stream may
+  change the level between two runs: if it has read into a transaction that is open, it waits for the end of it.
 - **Lost records**: offsets that are gone, topics that were deleted, and ends beyond the end fail the query with one
   message that names partition and offset; with `failOnDataLoss` set to false they are a warning.
 - **Lag**: `barnabas_spark.query_lag(query.lastProgress)` gives each partition's. With `commitGroupId` the offsets of

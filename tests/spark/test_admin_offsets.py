@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,9 +22,9 @@ CONNECTION = ConnectionOptions(("127.0.0.1:9",), "test", 50, 1_000)
 class Answers(AdminOffsets):
     """Questions that are answered by the errors and values of a list, and the pauses between them."""
 
-    def __init__(self, answers: Sequence[Any], attempts: int = 3) -> None:
+    def __init__(self, answers: Sequence[Any], attempts: int = 3, connection: ConnectionOptions = CONNECTION) -> None:
         self.pauses: list[float] = []
-        super().__init__(CONNECTION, OffsetRetries(attempts, 250), self.pauses.append)
+        super().__init__(connection, OffsetRetries(attempts, 250), self.pauses.append)
         self._answers = list(answers)
 
     def _question(self, question: Callable[[Any], Any]) -> Any:
@@ -55,6 +56,17 @@ def test_an_end_before_what_was_read_is_asked_for_again() -> None:
     assert offsets.latest_from({T0: 9}, [T0]) == {T0: 9}
     assert offsets.pauses == [0.25]
     assert Answers([behind, behind, behind]).latest_from({T0: 9}, [T0]) == {T0: 5}
+
+
+def test_an_open_transaction_is_no_loss_for_a_query_that_read_further() -> None:
+    """It read uncommitted records up to 9 before it was told to read committed ones; the log ends at 10, or at 8."""
+    stable, written, cut = ({T0: OffsetAndTimestamp(end, -1)} for end in (5, 10, 8))
+    committed = replace(CONNECTION, isolation_level="read_committed")
+    assert Answers([stable, written], connection=committed).latest_from({T0: 9}, [T0]) == {T0: 9}
+    assert Answers([stable, cut], attempts=1, connection=committed).latest_from({T0: 9}, [T0]) == {T0: 5}
+    assert Answers([written], connection=committed).at_least_read({T0: 9}, {T0: 5}) == {T0: 9}
+    assert Answers([], connection=committed).at_least_read({T0: 4}, {T0: 5}) == {T0: 5}
+    assert Answers([]).at_least_read({T0: 9}, {T0: 5}) == {T0: 5}
 
 
 def test_brokers_that_cannot_be_reached_fail_after_the_request_timeout() -> None:

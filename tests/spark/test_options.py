@@ -72,7 +72,7 @@ def test_offsets_and_partitions_come_as_json() -> None:
         (TOPIC | {"kafka.transactional.id": "x"}, False, "'kafka.transactional.id'.*cannot be set"),
         (TOPIC | {"kafka.auto.offset.reset": "latest"}, True, "cannot be set: use startingOffsets"),
         (TOPIC | {"kafka.fetch.max.wait": "5"}, True, "did you mean 'kafka.fetch.max.wait.ms'"),
-        (TOPIC | {"kafka.isolation.level": "read_committed"}, True, "read_uncommitted: the source cannot leave out"),
+        (TOPIC | {"kafka.isolation.level": "committed"}, True, "must be read_committed or read_uncommitted"),
         (TOPIC | {"kafka.security.protocol": "SSL"}, True, "'kafka.security.protocol' is 'SSL'.*PLAINTEXT"),
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.isolation_level import READ_UNCOMMITTED
 from barnabas.clients.leader_calls import ask_leaders
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -19,6 +20,10 @@ MAX_TIMESTAMP = -3
 
 # ListOffsets v7 added the timestamp -3, the offset of the record with the largest timestamp (KIP-734).
 _VERSION_OF_MAX_TIMESTAMP = 7
+# v0 answered with a list of segment offsets; v1 is the first with one offset for each partition (KIP-79).
+_VERSION_OF_ONE_OFFSET = 1
+# v2 added the isolation level (KIP-98).
+_VERSION_OF_ISOLATION = 2
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -34,14 +39,16 @@ def lookup_offsets(
     timestamps: Mapping[TopicPartition, int],
     deadline_ms: int,
     *,
-    isolation_level: int = 0,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Return each partition's first offset at or after its timestamp, which may be LATEST, EARLIEST or MAX_TIMESTAMP.
 
+    For readers of committed records, LATEST is the last stable offset, and records behind it are not found.
     Errors that may pass are retried until the deadline. Raises ApiError, ClientTimeout.
     """
-    # v0 answered with a list of segment offsets; v1 is the first with one offset for each partition (KIP-79).
-    oldest = _VERSION_OF_MAX_TIMESTAMP if MAX_TIMESTAMP in timestamps.values() else 1
+    oldest = _VERSION_OF_ONE_OFFSET if isolation_level == READ_UNCOMMITTED else _VERSION_OF_ISOLATION
+    if MAX_TIMESTAMP in timestamps.values():
+        oldest = _VERSION_OF_MAX_TIMESTAMP
     return ask_leaders(
         client,
         timestamps.keys(),
@@ -52,7 +59,9 @@ def lookup_offsets(
     )
 
 
-def offsets_request(timestamps: Mapping[TopicPartition, int], isolation_level: int = 0) -> ListOffsetsRequest:
+def offsets_request(
+    timestamps: Mapping[TopicPartition, int], isolation_level: int = READ_UNCOMMITTED
+) -> ListOffsetsRequest:
     """Return a request for these partitions of one leader."""
     topics: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
     for (topic, partition), timestamp in timestamps.items():

@@ -23,6 +23,7 @@ from barnabas.clients.arrow import (
 from barnabas.clients.arrow.key_hash import key_partitions
 from barnabas.clients.arrow.key_hash import murmur2 as murmur2_of_column
 from barnabas.clients.producer.murmur2 import murmur2, partition_for_key
+from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.crc import crc32c
@@ -195,6 +196,40 @@ def test_control_batches_are_skipped_but_passed() -> None:
     fetched = FetchedBatches(build(0, Codec.NONE, [(1, b"k", b"v", [])]) + marker.build())
     assert [chunk.offsets.tolist() for chunk in fetched.decode()] == [[0]]
     assert fetched.next_offset == 2
+
+
+def test_records_of_aborted_transactions_are_left_out() -> None:
+    """Two producers' transactions overlap; the second one of the first producer is committed."""
+    aborted = [
+        FetchResponse.AbortedTransaction(producer_id=8, first_offset=2),
+        FetchResponse.AbortedTransaction(producer_id=7, first_offset=0),
+    ]
+    written = [part_of(0, 7), part_of(1, -1), part_of(2, 8), part_of(3, 7), marker_of(4, 7), part_of(5, 7)]
+    written += [part_of(6, 8), part_of(7, 9), marker_of(8, 8), marker_of(9, 7)]
+    buffer = b"".join(written)
+    fetched = FetchedBatches(buffer, aborted)
+    for _ in range(2):
+        assert [offset for chunk in fetched.decode() for offset in chunk.offsets.tolist()] == [1, 5, 7]
+    assert fetched.next_offset == 10
+    assert [chunk.offsets.tolist() for chunk in FetchedBatches(buffer).decode()] == [[0, 1, 2, 3, 5, 6, 7]]
+    # The producer of a marker decides what is read: its checksum counts like that of records.
+    damaged = bytearray(buffer)
+    damaged[sum(map(len, written[:5])) - 1] ^= 1
+    with pytest.raises(CorruptRecord):
+        list(FetchedBatches(bytes(damaged), aborted).decode())
+
+
+def part_of(offset: int, producer_id: int) -> bytes:
+    """A batch of one record in a transaction of the producer; of none for -1."""
+    builder = RecordBatchBuilder(base_offset=offset, producer_id=producer_id, is_transactional=producer_id >= 0)
+    builder.append(1, None, b"v")
+    return builder.build()
+
+
+def marker_of(offset: int, producer_id: int) -> bytes:
+    builder = RecordBatchBuilder(base_offset=offset, producer_id=producer_id, is_control=True, is_transactional=True)
+    builder.append(1, struct.pack(">hh", 0, 0), b"\0" * 6)
+    return builder.build()
 
 
 def test_a_batch_stamped_by_the_broker_gives_its_time_to_all_records() -> None:

@@ -57,6 +57,7 @@ from barnabas.clients.admin.transactions import (
 )
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.isolation_level import isolation_number
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.config_codes import ConfigResourceType
@@ -322,9 +323,15 @@ class Admin:
         """Return a broker's log directories with their replicas, failed directories too. Raises ApiError."""
         return records.describe_log_dirs(self._calls, broker_id)
 
-    def list_offsets(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by time: -1 for the latest, -2 the earliest, -3 the largest timestamp. Raises ApiError."""
-        return self._calls.lookup_offsets(dict(timestamps_ms))
+    def list_offsets(
+        self, timestamps_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return offsets by time: -1 for the latest, -2 the earliest, -3 the largest timestamp.
+
+        isolation_level: with read_committed the latest is the last stable offset, and records behind it are not found.
+        Raises ApiError, and ValueError for an unknown level.
+        """
+        return self._calls.lookup_offsets(dict(timestamps_ms), isolation_number(isolation_level))
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -162,10 +162,12 @@ class AdminCalls:
         ]
         return answer
 
-    def lookup_offsets(self, timestamps_ms: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+    def lookup_offsets(
+        self, timestamps_ms: dict[TopicPartition, int], isolation_level: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return each partition's offset by time. Raises ApiError, ClientTimeout."""
         with self._lock:
-            return lookup_offsets(self._client, timestamps_ms, self._deadline_ms())
+            return lookup_offsets(self._client, timestamps_ms, self._deadline_ms(), isolation_level=isolation_level)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from barnabas.clients.aborted_producers import AbortedProducers
 from barnabas.clients.arrow.decoder import (
     EVERYTHING,
     HEADERS_TYPE,
@@ -22,6 +23,7 @@ from barnabas.clients.arrow.decoder import (
     decode_record_batches,
     empty_headers,
 )
+from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
@@ -51,13 +53,15 @@ _NO_TIMESTAMP_TYPE = -1
 class FetchedBatches:
     """The whole batches of fetched bytes. A batch that is cut off at the end is left for the next fetch.
 
-    Only the batch headers are read, so that the next fetch can be sent before this one is decoded. Raises
-    CorruptRecord for a header that lies about its size or has an unknown format.
+    Only the batch headers are read, so that the next fetch can be sent before this one is decoded. `aborted`: the
+    transactions whose records are left out, as the answer lists them. Raises CorruptRecord for a header that lies about
+    its size or has an unknown format.
     """
 
-    __slots__ = ("_batches", "next_offset")
+    __slots__ = ("_aborted", "_batches", "next_offset")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: Buffer, aborted: Sequence[FetchResponse.AbortedTransaction] = ()) -> None:
+        self._aborted = aborted
         self._batches: list[RecordBatch | LegacyBatch] = list(any_batches(buffer))
         self.next_offset: int | None = self._batches[-1].next_offset if self._batches else None
         """The offset of the next fetch, or None when not even one batch is whole."""
@@ -73,23 +77,27 @@ class FetchedBatches:
     ) -> Iterator[RecordArrays]:
         """Yield records with `start_offset` <= offset < `end_offset`, about `chunk_bytes` at a time.
 
-        Control batches are skipped. Raises CorruptRecord for a wrong checksum and for anything inside a batch that
-        does not add up.
+        Control batches and aborted records are skipped. Raises CorruptRecord for a wrong checksum and for anything
+        inside a batch that does not add up.
         """
         relevant = self._relevant(start_offset, end_offset, verify_crc)
         yield from decoded_chunks(relevant, start_offset, end_offset, wanted, chunk_bytes)
 
     def _relevant(self, start_offset: int, end_offset: int, verify_crc: bool) -> Iterator[RecordBatch | LegacyBatch]:
         """Yield the batches that may hold records in the range, after a check of each."""
+        left_out = AbortedProducers(self._aborted)
         for batch in self._batches:
-            if batch.is_control or batch.next_offset <= start_offset:
+            if batch.next_offset <= start_offset:
                 continue
             # The first offset of a compressed message of the old format is known only when it is unpacked.
             if isinstance(batch, RecordBatch) and batch.base_offset >= end_offset:
                 return
             if verify_crc:
                 batch.check()
-            yield batch
+            if batch.is_control:
+                left_out.pass_marker(batch)
+            elif not left_out.has_batch(batch):
+                yield batch
 
 
 def decoded_chunks(

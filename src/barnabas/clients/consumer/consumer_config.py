@@ -13,10 +13,9 @@ from barnabas.clients.consumer.deserializers import Deserializer, Deserializers
 from barnabas.clients.consumer.group.config import GroupProtocol, GroupRebalanceConfig, GroupSettings
 from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
+from barnabas.clients.isolation_level import ISOLATION_LEVELS
 from barnabas.clients.settings import setting, settings_of
 
-READ_COMMITTED = 1
-_ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": READ_COMMITTED}
 # With the consumer protocol, the coordinator assigns the partitions and sets the times.
 _SETTINGS_OF_OTHER_PROTOCOL = {
     GroupProtocol.CLASSIC: ("group_remote_assignor",),
@@ -48,7 +47,7 @@ class ConsumerConfig(GroupSettings):
     isolation_level: str = setting(
         "read_uncommitted",
         "Which records to read; read_committed leaves out those of transactions that were aborted.",
-        choices=_ISOLATION_LEVELS,
+        choices=ISOLATION_LEVELS,
     )
     exclude_internal_topics: bool = setting(True, "Whether a pattern passes over the broker's internal topics.")
     fetch_min_bytes: int = setting(1, "How many bytes a fetch waits for.", minimum=0, importance="high")
@@ -114,7 +113,7 @@ class ConsumerConfig(GroupSettings):
     @property
     def isolation(self) -> int:
         """The isolation level as the number that requests carry."""
-        return _ISOLATION_LEVELS[self.isolation_level]
+        return ISOLATION_LEVELS[self.isolation_level]
 
     def group_config(self) -> GroupRebalanceConfig | None:
         """Return the settings for group membership, or None without a group."""

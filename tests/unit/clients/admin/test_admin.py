@@ -133,6 +133,11 @@ def test_descriptions() -> None:
     setting.admin.describe_broker_configs(1)
     assert setting.cluster.sent(ApiKey.DESCRIBE_CONFIGS)[-1].connection_id == "1"
     assert setting.admin.list_offsets({TopicPartition("t", 1): -1})[TopicPartition("t", 1)].offset == 0
+    assert setting.cluster.sent(ApiKey.LIST_OFFSETS)[-1].body.isolation_level == 0
+    setting.admin.list_offsets({TopicPartition("t", 1): -1}, isolation_level="read_committed")
+    assert setting.cluster.sent(ApiKey.LIST_OFFSETS)[-1].body.isolation_level == 1
+    with pytest.raises(ValueError, match="'committed'; it must be read_uncommitted or read_committed"):
+        setting.admin.list_offsets({TopicPartition("t", 1): -1}, isolation_level="committed")
     setting.cluster.topics = {"t": int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     with pytest.raises(ApiError, match="Topic: t"):
         setting.admin.describe_topics(["t"])

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from barnabas.clients.aborted_producers import AbortedProducers
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch.aborted_producers import AbortedProducers
 from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
 from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords

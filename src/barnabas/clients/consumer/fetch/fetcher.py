@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.consumer.consumer_config import READ_COMMITTED, ConsumerConfig
+from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
 from barnabas.clients.consumer.fetch.fetch_buffer import BufferedRecords, FetchBuffer
@@ -20,6 +20,7 @@ from barnabas.clients.consumer.fetch.node_fetches import FetchPlan, NodeFetches
 from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS_WITH_IDS, FetchLimits, FetchPosition
 from barnabas.clients.consumer.subscription_state import PreferredReplica, SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import error_of
+from barnabas.clients.isolation_level import READ_COMMITTED
 from barnabas.clients.leader_hints import LeaderHints
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse

@@ -19,6 +19,7 @@ from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
+from barnabas.clients.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.clients.leader_hints import LeaderHints
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -42,7 +43,7 @@ class FetchedRecords:
     anything made from it without a copy may be used. Not calling `release` costs time, and nothing else.
     """
 
-    __slots__ = ("_release", "high_watermark", "last_stable_offset", "log_start_offset", "records")
+    __slots__ = ("_release", "aborted", "high_watermark", "last_stable_offset", "log_start_offset", "records")
 
     def __init__(
         self,
@@ -50,12 +51,15 @@ class FetchedRecords:
         high_watermark: int,
         log_start_offset: int,
         last_stable_offset: int,
+        aborted: Sequence[FetchResponse.AbortedTransaction] = (),
         release: Callable[[], None] | None = None,
     ) -> None:
         self.records = records
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
         self.last_stable_offset = last_stable_offset
+        self.aborted = aborted
+        """The transactions whose records a reader of committed records leaves out; none for other readers."""
         self._release = release
 
     def release(self) -> None:
@@ -84,6 +88,9 @@ class _Pending:
 class RawFetcher:
     """A fetcher of one partition a request. `timeout_ms` bounds a whole `fetch`, retries included.
 
+    isolation_level: with READ_COMMITTED, answers end before the first open transaction. They hold the records of
+    aborted ones, which the caller leaves out by the answer's `aborted`.
+
     Requests belong to no fetch session: each names its one partition with a new offset in any case, and a session would
     take one of the broker's slots.
     """
@@ -95,7 +102,7 @@ class RawFetcher:
         client_id: str = "barnabas-fetcher",
         timeout_ms: int = 60_000,
         request_timeout_ms: int = 30_000,
-        isolation_level: int = 0,
+        isolation_level: int = READ_UNCOMMITTED,
         clock: Clock | None = None,
     ) -> None:
         self._timeout_ms = timeout_ms
@@ -238,6 +245,7 @@ class RawFetcher:
                         partition.high_watermark,
                         partition.log_start_offset,
                         partition.last_stable_offset,
+                        (partition.aborted_transactions or ()) if self._isolation_level == READ_COMMITTED else (),
                         response.release,
                     )
                     return fetched, error

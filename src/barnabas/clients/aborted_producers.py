@@ -1,7 +1,7 @@
 """The producers whose transaction was aborted, at the batch that a reader of committed records has reached.
 
-Made by CompletedFetch for an answer that lists aborted transactions; owned by the consumer's thread; no lock.
-Kafka: CompletedFetch.abortedProducerIds.
+Made by CompletedFetch and FetchedBatches for an answer that lists aborted transactions; owned by the thread that reads
+the answer; no lock. Kafka: CompletedFetch.abortedProducerIds.
 
 The broker lists aborted transactions with their first offsets. A producer is aborting from there until its marker: its
 batches in between are left out, and later ones belong to its next transaction. For example, producer 7 aborted the

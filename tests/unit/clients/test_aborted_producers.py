@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.clients.consumer.fetch.aborted_producers import AbortedProducers
+from barnabas.clients.aborted_producers import AbortedProducers
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder

@@ -193,34 +193,80 @@ class BlockingClient:
         for topic in wanted:
             self.metadata.add_topic(topic, self.now_ms())
         return self._await_cluster(
-            lambda cluster: all(topic in cluster.topics for topic in wanted), wanted, deadline_ms
+            lambda cluster: all(topic in cluster.topics for topic in wanted),
+            lambda cluster: [_topic_error(cluster, topic) for topic in wanted],
+            wanted,
+            deadline_ms,
         )
 
-    def await_leader(self, topic_partition: TopicPartition, deadline_ms: int) -> Node:
-        """Return the leader of a partition. Raises ClientTimeout, ApiError for a topic with an error."""
-        topic = topic_partition.topic
-        self.metadata.add_topic(topic, self.now_ms())
-        cluster = self._await_cluster(lambda cluster: cluster.leader(topic_partition) is not None, [topic], deadline_ms)
+    def await_leader(self, topic_partition: TopicPartition, deadline_ms: int, *, unknown_ms: int | None = None) -> Node:
+        """Return the leader of a partition. Raises ClientTimeout, ApiError for a topic or a partition with an error.
+
+        unknown_ms: how long the cluster may not know the partition before that error is raised; None: until the
+        deadline.
+        """
+        now_ms = self.now_ms()
+        self.metadata.add_topic(topic_partition.topic, now_ms)
+        cluster = self._await_cluster(
+            lambda cluster: cluster.leader(topic_partition) is not None,
+            lambda cluster: [_partition_error(cluster, topic_partition)],
+            [topic_partition.topic],
+            deadline_ms,
+            known_by_ms=deadline_ms if unknown_ms is None else min(deadline_ms, now_ms + unknown_ms),
+        )
         leader = cluster.leader(topic_partition)
         assert leader is not None
         return leader
 
-    def _await_cluster(self, fits: Callable[[Cluster], bool], topics: list[str], deadline_ms: int) -> Cluster:
-        """Wait for a snapshot that `fits`. Raises ApiError for an error of one of the topics, ClientTimeout."""
+    def _await_cluster(
+        self,
+        fits: Callable[[Cluster], bool],
+        errors_in: Callable[[Cluster], Iterable[ApiError | None]],
+        topics: Sequence[str],
+        deadline_ms: int,
+        *,
+        known_by_ms: int | None = None,
+    ) -> Cluster:
+        """Wait for a snapshot that `fits`. Raises ClientTimeout, and ApiError for an error in the snapshot.
+
+        errors_in(cluster): the errors of the wanted topics. After `known_by_ms` it no longer helps to wait for one that
+        the brokers do not know.
+        """
         asked = False
+        first_version = self.metadata.update_version
         while True:
             cluster = self.metadata.cluster
             if fits(cluster):
                 return cluster
-            errors = {topic: cluster.topic_errors.get(topic, ErrorCode.NONE) for topic in topics}
-            left_ms = deadline_ms - self.now_ms()
-            for topic, error in errors.items():
+            now_ms = self.now_ms()
+            # The snapshot of an earlier call does not say that the brokers do not know a topic now.
+            is_answered = self.metadata.update_version > first_version
+            waited_for_unknown = known_by_ms is not None and is_answered and now_ms >= known_by_ms
+            for error in errors_in(cluster):
                 # A topic may be in creation: its error counts only if waiting does not help, or the wait is over.
-                if error is not ErrorCode.NONE and (error not in INVALID_METADATA_ERRORS or left_ms <= 0):
-                    raise ApiError(error, f"{error.message} Topic: {topic}")
-            if left_ms <= 0:
+                if error is not None and (
+                    error.code not in INVALID_METADATA_ERRORS
+                    or now_ms >= deadline_ms
+                    or (waited_for_unknown and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                ):
+                    raise error
+            if now_ms >= deadline_ms:
                 raise self.metadata.timeout(f"No metadata in time for topics {', '.join(topics)}")
             if not asked or not self.metadata.update_requested():
                 self.metadata.request_update()
                 asked = True
-            self.poll(left_ms)
+            self.poll(deadline_ms - now_ms)
+
+
+def _topic_error(cluster: Cluster, topic: str) -> ApiError | None:
+    error = cluster.topic_errors.get(topic, ErrorCode.NONE)
+    return ApiError(error, f"{error.message} Topic: {topic}") if error else None
+
+
+def _partition_error(cluster: Cluster, topic_partition: TopicPartition) -> ApiError | None:
+    topic, partition = topic_partition
+    count = cluster.partition_count(topic)
+    if count is None or partition < count:
+        return _topic_error(cluster, topic)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ApiError(error, f"Topic {topic} has {count} partitions, from 0 on: there is no partition {partition}.")

@@ -30,11 +30,13 @@ def ask_leaders(
     deadline_ms: int,
     *,
     versions: tuple[int, int] | None = None,
+    unknown_ms: int | None = None,
 ) -> dict[TopicPartition, R]:
     """Return every partition's result, with one request to each leader.
 
-    results_in(answer): yields partition, error code and result. Raises ApiError for an error that no retry cures, and
-    at the deadline the last ApiError or ClientTimeout.
+    results_in(answer): yields partition, error code and result. `unknown_ms`: how long the cluster may not know a
+    partition before that error is raised; None: until the deadline. Raises ApiError for an error that no retry cures,
+    and at the deadline the last ApiError or ClientTimeout.
     """
     client.check_usable()
     found: dict[TopicPartition, R] = {}
@@ -42,7 +44,7 @@ def ask_leaders(
     missing = dict.fromkeys(partitions)
     last_error = ErrorCode.NONE
     while missing:
-        for node, led in _by_leader(client, missing, deadline_ms).items():
+        for node, led in _by_leader(client, missing, deadline_ms, unknown_ms).items():
             answer = client.call(
                 request_for(led),
                 to=lambda cluster, node=node: cluster.nodes.get(node.id),  # type: ignore[misc]
@@ -70,9 +72,10 @@ def ask_leaders(
 
 
 def _by_leader(
-    client: BlockingClient, partitions: Iterable[TopicPartition], deadline_ms: int
+    client: BlockingClient, partitions: Iterable[TopicPartition], deadline_ms: int, unknown_ms: int | None
 ) -> Mapping[Node, list[TopicPartition]]:
     by_leader: dict[Node, list[TopicPartition]] = {}
     for partition in partitions:
-        by_leader.setdefault(client.await_leader(partition, deadline_ms), []).append(partition)
+        leader = client.await_leader(partition, deadline_ms, unknown_ms=unknown_ms)
+        by_leader.setdefault(leader, []).append(partition)
     return by_leader

@@ -40,11 +40,13 @@ def lookup_offsets(
     deadline_ms: int,
     *,
     isolation_level: int = READ_UNCOMMITTED,
+    unknown_ms: int | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Return each partition's first offset at or after its timestamp, which may be LATEST, EARLIEST or MAX_TIMESTAMP.
 
     For readers of committed records, LATEST is the last stable offset, and records behind it are not found.
-    Errors that may pass are retried until the deadline. Raises ApiError, ClientTimeout.
+    Errors that may pass are retried until the deadline; a partition that the cluster does not know, for `unknown_ms`
+    unless that is None. Raises ApiError, ClientTimeout.
     """
     oldest = _VERSION_OF_ONE_OFFSET if isolation_level == READ_UNCOMMITTED else _VERSION_OF_ISOLATION
     if MAX_TIMESTAMP in timestamps.values():
@@ -56,6 +58,7 @@ def lookup_offsets(
         offsets_in,
         deadline_ms,
         versions=(oldest, ListOffsetsRequest.max_version),
+        unknown_ms=unknown_ms,
     )
 
 

@@ -24,6 +24,9 @@ from barnabas.rpc.node import Node
 _RETRY_MS = 100
 # The default request timeout: a broker that works for longer answers a client that has given up.
 _LONGEST_BROKER_TIMEOUT_MS = 30_000
+# A partition that another broker has just made may be unknown to the broker that is asked. Java's admin client rejects
+# an unknown topic at once, and waits out its timeout for an unknown partition of a known topic.
+_UNKNOWN_PARTITION_MS = 10_000
 
 _A = TypeVar("_A", bound=Message)
 _V = TypeVar("_V")
@@ -123,7 +126,13 @@ class AdminCalls:
         """Return each partition's result, from its leader. Raises ApiError, ClientTimeout."""
         with self._lock:
             return ask_leaders(
-                self._client, partitions, request_for, results_in, self._deadline_ms(), versions=versions
+                self._client,
+                partitions,
+                request_for,
+                results_in,
+                self._deadline_ms(),
+                versions=versions,
+                unknown_ms=_UNKNOWN_PARTITION_MS,
             )
 
     def ask_coordinators(
@@ -167,7 +176,13 @@ class AdminCalls:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return each partition's offset by time. Raises ApiError, ClientTimeout."""
         with self._lock:
-            return lookup_offsets(self._client, timestamps_ms, self._deadline_ms(), isolation_level=isolation_level)
+            return lookup_offsets(
+                self._client,
+                timestamps_ms,
+                self._deadline_ms(),
+                isolation_level=isolation_level,
+                unknown_ms=_UNKNOWN_PARTITION_MS,
+            )
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

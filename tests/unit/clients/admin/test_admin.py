@@ -195,6 +195,46 @@ def test_records_are_deleted_at_their_leaders() -> None:
         setting.admin.delete_records({TopicPartition("t", 0): 99})
 
 
+UNKNOWN_TOPIC = "This server does not host this topic-partition. Topic: nowhere"
+UNKNOWN_PARTITION = "Topic t has 2 partitions, from 0 on: there is no partition 2."
+
+
+@pytest.mark.parametrize(
+    ("partition", "text"),
+    [(TopicPartition("nowhere", 0), UNKNOWN_TOPIC), (TopicPartition("t", 2), UNKNOWN_PARTITION)],
+    ids=["topic", "partition"],
+)
+def test_a_partition_that_does_not_exist_is_not_waited_for(partition: TopicPartition, text: str) -> None:
+    setting = Setting()
+    setting.cluster.topics["nowhere"] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for call in (
+        lambda: setting.admin.delete_records({partition: 5}),
+        lambda: setting.admin.describe_producers([partition]),
+        lambda: setting.admin.list_offsets({partition: 5}),
+    ):
+        start_ms = setting.cluster.clock.milliseconds()
+        with pytest.raises(ApiError) as raised:
+            call()
+        assert (raised.value.code, raised.value.message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        assert 10_000 <= setting.cluster.clock.milliseconds() - start_ms < 20_000, "the timeout is 60 s"
+
+
+def test_a_partition_that_was_just_made_is_waited_for() -> None:
+    setting = Setting()
+    setting.cluster.extra = (DeleteRecordsRequest,)
+    setting.cluster.handlers[ApiKey.DELETE_RECORDS] = deleted(ErrorCode.NONE)
+    answer = setting.cluster.handlers[ApiKey.METADATA]
+
+    def learn(request: Any) -> Any:
+        if setting.cluster.clock.milliseconds() >= made_ms:
+            setting.cluster.topics["t"] = [0, 1, 0]
+        return answer(request)
+
+    made_ms = setting.cluster.clock.milliseconds() + 5_000
+    setting.cluster.handlers[ApiKey.METADATA] = learn
+    assert setting.admin.delete_records({TopicPartition("t", 2): 5}) == {TopicPartition("t", 2): 5}
+
+
 def test_settings_are_changed_where_they_are_known() -> None:
     setting = Setting()
     setting.cluster.extra = (IncrementalAlterConfigsRequest,)

@@ -19,6 +19,8 @@ class NoTransactionCoordinator:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         callback: Callable[[VerificationErrors], None],
+        *,
+        adds: bool,
     ) -> None:
         """Answer COORDINATOR_NOT_AVAILABLE for every partition."""
         callback(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -3,7 +3,8 @@
 Called by Produce for batches of transactions, and by TxnOffsetCommit, on the request's thread, which holds no lock. A
 late batch could otherwise open a transaction that no coordinator knows of, and readers of committed records would wait
 behind it for ever. The log keeps a verification meanwhile (`storage.producers.verification`): without a confirmed one
-it rejects the batch.
+it rejects the batch. For a producer of `transaction.version` 2, which adds no partitions itself, the question adds
+them.
 
 The coordinator of this broker mostly answers at once, and the request goes on in place. An answer from another thread
 goes on with it on a request handler's.
@@ -49,8 +50,10 @@ class TransactionVerifier(Protocol):
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         callback: Callable[[VerificationErrors], None],
+        *,
+        adds: bool,
     ) -> None:
-        """Find out which partitions are part of the producer's open transaction; nothing is added to it.
+        """Find out which partitions are part of the producer's open transaction, or, with `adds`, add them to it.
 
         `callback` is called once, on any thread and without locks: with TRANSACTION_ABORTABLE for each partition that
         is not part of it, INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for another producer,
@@ -96,20 +99,24 @@ class TransactionVerification:
         go_on: Callable[[VerificationErrors], None],
         *,
         tells_abortable: bool,
+        adds: bool,
         before_asking: Callable[[], None] | None = None,
     ) -> None:
         """Call `go_on` once, with the errors of the partitions that must not be written to.
 
         In place when nothing has to be asked or the coordinator answers at once, else later on a request handler's
-        thread. tells_abortable: the request's version has TRANSACTION_ABORTABLE. before_asking: called in place when a
-        coordinator is asked: the frame of the request must not be used after this call has returned.
+        thread. tells_abortable: the request's version has TRANSACTION_ABORTABLE. adds: the request's version adds the
+        partitions to the transaction. before_asking: called in place when a coordinator is asked: the frame of the
+        request must not be used after this call has returned.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         begun: dict[TopicPartition, _Begun] = {}
         for place, base_sequence in writes:
             try:
                 partition = self._hosted.partition_or_error(place.topic, place.partition)
-                found = partition.begin_verification(producer.producer_id, producer.producer_epoch, base_sequence)
+                found = partition.begin_verification(
+                    producer.producer_id, producer.producer_epoch, base_sequence, is_required=adds
+                )
             except ApiError as error:
                 errors[place] = error.code
             else:
@@ -136,7 +143,7 @@ class TransactionVerification:
             go_on(errors)
             self._run_queued()
 
-        self._verifier.verify(*producer, list(begun), verified)
+        self._verifier.verify(*producer, list(begun), verified, adds=adds)
         # An answer that comes later may find this very thread at work for another request.
         asking_thread = None
 
@@ -150,14 +157,16 @@ def _told(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
     return code
 
 
-def producer_error(code: ErrorCode) -> ApiError:
+def producer_error(code: ErrorCode, *, adds: bool) -> ApiError:
     """Return what a producer is told when a coordinator has refused or cannot be asked.
 
-    A producer retries NOT_ENOUGH_REPLICAS, and asks for no metadata because of it. Kafka: ReplicaManager.
+    A producer retries NOT_ENOUGH_REPLICAS, and asks for no metadata because of it. One whose batches add their
+    partitions is told CONCURRENT_TRANSACTIONS, which it gets often: its last transaction is being ended. Kafka:
+    ReplicaManager.
     """
     if code is ErrorCode.INVALID_TXN_STATE:
         return ApiError(code, "Partition was not added to the transaction")
-    if code in RETRIABLE:
+    if code in RETRIABLE and not (adds and code is ErrorCode.CONCURRENT_TRANSACTIONS):
         text = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
         return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
     return ApiError(code)

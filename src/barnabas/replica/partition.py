@@ -198,14 +198,16 @@ class Partition:
             info.leader_hw_increased = self.increment_high_watermark()
         return info
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Verification | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_required: bool = False
+    ) -> Verification | None:
         """Return the verification that a transactional batch needs before its append; None when it needs none.
 
-        Raises ApiError: NOT_LEADER_OR_FOLLOWER.
+        is_required: also where verification is switched off. Raises ApiError: NOT_LEADER_OR_FOLLOWER.
         """
         if not self.is_leader:
             raise self._not_leader()
-        return self.log.begin_verification(producer_id, producer_epoch, base_sequence)
+        return self.log.begin_verification(producer_id, producer_epoch, base_sequence, is_required=is_required)
 
     def is_replicated_up_to(self, required_offset: int) -> ErrorCode | None:
         """Return NONE or an error when an append with acks=all is decided, or None while it must wait.

@@ -36,6 +36,7 @@ class Coordinator:
     """Remembers questions; answers at once with `refusals`, unless `answers_at_once` is False."""
 
     def __init__(self) -> None:
+        self.adds: list[bool] = []
         self.asked: list[tuple[str, int, int, list[TopicPartition]]] = []
         self.refusals: dict[TopicPartition, ErrorCode] = {}
         self.answers_at_once = True
@@ -48,7 +49,10 @@ class Coordinator:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         callback: Callback,
+        *,
+        adds: bool,
     ) -> None:
+        self.adds.append(adds)
         self.asked.append((transactional_id, producer_id, producer_epoch, list(partitions)))
         if self.answers_at_once:
             callback(self.refusals)
@@ -107,6 +111,17 @@ def test_only_the_first_batch_of_a_transaction_is_asked_for() -> None:
     broker.mark()
     assert broker.produce(2) == (OK, 3)
     assert len(broker.coordinator.asked) == 3
+
+
+def test_a_batch_of_version_12_adds_its_partition() -> None:
+    broker = Broker(verifies=False)
+    for version in (11, 12):
+        broker.send({version % 2: produced(7, 0, transactional=True)}, version=version)
+    assert broker.results() == {0: (OK, 0)}
+    assert (broker.coordinator.asked, broker.coordinator.adds) == ([("t", 7, 0, [PLACES[0]])], [True])
+    broker.coordinator.refusals = {PLACES[0]: ErrorCode.CONCURRENT_TRANSACTIONS}
+    broker.send({0: produced(7, 0, epoch=1, transactional=True)}, version=12)
+    assert broker.results() == {0: (ErrorCode.CONCURRENT_TRANSACTIONS, -1)}
 
 
 def test_a_batch_outside_of_transactions_is_not_asked_for() -> None:

@@ -35,6 +35,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.error = ErrorCode.NONE
+        self.adds: list[bool] = []
         self.asked: list[tuple[Any, ...]] = []
 
     def verify(
@@ -44,7 +45,10 @@ class Coordinator:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         callback: Any,
+        *,
+        adds: bool,
     ) -> None:
+        self.adds.append(adds)
         self.asked.append((transactional_id, producer_id, producer_epoch, *partitions))
         errors: VerificationErrors = dict.fromkeys(partitions, self.error) if self.error else {}
         callback(errors)

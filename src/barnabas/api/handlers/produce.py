@@ -9,6 +9,7 @@ v7: zstd.
 v8: record errors (KIP-467).
 v9: flexible.
 v10: the current leader in errors (KIP-951).
+v12: a transactional batch adds its partition to the transaction (KIP-890).
 v13: topic ids.
 
 Beside Kafka's: a refusal always comes with its text (Kafka sends one only where records are to blame), and a partition
@@ -59,6 +60,8 @@ LARGE_BYTES: Final = 64 * 1024
 
 ABORTABLE_SINCE: Final = 11
 """The first version with TRANSACTION_ABORTABLE (KIP-890)."""
+
+ADDS_PARTITIONS_SINCE: Final = 12
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client that may write to the broker's own topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
@@ -185,6 +188,7 @@ class ProduceApi:
         """
         body = request.body
         acks, timeout_ms = body.acks, body.timeout_ms
+        adds = request.api_version >= ADDS_PARTITIONS_SINCE
 
         def append(errors: VerificationErrors) -> None:
             verified = []
@@ -194,7 +198,7 @@ class ProduceApi:
                 if code is None:
                     verified.append(entry)
                 else:
-                    entry.fail(producer_error(code))
+                    entry.fail(producer_error(code, adds=adds))
             self._appender.append_records(verified, required_acks=acks, timeout_ms=timeout_ms, on_complete=answer)
 
         producer = _transactional_producer(transactional_id, entries)
@@ -212,6 +216,7 @@ class ProduceApi:
             writes,
             append,
             tells_abortable=request.api_version >= ABORTABLE_SINCE,
+            adds=adds,
             before_asking=lambda: _keep_records(entries),
         )
 

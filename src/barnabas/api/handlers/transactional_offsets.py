@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: v0-4: a producer's transaction commits the offsets of its consumer's group.
+"""TxnOffsetCommit: v0-5: a producer's transaction commits the offsets of its consumer's group.
 
 Not brief: the coordinator of the transaction may have to be asked first. The offsets count when the marker of the
 transaction arrives in the group's partition of `__consumer_offsets` (`api.handlers.transaction_markers`).
@@ -6,6 +6,7 @@ transaction arrives in the group's partition of `__consumer_offsets` (`api.handl
 v2: leader epochs; loading is told.
 v3: flexible; generation and member, so that a zombie is fenced by its group (KIP-447).
 v4: TRANSACTION_ABORTABLE (KIP-890).
+v5: the commit adds the group's partition to the transaction (KIP-890).
 
 Kafka: KafkaApis.handleTxnOffsetCommitRequest, GroupCoordinator.handleTxnCommitOffsets.
 """
@@ -32,11 +33,10 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.record_batch import NO_SEQUENCE
 
-WITHOUT_IMPLICIT_PARTITIONS: Final = (0, 4)
-"""v5, whose commit adds the group to the transaction by itself, is of transaction.version 2 (KIP-890)."""
 LOADING_SINCE: Final = 2
 """The first version whose clients understand COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 ABORTABLE_SINCE: Final = 4
+ADDS_PARTITION_SINCE: Final = 5
 
 Errors = dict[str, dict[int, ErrorCode]]
 """By topic and partition."""
@@ -68,7 +68,7 @@ class TransactionalOffsetsApi:
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
-        return (Handler(ApiKey.TXN_OFFSET_COMMIT, self.txn_offset_commit, versions=WITHOUT_IMPLICIT_PARTITIONS),)
+        return (Handler(ApiKey.TXN_OFFSET_COMMIT, self.txn_offset_commit),)
 
     def txn_offset_commit(self, request: Request[TxnOffsetCommitRequest]) -> None:
         """Commit the offsets that the client may commit, once the transaction is verified.
@@ -112,6 +112,7 @@ class TransactionalOffsetsApi:
             [TransactionalWrite(place, NO_SEQUENCE)],
             verified,
             tells_abortable=request.api_version >= ABORTABLE_SINCE,
+            adds=request.api_version >= ADDS_PARTITION_SINCE,
         )
 
     def _check_permissions(self, request: Request[TxnOffsetCommitRequest]) -> None:

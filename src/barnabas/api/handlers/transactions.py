@@ -1,6 +1,6 @@
 """The requests of producers with transactional ids, and the producer ids of idempotent producers.
 
-InitProducerId: v0-5, AddPartitionsToTxn: v0-5, AddOffsetsToTxn: v0-4, EndTxn: v0-4.
+InitProducerId: v0-5, AddPartitionsToTxn: v0-5, AddOffsetsToTxn: v0-4, EndTxn: v0-5.
 
 None is brief: each may write to the log of transactions, and wait for its replicas. A producer that was fenced is told
 INVALID_PRODUCER_EPOCH in older versions and PRODUCER_FENCED since KIP-588.
@@ -8,7 +8,7 @@ INVALID_PRODUCER_EPOCH in older versions and PRODUCER_FENCED since KIP-588.
 InitProducerId v2: flexible. v3: the producer's current id and epoch, to go on after an error (KIP-360). v4:
 PRODUCER_FENCED. v5: KIP-890. v6, of two-phase commit (KIP-939), is not stable in Kafka 4 either.
 AddPartitionsToTxn v3: flexible. v4: batches, of brokers only (KIP-890).
-EndTxn v5 would raise the epoch with each transaction: clients send it where `transaction.version` 2 is finalized.
+EndTxn v5 raises the epoch with each transaction: clients send it where `transaction.version` 2 is finalized (KIP-890).
 
 Kafka: KafkaApis.handleInitProducerIdRequest, handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest,
 handleEndTxnRequest.
@@ -30,8 +30,8 @@ from barnabas.api.authorize import (
 )
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
-from barnabas.coordinator.transaction.service import InitResult, TransactionService
+from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
+from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -50,7 +50,6 @@ from barnabas.protocol.messages.transactions import (
 from barnabas.protocol.topic_partition import TopicPartition
 
 WITHOUT_TWO_PHASE_COMMIT: Final = (0, 5)
-WITHOUT_EPOCH_PER_TRANSACTION: Final = (0, 4)
 _FENCED_SINCE: Final = {
     ApiKey.INIT_PRODUCER_ID: 4,
     ApiKey.ADD_PARTITIONS_TO_TXN: 2,
@@ -61,6 +60,8 @@ _FENCED_SINCE: Final = {
 _BATCHED_SINCE: Final = 4
 _ABORTABLE_SINCE: Final = 5
 """The first version of AddPartitionsToTxn with TRANSACTION_ABORTABLE."""
+_RAISES_EPOCH_SINCE: Final = 5
+"""The first version of EndTxn that gives the producer its next epoch."""
 
 _PartitionErrors = Mapping[TopicPartition, ErrorCode]
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -97,7 +98,7 @@ class TransactionsApi:
             Handler(ApiKey.INIT_PRODUCER_ID, self.init_producer_id, versions=WITHOUT_TWO_PHASE_COMMIT),
             Handler(ApiKey.ADD_PARTITIONS_TO_TXN, self.add_partitions, error_answer=_add_partitions_error),
             Handler(ApiKey.ADD_OFFSETS_TO_TXN, self.add_offsets),
-            Handler(ApiKey.END_TXN, self.end, versions=WITHOUT_EPOCH_PER_TRANSACTION),
+            Handler(ApiKey.END_TXN, self.end),
         )
 
     # -- InitProducerId
@@ -220,6 +221,7 @@ class TransactionsApi:
             producer,
             partitions,
             lambda error: note((transactional_id, dict.fromkeys(partitions, error))),
+            client_version=RAISES_EPOCH_SINCE,
         )
 
     def _refused_topics(self, request: Request[Any], partitions: Sequence[TopicPartition]) -> _PartitionErrors:
@@ -264,10 +266,19 @@ class TransactionsApi:
         body = request.body
         self._check_transactional_id(request, body.transactional_id)
 
+        producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+        if request.api_version >= _RAISES_EPOCH_SINCE:
+            self._transactions.end_with_next_epoch(
+                body.transactional_id,
+                producer,
+                is_commit=body.committed,
+                on_done=request.deferred(lambda result: request.respond(_ended(result))),
+            )
+            return
+
         def answer(error: ErrorCode) -> None:
             request.respond(EndTxnResponse(error_code=_for_version(request, error)))
 
-        producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
         self._transactions.end(
             body.transactional_id, producer, is_commit=body.committed, on_done=request.deferred(answer)
         )
@@ -286,6 +297,11 @@ def _not_abortable(error: ErrorCode) -> ErrorCode:
 
 def _initialized(error: ErrorCode, producer: ProducerIdAndEpoch) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+
+def _ended(result: EndResult) -> EndTxnResponse:
+    producer_id, producer_epoch = result.producer
+    return EndTxnResponse(error_code=result.error, producer_id=producer_id, producer_epoch=producer_epoch)
 
 
 def _partitions_of(topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:

@@ -15,8 +15,9 @@ from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.admin import TransactionAdmin
 from barnabas.coordinator.transaction.expiry import TransactionExpiry
 from barnabas.coordinator.transaction.markers.sender import MarkerSender
-from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
 
@@ -51,10 +52,21 @@ class TransactionCoordinator:
         producer_epoch: int,
         partitions: Sequence[TopicPartition],
         callback: Callable[[VerificationErrors], None],
+        *,
+        adds: bool,
     ) -> None:
         """Answer a partition's leader before a producer's first append there (`api.transaction_verification`).
 
         This broker is asked for its own ids only: for another's it answers NOT_COORDINATOR, and the producer retries.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
-        callback(self.transactions.verify(transactional_id, producer, partitions))
+        if not adds:
+            callback(self.transactions.verify(transactional_id, producer, partitions))
+            return
+
+        def added(error: ErrorCode) -> None:
+            callback({} if error is ErrorCode.NONE else dict.fromkeys(partitions, error))
+
+        self.transactions.add_partitions(
+            transactional_id, producer, partitions, added, client_version=RAISES_EPOCH_SINCE
+        )

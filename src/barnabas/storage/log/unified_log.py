@@ -401,15 +401,20 @@ class UnifiedLog:
         with self.lock:
             return self.producer_states.active_producers()
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> Verification | None:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_required: bool = False
+    ) -> Verification | None:
         """Return the verification that a transactional batch needs before its append; None when it needs none.
 
-        The caller asks the coordinator, and tells a confirmation to `end_verification`.
+        The caller asks the coordinator, and tells a confirmation to `end_verification`. is_required: also where
+        verification is switched off.
         """
         with self.lock:
             states = self.producer_states.make_states()
             now_ms = self._environment.clock.milliseconds()
-            return states.begin_verification(producer_id, producer_epoch, base_sequence, now_ms)
+            return states.begin_verification(
+                producer_id, producer_epoch, base_sequence, now_ms, is_required=is_required
+            )
 
     def end_verification(self, producer_id: int, verification: Verification) -> None:
         """Note that the coordinator has confirmed the transaction. No effect when a marker has come meanwhile."""

@@ -94,6 +94,13 @@ class ProducerStateEntry:
         """The offset of the newest record; -1 when no batch of this epoch is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
+    def is_open_for(self, producer_epoch: int) -> bool:
+        """Return whether the open transaction here is that of a batch with this epoch, or of a newer one.
+
+        A higher epoch is of the next transaction, while the marker of this one is on its way (KIP-890).
+        """
+        return self.transaction_first_offset >= 0 and producer_epoch <= self.producer_epoch
+
     def find_duplicate(self, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """Return the remembered batch with exactly these sequence numbers; None when there is none."""
         for batch in self.batches:

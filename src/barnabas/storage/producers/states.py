@@ -161,7 +161,7 @@ class ProducerStates:
         """
         producer_id = batch.producer_id
         entry = self.entries.get(producer_id)
-        if (entry is not None and entry.transaction_first_offset >= 0) or origin is _REPLICATION:
+        if origin is _REPLICATION or (entry is not None and entry.is_open_for(batch.producer_epoch)):
             return self.check_data(batch, offset, origin)
         # A batch that was stored before is answered again, also after its transaction has ended.
         if origin is _CLIENT and entry is not None and batch.producer_epoch == entry.producer_epoch:
@@ -187,14 +187,15 @@ class ProducerStates:
         return known
 
     def begin_verification(
-        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int, *, is_required: bool = False
     ) -> Verification | None:
         """Return the verification that a transactional batch needs; None when it needs none.
 
-        It needs none while the producer's transaction is open here, and while verification is switched off.
+        It needs none while the producer's transaction is open here, and while verification is switched off unless
+        `is_required`: the verification adds the partition to the transaction.
         """
         entry = self.entries.get(producer_id)
-        if (entry is not None and entry.transaction_first_offset >= 0) or not self._verifies():
+        if (entry is not None and entry.is_open_for(producer_epoch)) or not (is_required or self._verifies()):
             return None
         known = self._verifications.get(producer_id)
         if known is None or producer_epoch > known.producer_epoch:

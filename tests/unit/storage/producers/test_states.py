@@ -302,6 +302,28 @@ def test_a_marker_between_question_and_append_ends_the_verification(verifying: L
     assert checked(verifying, 7, 0, 0) == 1
 
 
+def test_the_next_transaction_of_a_producer_waits_for_the_marker_of_this_one(verifying: Log) -> None:
+    verify(verifying, 7, 0, 0)
+    assert checked(verifying, 7, 0, 0) == 0
+    verification = verifying.states.begin_verification(7, 1, 0, 0)
+    assert verification is not None, "the open transaction is that of epoch 0"
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 1, 0)
+    assert checked(verifying, 7, 0, 1) == 1
+    verifying.end_transaction(7, 1)
+    verify(verifying, 7, 1, 0)
+    assert checked(verifying, 7, 1, 0) == 3
+    assert verifying.states.begin_verification(7, 0, 2, 0) is None
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        checked(verifying, 7, 0, 2)
+
+
+def test_a_batch_that_adds_its_partition_is_asked_for_without_verification() -> None:
+    log = Log()
+    assert log.states.begin_verification(7, 0, 0, 0) is None
+    assert log.states.begin_verification(7, 0, 0, 0, is_required=True) is not None
+
+
 def test_a_verification_holds_for_its_epoch(verifying: Log) -> None:
     verify(verifying, 7, 0, 0)
     with refused(ErrorCode.INVALID_TXN_STATE):

@@ -1,7 +1,7 @@
 """The records of `__transaction_state`: key version 0, values of versions 0 and 1.
 
 Written by TransitionLog, read while a coordinator loads, and by `barnabas log dump`. Key and value begin with two bytes
-of version. Version 1 is written from `transaction.version` 1 on, as by Kafka; both are read. Pure.
+of version. Version 1 is written for producers of `transaction.version` 2, version 0 for others; both are read. Pure.
 Kafka: TransactionLog, TransactionLogKey, TransactionLogValue.
 """
 

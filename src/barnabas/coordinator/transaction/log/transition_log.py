@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.coordinator.runtime.log import CoordinatorLog, ErrorTranslation
 from barnabas.coordinator.transaction.entry import TransactionEntry
-from barnabas.coordinator.transaction.log.schemas import encode_key, encode_value
+from barnabas.coordinator.transaction.log.schemas import FLEXIBLE_VALUE_VERSION, VALUE_VERSION, encode_key, encode_value
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.protocol.errors import ErrorCode
 
@@ -46,7 +46,10 @@ class TransitionLog:
         and in the entry, or with the error; then the entry is as it was before.
         """
         entry.pending = following.state
-        record = (encode_key(entry.transactional_id), encode_value(following))
+        # By what has to be said, and not by the cluster's level as in Kafka: a level that is lowered leaves no producer
+        # with a record that has lost its next producer id.
+        version = FLEXIBLE_VALUE_VERSION if following.raises_epoch else VALUE_VERSION
+        record = (encode_key(entry.transactional_id), encode_value(following, version))
         stored = self._log.append(entry.partition, [record], LOG_ERRORS)
 
         def wait(on_stored: OnStored) -> None:

@@ -160,8 +160,6 @@ class TopicAdmin:
         assignments = self._assignments_for(topic)
         self._validate_name(topic.name)
         _validate_assignments(assignments)
-        if topic.assignments:
-            self._check_are_registered(assignments)
         self._config.validate_topic_config(configs)
         counts = (len(assignments), len(assignments[0]))
         if validate_only:
@@ -183,19 +181,6 @@ class TopicAdmin:
         if kept := {name: why for name, why in KEPT_TOPIC_KEYS.items() if name in configs}:
             logger.warning("Settings of topic %s are kept, and nothing acts on them: %s", topic.name, by_reason(kept))
         return CreateTopicResult(topic.name, None, topic_id, *counts, configs)
-
-    def _check_are_registered(self, assignments: Mapping[int, Sequence[int]]) -> None:
-        """Check that each broker of these assignments is running. Raises ApiError: INVALID_REPLICA_ASSIGNMENT.
-
-        As KRaft, whose registrations outlive a broker; here a stopped broker has none. (ZooKeeper's Kafka stored the
-        topic, and the client waited for leaders that could not be elected.)
-        """
-        registered = {info.id for info, _ in self._zk.brokers_and_epochs().values()}
-        unknown = sorted({broker_id for replicas in assignments.values() for broker_id in replicas} - registered)
-        if unknown:
-            raise _invalid_assignment(
-                f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
-            )
 
     def _assignments_for(self, topic: TopicToCreate) -> Mapping[int, Sequence[int]]:
         """Return the assignments of a new topic, given or placed. Raises ApiError: INVALID_REQUEST and others."""

@@ -137,11 +137,6 @@ def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
             "Duplicate replica assignment found: {0: [1, 1]}",
         ),
         (
-            TopicToCreate("x", assignments={0: [0], 1: [8], 2: [7]}),
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "The manual partition assignment includes broker 7, but no such broker is registered.",
-        ),
-        (
             TopicToCreate("x", assignments={0: []}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The manual partition assignment includes an empty replica list.",

@@ -1,0 +1,207 @@
+"""Applications that copy a topic exactly once: consume, produce, and commit the offsets in the same transaction.
+
+Used by test_copies_over_kills.py. Each copies a few records a transaction, partition for partition. After an error that
+the transaction does not survive a copier aborts and goes back to the committed offsets; after any other error
+`CopierThread` throws the copier away and starts another with the same names, as a supervisor would.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaException, Message
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.consumer_record import ConsumerRecord
+from barnabas.clients.errors import TransactionAbortable
+from barnabas.clients.producer import Producer
+from barnabas.protocol.topic_partition import TopicPartition
+
+RECORDS_A_TRANSACTION: Final = 5
+SECONDS: Final = 60
+"""The longest that one call of a library waits. A copier whose call times out is replaced: nothing is lost but time."""
+SESSION_MS: Final = 10_000
+"""So long a group waits for a copier that could not leave it, because the broker was down."""
+END_SECONDS: Final = 300
+
+PATIENCE: Final[Mapping[str, str | int]] = {
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 300,
+    "log_level": 0,
+    # With its default, librdkafka forgets a broker that is down and still waits for it as the group's coordinator:
+    # TxnOffsetCommit is never sent (confluentinc/librdkafka issue 5511).
+    "metadata.recovery.strategy": "none",
+}
+
+
+class Copier(ABC):
+    """A consumer and a transactional producer, ready to copy when made. Owned by one thread."""
+
+    @abstractmethod
+    def __init__(self, bootstrap: str, source: str, target: str) -> None:
+        """Join the group, and fence the copier before this one."""
+
+    @abstractmethod
+    def copy_some(self) -> None:
+        """Copy the next records, if there are some, in one transaction."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the group; end nothing that is open."""
+
+
+class ConfluentCopier(Copier):
+    """By confluent-kafka, as its transactional example does it."""
+
+    def __init__(self, bootstrap: str, source: str, target: str) -> None:
+        self._source, self._target = source, target
+        self._producer = ConfluentProducer(
+            {"bootstrap.servers": bootstrap, "transactional.id": target, "linger.ms": 0, **PATIENCE}
+        )
+        _while_retriable(lambda: self._producer.init_transactions(SECONDS))
+        self._consumer = ConfluentConsumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": target,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "session.timeout.ms": SESSION_MS,
+                **PATIENCE,
+            }
+        )
+        self._consumer.subscribe([source])
+
+    def copy_some(self) -> None:
+        messages = [
+            message for message in self._consumer.consume(RECORDS_A_TRANSACTION, 0.2) if message.error() is None
+        ]
+        if not messages:
+            return
+        try:
+            self._copy(messages)
+        except KafkaException as failure:
+            if not failure.args[0].txn_requires_abort():
+                raise
+            _while_retriable(lambda: self._producer.abort_transaction(SECONDS))
+            for place in self._consumer.committed(self._consumer.assignment(), SECONDS):
+                self._consumer.seek(ConfluentPartition(place.topic, place.partition, max(place.offset, 0)))
+
+    def _copy(self, messages: Sequence[Message]) -> None:
+        self._producer.begin_transaction()
+        offsets: dict[int, int] = {}
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            assert offset is not None
+            self._producer.produce(self._target, message.value(), partition=partition)
+            offsets[partition] = offset + 1
+        places = [ConfluentPartition(self._source, partition, offset) for partition, offset in offsets.items()]
+        member = self._consumer.consumer_group_metadata()
+        _while_retriable(lambda: self._producer.send_offsets_to_transaction(places, member, SECONDS))
+        _while_retriable(lambda: self._producer.commit_transaction(SECONDS))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _while_retriable(call: Callable[[], object]) -> None:
+    while True:
+        try:
+            call()
+        except KafkaException as failure:
+            if not failure.args[0].retriable():
+                raise
+        else:
+            return
+
+
+class BarnabasCopier(Copier):
+    """By our own clients."""
+
+    def __init__(self, bootstrap: str, source: str, target: str) -> None:
+        self._source, self._target = source, target
+        self._producer = Producer(bootstrap, transactional_id=target, linger_ms=0, max_block_ms=SECONDS * 1000)
+        try:
+            self._producer.init_transactions()
+        except Exception:
+            self._producer.abort()
+            raise
+        self._consumer = Consumer(
+            bootstrap,
+            group_id=target,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            session_timeout_ms=SESSION_MS,
+            group_protocol="classic",
+        )
+        self._consumer.subscribe([source])
+
+    def copy_some(self) -> None:
+        records = self._consumer.poll(200, max_records=RECORDS_A_TRANSACTION)
+        if not records:
+            return
+        try:
+            self._copy(records)
+        except TransactionAbortable:
+            for place, committed in self._consumer.committed(self._consumer.assignment()).items():
+                self._consumer.seek(place, 0 if committed is None else committed)
+
+    def _copy(self, records: Sequence[ConsumerRecord]) -> None:
+        with self._producer.transaction():
+            for record in records:
+                self._producer.send(self._target, record.value, partition=record.partition)
+            offsets = {TopicPartition(self._source, record.partition): record.offset + 1 for record in records}
+            self._producer.send_offsets_to_transaction(offsets, self._consumer.group_metadata())
+
+    def close(self) -> None:
+        self._producer.abort()
+        self._consumer.close()
+
+
+COPIERS: Final[Mapping[str, type[Copier]]] = {"confluent-kafka": ConfluentCopier, "barnabas": BarnabasCopier}
+
+
+class CopierThread:
+    """Copies until it is told to stop. Its thread alone writes `failures`."""
+
+    def __init__(self, copier_class: type[Copier], bootstrap: str, source: str, target: str) -> None:
+        self._new_copier: Callable[[], Copier] = lambda: copier_class(bootstrap, source, target)
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"copier-{target}", daemon=True)
+        self.failures: list[Exception] = []
+        """The errors that ended a copier."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Copy inside the block."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._is_stopping.set()
+            self._thread.join(END_SECONDS)
+            assert not self._thread.is_alive(), f"the copier does not end: {self.failures}"
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            try:
+                self._copy()
+            except Exception as failure:  # noqa: BLE001 - whatever ends it, a supervisor starts the next
+                self.failures.append(failure)
+
+    def _copy(self) -> None:
+        copier = self._new_copier()
+        try:
+            while not self._is_stopping.is_set():
+                copier.copy_some()
+        finally:
+            copier.close()

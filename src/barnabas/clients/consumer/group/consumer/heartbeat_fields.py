@@ -66,6 +66,7 @@ class HeartbeatFields:
             self._had_pattern = self._had_pattern or topics.pattern is not None
         if sent is None or sent.current != membership.current:
             request.topic_partitions = owned_topics(membership.owned)
+            membership.owned_named()
         self._sent = _Sent(topics, membership.current)
         # The coordinator keeps the pattern of a static member that has left, and another process may have set it. The
         # member would wait for ever for the names of topics to which it does not subscribe. Java's client does wait.

@@ -13,6 +13,15 @@ listener take, and reports it; meanwhile the target may change, and the member m
     the consumer's thread reports 1   current 1, ACKNOWLEDGING
     heartbeat with {0, 1}             current 1 != target 2: RECONCILING, and the next poll takes target 2
 
+A heartbeat that names the owned partitions lets the coordinator give all others of the target away at once, and its
+answer says so. Until it is answered, the member takes no partition over (Java's consumer does, and two members then own
+it until the next heartbeat):
+
+    answer: assignment 1 = {0}        target 1, RECONCILING; the connection is lost
+    heartbeat with {}, not answered   the coordinator may have assigned {} and given 0 to another member
+    the consumer's thread asks        nothing may be taken over yet
+    heartbeat with {}, answered       target 1 or 2, whichever the coordinator has; the next poll takes it
+
 `joins` counts the times that the member has joined or left. An answer, or a report, that belongs to an earlier count is
 about a membership that has ended, and must not touch the present one.
 """
@@ -45,12 +54,16 @@ class ConsumerMembership:
         """How often the member has joined or left."""
         self.target: MemberAssignment | None = None
         self.current: MemberAssignment | None = None
+        self.is_report_unanswered = False
+        """Whether the coordinator may have given partitions of the target away because the member did not name them."""
+        self._taken: frozenset[AssignedPartition] = frozenset()
+        """The partitions that the consumer's thread has taken over, and has not reported yet."""
         self._make_member_id = make_member_id
 
     @property
     def owned(self) -> frozenset[AssignedPartition]:
         """The partitions that the member says it owns."""
-        return frozenset() if self.current is None else self.current.partitions
+        return self._taken if self.current is None else self.current.partitions | self._taken
 
     def is_reconciling(self, joins: int) -> bool:
         """Return whether the member still has to reconcile, in the membership with that number of `joins`."""
@@ -65,9 +78,20 @@ class ConsumerMembership:
         self._apply(MemberEvent.SUBSCRIBED)
         self._end_membership()
 
+    def take_over(self, assignment: MemberAssignment) -> MemberAssignment:
+        """Own this assignment from now on, except the partitions that have to wait. Returns what the member owns.
+
+        A newer assignment may have taken partitions back, or a heartbeat without them may be unanswered.
+        """
+        assert self.target is not None
+        allowed = self.owned if self.is_report_unanswered else self.owned | self.target.partitions
+        self._taken = assignment.partitions & allowed
+        return MemberAssignment(assignment.number, self._taken)
+
     def reconciled(self, assignment: MemberAssignment) -> None:
         """Note that the member owns exactly this assignment now; the next heartbeat acknowledges it."""
         self.current = assignment
+        self._taken = frozenset()
         self._apply(MemberEvent.RECONCILED)
 
     def released(self) -> None:
@@ -89,6 +113,10 @@ class ConsumerMembership:
 
     # -- the channel's thread
 
+    def owned_named(self) -> None:
+        """Note that a heartbeat names the owned partitions."""
+        self.is_report_unanswered = self.target is not None and not self.target.partitions <= self.owned
+
     def heartbeat_sent(self) -> None:
         """Note that a heartbeat with the owned partitions is on its way."""
         if self.state is MemberState.ACKNOWLEDGING:
@@ -99,6 +127,7 @@ class ConsumerMembership:
         """Take an answer in. `assigned` is None if the assignment is the same as before."""
         if not self.state.sends_heartbeats:
             return
+        self.is_report_unanswered = False
         self.member_id = member_id
         self.member_epoch = member_epoch
         if assigned is None or not self.state.takes_assignments:
@@ -167,3 +196,5 @@ class ConsumerMembership:
         self.joins += 1
         self.member_epoch = JOIN_EPOCH
         self.target = self.current = None
+        self.is_report_unanswered = False
+        self._taken = frozenset()

@@ -13,7 +13,8 @@ The member owns t-0 and t-1, the coordinator assigns t-1 and t-2:
 
 No step may rely on the one before: while a commit travels or a listener works, the channel's thread may learn that the
 member was fenced, so each step asks again whether the membership lasts. A newer assignment changes nothing: the member
-finishes this one, acknowledges it, and goes on to that one.
+finishes this one, acknowledges it, and goes on to that one. It takes over only what `ConsumerMembership.take_over` lets
+it.
 """
 
 from __future__ import annotations
@@ -106,10 +107,10 @@ class MemberReconciliation:
             self._offsets.left()
 
     def _make_plan(self) -> _Plan | None:
-        """Return the next reconciliation, or None if there is none, or none before metadata has new topics."""
+        """Return the next reconciliation, or None if there is none, or none before an answer or new metadata."""
         with self._channel.lock:
             membership = self._membership
-            if not membership.is_reconciling(membership.joins):
+            if not membership.is_reconciling(membership.joins) or membership.is_report_unanswered:
                 return None
             joins, target, current = membership.joins, membership.target, membership.current
         assert target is not None
@@ -145,6 +146,8 @@ class MemberReconciliation:
             # fenced. A fenced member loses only the partitions that it has kept.
             is_same_membership = self._membership.joins == plan.joins
             is_current = self._membership.is_reconciling(plan.joins)
+            if is_current:
+                plan = plan._replace(assignment=self._membership.take_over(plan.assignment))
         if is_same_membership and plan.revoked:
             # Of a topic that was deleted and made anew, a new partition has the name of an old one. It is not among
             # those kept, so that it does not inherit the position.

@@ -4,11 +4,12 @@ What POSIX promises and no more. A file's content survives a crash once it was s
 512-byte sector may or may not have reached the disk, and the length may be anything between. A name survives once its
 directory was synced; of the changes since, the first few may have reached the disk. A rename is one change. Syncing a
 file does not sync its name. Errors are injected per call; capacity makes writes fail with ENOSPC. The power can be made
-to go off in the middle of whatever is being done.
+to go off in the middle of whatever is being done, or the process to die beside a write of a given content.
 """
 
 from __future__ import annotations
 
+import enum
 import errno
 import os
 import random
@@ -28,6 +29,18 @@ CHANGES = frozenset({"write", "sync", "truncate", "rename", "unlink", "make_dirs
 
 class PowerOff(BaseException):
     """The power went off in the middle of a call; nothing that runs catches it, as nothing runs any more."""
+
+
+class Moment(enum.Enum):
+    """When the process dies: before a write, with half of it done, or after it and before anything else."""
+
+    BEFORE = "before"
+    WITHIN = "within"
+    AFTER = "after"
+
+
+Death = Callable[[str, bytes], Moment | None]
+"""Given the path and the bytes of a write: when the process dies beside it, or None."""
 
 
 class Node:
@@ -111,6 +124,13 @@ class SimulatedFile:
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         node = self._open_node("write-begin")
         data = b"".join(buffers)
+        death = None if self._disk.death is None else self._disk.death(self.path, data)
+        if death is not None:
+            written = {Moment.BEFORE: 0, Moment.WITHIN: len(data) // 2, Moment.AFTER: len(data)}[death]
+            if written:
+                self._put(node, data[:written], position)
+            self._disk.power_off()
+            raise PowerOff("write", self.path)
         try:
             room = self._disk.room_for(node, position + len(data))
             if room < position + len(data):
@@ -165,6 +185,7 @@ class SimulatedFiles:
         self.open_files = 0
         self.capacity_bytes = capacity_bytes
         self.fault: Fault | None = None
+        self.death: Death | None = None
         self.now_ms: Callable[[], int] = lambda: 0
         self.calls: dict[str, int] = {}
         self._changes_left: int | None = None
@@ -187,6 +208,10 @@ class SimulatedFiles:
     def power_off_after(self, changes: int) -> None:
         """The power goes off when the disk has been changed so many times from now on: every call raises PowerOff."""
         self._changes_left = changes
+
+    def power_off(self) -> None:
+        """The power is off now: every call raises PowerOff."""
+        self._is_off = True
 
     def power_on(self) -> None:
         """Calls work again; `crash` and `kill` do it."""

@@ -111,9 +111,13 @@ class Broker:
             self.scheduler,
             self.clock,
             self.manager_config,
-            lambda _topic: self.config,
+            self.config_of,
             self.random,
         )
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The settings of a topic."""
+        return self.config
 
     def log(self, topic_partition: TopicPartition = PARTITION) -> UnifiedLog:
         return self.manager.get_or_create_log(topic_partition)

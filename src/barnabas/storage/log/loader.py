@@ -92,6 +92,10 @@ class LogLoader:
         self._fill_in_epochs(start_offset)
         self._epochs.truncate_from_start(terms.log_start_offset)
         self._rebuild_producers(start_offset, end_offset)
+        if end_offset - self._local.recovery_point >= self._local.config.flush_messages:
+            # What a killed broker wrote last may be in the page cache alone. The topic asks for a flush before a batch
+            # is acknowledged; from here on readers see the batch, and its producer's retry is answered as a duplicate.
+            self._local.flush(before=self._epochs.flush)
         topic_id = read_partition_metadata(self._files, self._directory)
         return UnifiedLog(self._local, self._epochs, start_offset, topic_id, environment, self._producers)
 

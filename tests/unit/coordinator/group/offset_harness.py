@@ -55,8 +55,10 @@ class RecordedService:
 class GroupBroker:
     """Leads `PARTITIONS` partitions of `__consumer_offsets`, loaded and served unless a test says otherwise."""
 
-    def __init__(self, broker: Broker | None = None, *, lead: bool = True, **settings: Any) -> None:
-        self.replicas = Replicas(broker)
+    def __init__(
+        self, broker: Broker | None = None, *, lead: bool = True, replicas: Replicas | None = None, **settings: Any
+    ) -> None:
+        self.replicas = replicas or Replicas(broker)
         self.clock = self.replicas.clock
         self.scheduler = self.replicas.broker.scheduler
         config = GroupCoordinatorConfig(num_partitions=PARTITIONS, **settings)

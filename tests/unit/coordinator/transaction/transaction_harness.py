@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.pace import CpuReadings
@@ -26,6 +26,13 @@ from tests.unit.storage.log_harness import Broker
 ID = "id"
 PARTITIONS = 3
 PLACES = [TopicPartition("a", 0), TopicPartition("b", 1)]
+
+
+class MarkerTransport(Protocol):
+    """The way of markers to the leaders of partitions."""
+
+    def answer(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | None:
+        """Return the leader's answer, None when the connection is lost."""
 
 
 class ScriptedTransport:
@@ -65,16 +72,30 @@ class ScriptedTransport:
 
 
 class TransactionBroker:
-    """Leads the partitions of `__transaction_state`, loaded; leads `PLACES`."""
+    """Leads the partitions of `__transaction_state`, loaded; leads `places`.
 
-    def __init__(self, broker: Broker | None = None, *, epoch: int = 0, **settings: Any) -> None:
-        self.replicas = Replicas(broker)
+    transport: of the markers; one that a test scripts if none is given.
+    """
+
+    def __init__(
+        self,
+        broker: Broker | None = None,
+        *,
+        epoch: int = 0,
+        is_new: bool | None = None,
+        places: Sequence[TopicPartition] = PLACES,
+        replicas: Replicas | None = None,
+        transport: MarkerTransport | None = None,
+        **settings: Any,
+    ) -> None:
+        self.replicas = replicas or Replicas(broker)
         self.clock = self.replicas.clock
         self.scheduler = self.replicas.broker.scheduler
         self.next_id = 100
         self.environment = transaction_environment(self.replicas, self._new_id, **settings)
         self.partitions, self.table = self.environment.partitions, self.environment.table
         self.transport = ScriptedTransport()
+        self._markers_to: MarkerTransport = transport or self.transport
         self.dispatch = MarkerDispatch(self._is_current, self._written)
         self.service = TransactionService(self.environment, self._send_markers)
         self.expiry = TransactionExpiry(self.environment, self.service, self.scheduler)
@@ -84,11 +105,13 @@ class TransactionBroker:
         self.loader = CoordinatorLoader(
             self.partitions, loading, start=self._start_loading, readings=lambda: CpuReadings(0, 0, 0)
         )
-        for place in PLACES:
+        for place in places:
             self.announce(place, US)
         self.partitions.start()
         for partition in range(PARTITIONS):
-            self.replicas.lead(TRANSACTION_STATE_TOPIC, partition, leader_epoch=epoch, is_new=not epoch)
+            self.replicas.lead(
+                TRANSACTION_STATE_TOPIC, partition, leader_epoch=epoch, is_new=not epoch if is_new is None else is_new
+            )
             self.loader.load(partition, epoch)
         self.scheduler.tick()
 
@@ -113,7 +136,7 @@ class TransactionBroker:
         """Send once what can be sent."""
         image: MetadataImage = self.replicas.metadata.image
         for request in list(self.dispatch.requests(image)):
-            self.dispatch.answered(request, self.transport.answer(request.message))
+            self.dispatch.answered(request, self._markers_to.answer(request.message))
 
     @property
     def has_markers(self) -> bool:

@@ -10,7 +10,7 @@ from barnabas.records.record_batch import RecordBatch
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.file_names import segment_file_name
 from barnabas.storage.log.leader_epochs import EpochEntry
-from tests.support.simulated_files import SimulatedFiles
+from tests.support.simulated_files import Moment, PowerOff, SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, check_indexes, log_config, offsets, read_all
 
 CONFIG = log_config(segment_bytes=1000, index_interval_bytes=150)
@@ -228,3 +228,20 @@ def test_a_damaged_old_segment_and_lost_epochs_keep_no_broker_from_starting() ->
     with pytest.raises(ApiError, match="claims"):
         log.read(4, 1000, FetchIsolation.LOG_END)
     log.append_as_leader(batch(1), 2)
+
+
+def test_what_a_killed_broker_did_not_flush_is_flushed_before_it_is_read_again() -> None:
+    """A topic with `flush.messages=1`, killed between a write and its flush: the retry is answered as a duplicate."""
+    files = SimulatedFiles()
+    broker = Broker(files, config=log_config(flush_messages=1))
+    log = broker.log()
+    log.append_as_leader(batch(), 0)
+    files.death = lambda path, _: Moment.AFTER if path.endswith(".log") else None
+    with pytest.raises(PowerOff):
+        log.append_as_leader(batch(2), 1)
+    files.death = None
+    found = read_all(broker.kill())
+    assert offsets(found) == [(0, 0), (1, 2)]
+    log = broker.crash()
+    assert read_all(log) == found
+    assert log.latest_epoch == 1

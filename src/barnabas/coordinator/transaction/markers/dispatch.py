@@ -49,7 +49,8 @@ class MarkerDispatch:
     ) -> None:
         self._is_current = is_current
         self._on_written = on_written
-        self._transactions: set[EndedTransaction] = set()
+        self._transactions: dict[EndedTransaction, None] = {}
+        """In the order in which they ended, and so are the markers of a request."""
         self._in_flight: dict[EndedTransaction, set[TopicPartition]] = {}
         self._busy_nodes: set[int] = set()
 
@@ -59,7 +60,7 @@ class MarkerDispatch:
 
     def add(self, transaction: EndedTransaction) -> None:
         """Take over a transaction; one without partitions has all its markers."""
-        self._transactions.add(transaction)
+        self._transactions[transaction] = None
         self._finish_if_written(transaction)
 
     def requests(self, image: MetadataImage) -> Iterator[MarkerRequest]:
@@ -124,12 +125,12 @@ class MarkerDispatch:
 
     def _finish_if_written(self, transaction: EndedTransaction) -> None:
         if transaction in self._transactions and not transaction.waiting:
-            self._transactions.remove(transaction)
+            del self._transactions[transaction]
             if self._is_current(transaction):
                 self._on_written(transaction)
 
     def _give_up(self, transaction: EndedTransaction) -> None:
-        self._transactions.discard(transaction)
+        self._transactions.pop(transaction, None)
 
 
 def _marker(part: _Sent) -> Marker:

@@ -3,21 +3,25 @@
 Spark makes a reader on the driver when it plans a query, calls `partitions` there and `read` in the executors' Python
 workers, with a copy of the reader. No lock: each process uses its own copy on one thread.
 """
+# ruff: noqa: N802 the names are Spark's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from barnabas_spark.bounded_ranges import within_bounds
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.offset_ranges import OffsetRange, ranges_between, split_ranges
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.partition_reader import read_range
+from barnabas_spark.pushed_filters import bounds_of
+from barnabas_spark.row_bounds import ALL_ROWS
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import BrokerOffsets, partitions_to_read, resolve
 from barnabas_spark.topic_offsets import Offsets
@@ -35,9 +39,10 @@ class RangePartition(InputPartition):
 class BarnabasReader(DataSourceReader):
     """A reader of the offsets between the starting and the ending position, which are fixed in the query's plan."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        self._options = SourceOptions.parse(given, streaming=False)
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
         self._columns = checked_columns(schema)
+        self._bounds = ALL_ROWS
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one range for each partition, or more for `minPartitions` or `maxRecordsPerPartition`.
@@ -57,7 +62,8 @@ class BarnabasReader(DataSourceReader):
                 )
         end = self._existing(end, broker)
         limits = options.limits
-        ranges = split_ranges(ranges_between(start, end), limits.min_partitions, limits.max_records_per_partition)
+        wanted = within_bounds(ranges_between(start, end), self._bounds, broker)
+        ranges = split_ranges(wanted, limits.min_partitions, limits.max_records_per_partition)
         return [RangePartition(each) for each in ranges]
 
     def _existing(self, end: Offsets, broker: BrokerOffsets) -> Offsets:
@@ -87,3 +93,22 @@ class BarnabasReader(DataSourceReader):
         if partition.value is None:
             return iter(())
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)
+
+
+class FilteringReader(BarnabasReader):
+    """A reader that leaves out offsets at which the query's filters find nothing (option `pushFilters`).
+
+    Spark keeps a reader's plan with the DataFrame: a second query of the same DataFrame would get the ranges of the
+    first one's filters. Therefore this reader is made only if the user asks for it.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters' bounds, and return all filters: Spark applies them to the rows that are left."""
+        self._bounds = bounds_of(filters)
+        return filters
+
+
+def batch_reader(given: Mapping[str, str], schema: StructType) -> BarnabasReader:
+    """Return the reader for the options. Raises OptionError."""
+    options = SourceOptions.parse(given, streaming=False)
+    return FilteringReader(options, schema) if options.push_filters else BarnabasReader(options, schema)

@@ -155,6 +155,15 @@ MIN_PARTITIONS = Option(
 MAX_RECORDS_PER_PARTITION = Option(
     "maxRecordsPerPartition", Kind.INTEGER, None, "The offsets that one task reads at most."
 )
+PUSH_FILTERS = Option(
+    "pushFilters",
+    Kind.BOOLEAN,
+    "false",
+    "Whether filters on topic, partition, offset and timestamp choose what is read. Only the first query of the"
+    " DataFrame is answered rightly then: see above.",
+    "has none",
+    Queries.BATCH,
+)
 COMMIT_GROUP_ID = Option(
     "commitGroupId",
     Kind.TEXT,
@@ -207,6 +216,7 @@ SOURCE_OPTIONS = (
     MAX_TRIGGER_DELAY,
     MIN_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
+    PUSH_FILTERS,
     COMMIT_GROUP_ID,
     GROUP_ID_PREFIX,
     FETCH_OFFSET_NUM_RETRIES,

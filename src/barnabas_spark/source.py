@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from barnabas_spark.batch_reader import BarnabasReader
+from barnabas_spark.batch_reader import batch_reader
 from barnabas_spark.batch_writer import BarnabasWriter
 from barnabas_spark.columns import default_schema
 from barnabas_spark.option_checks import check_options, warn_of_stream_options
@@ -47,7 +47,7 @@ class BarnabasDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query. Raises OptionError."""
         warn_of_stream_options(self.options)
-        return BarnabasReader(self.options, schema)
+        return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query. Raises OptionError."""

@@ -103,6 +103,8 @@ class SourceOptions:
     fail_on_data_loss: bool
     include_headers: bool | None
     """Whether headers are read. None: not given, so a schema that names the column decides."""
+    push_filters: bool
+    """Whether a batch query's filters choose what is read."""
     starting_offsets_location: str | None
     """A directory in which a stream keeps its first offsets. Spark's Kafka source has no such option."""
     commit_group_id: str | None = None
@@ -118,6 +120,10 @@ class SourceOptions:
         if streaming:
             for option in (table.ENDING_OFFSETS, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_TIMESTAMP):
                 options.refuse(option.name, "is not valid in a streaming query: a stream has no end")
+            options.refuse(
+                table.PUSH_FILTERS.name,
+                "is not valid in a streaming query: Spark pushes filters down to the sources of batch queries only",
+            )
         choice = _topic_choice(options)
         starting = starting_position(options, streaming=streaming)
         ending = ending_position(options)
@@ -139,6 +145,7 @@ class SourceOptions:
             ),
             fail_on_data_loss=options.is_true(table.FAIL_ON_DATA_LOSS),
             include_headers=include_headers(options),
+            push_filters=options.is_true(table.PUSH_FILTERS),
             starting_offsets_location=options.text(table.STARTING_OFFSETS_LOCATION.name),
             commit_group_id=options.text(table.COMMIT_GROUP_ID.name) or None,
         )

@@ -28,8 +28,8 @@ def table(
 
     path: the data directories of the broker (`format("barnabas-log")`); bootstrap_servers: the broker itself
     (`format("barnabas")`). columns: those to read, which makes reading faster. options: of the format, by name.
-    push_filters: let filters on topic, partition, offset and timestamp choose what is read of the files. Only the
-    first query of the DataFrame is answered rightly then, so call `table` for each; sets PUSHDOWN_SETTING. Raises
+    push_filters: let filters on topic, partition, offset and timestamp choose what is read. Only the first query of the
+    DataFrame is answered rightly then, so call `table` for each; sets Spark's setting for it. Raises
     ValueError for arguments that do not fit together; the formats' errors come with the first query.
     """
     if (path is None) == (bootstrap_servers is None):
@@ -38,8 +38,6 @@ def table(
         reader = spark.read.format("barnabas-log").option("path", path).option("topic", topic)
     else:
         assert bootstrap_servers is not None
-        if push_filters:
-            raise ValueError("push_filters needs path: it chooses among files")
         reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap_servers)
         reader = reader.option("subscribe", topic)
     if push_filters:

@@ -34,6 +34,11 @@ flights = (
   partition ends at its last stable offset, before the first open transaction: "latest" is planned, and timestamps are
   looked up, only up to there. Markers and aborted records leave gaps in the offsets, which are no loss. A stream may
   change the level between two runs: if it has read into a transaction that is open, it waits for the end of it.
+- **Filters**: with `pushFilters` = `true` and Spark's setting `spark.sql.python.filterPushdown.enabled`, filters of
+  a batch query on `topic`, `partition` and `offset`, and lower bounds of `timestamp`, choose what is fetched. Spark
+  applies all filters again. Call `load()` for each query then: Spark keeps the plan with the DataFrame, so that a
+  second query of it may get the offsets of the first one's filters. `barnabas_spark.table(..., push_filters=True)`
+  sets both.
 - **Lost records**: offsets that are gone, topics that were deleted, and ends beyond the end fail the query with one
   message that names partition and offset; with `failOnDataLoss` set to false they are a warning.
 - **Lag**: `barnabas_spark.query_lag(query.lastProgress)` gives each partition's. With `commitGroupId` the offsets of
@@ -43,7 +48,8 @@ flights = (
   local session that runs already, `barnabas_spark.register(spark)` makes the format known.
 - **SQL**: `CREATE TEMPORARY VIEW flights USING barnabas OPTIONS (subscribe "flights", ...)`. Spark does not pass the
   options of `CREATE TABLE ... USING` on to a Python source, so such a table is refused.
-- **Writing** needs `.mode("append")`: Spark has no other default for Python sinks. (The connector's sink needs none.)
+- **Writing** needs `.mode("append")`: without it, Spark refuses every sink in Python before it asks the sink. (The
+  connector's sink, a class of Java, needs none.)
 - **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 
 ## Options

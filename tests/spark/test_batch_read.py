@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import random
 from collections.abc import Callable
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.known_records import KnownRecord, produce
+from barnabas_spark import table
+from tests.spark.known_records import FIRST_TIMESTAMP_MS, KnownRecord, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
 RECORDS = 600
+PLACE = ("topic", "partition", "offset", "timestamp")
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,47 @@ def test_partitions_can_be_assigned_and_cut(
     assert 6 <= frame.rdd.getNumPartitions() <= 8
     assert rows(frame) == [record for record in known if record.partition != 1]
     assert load(maxRecordsPerPartition=50).rdd.getNumPartitions() == 12
+
+
+def test_filters_choose_offsets(
+    spark: SparkSession, bootstrap_servers: str, topic: str, known: list[KnownRecord]
+) -> None:
+    """The rows of Spark's own filters, from fewer tasks; a new table for each query: a DataFrame keeps its plan."""
+    unfiltered = table(spark, topic, bootstrap_servers=bootstrap_servers, columns=PLACE).cache()
+    assert unfiltered.count() == len(known)
+    chance = random.Random(14)
+    conditions = [condition_at_random(chance) for _ in range(7)]
+    for condition in [*conditions, "offset = 17", "partition = 1 or offset = 5", "timestamp < timestamp_millis(5)"]:
+        whole = table(
+            spark,
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            columns=PLACE,
+            push_filters=True,
+            maxRecordsPerPartition=40,
+        )
+        expected = sorted(unfiltered.where(condition).collect())
+        chosen = whole.where(condition)
+        assert sorted(chosen.collect()) == expected, condition
+        tasks = chosen.rdd.getNumPartitions()
+        # The last two say nothing by which offsets could be chosen. Without a range, Spark still has one task.
+        assert tasks == 15 if " or " in condition or "timestamp <" in condition else tasks < 15, condition
+    unfiltered.unpersist()
+
+
+def condition_at_random(chance: random.Random) -> str:
+    """Return a condition by which 40 offsets of a partition, or a partition, are left out."""
+    last = RECORDS // PARTITIONS
+    choices = [
+        f"partition in (0, {chance.randrange(PARTITIONS)})",
+        f"offset > {chance.randrange(40, last)}",
+        f"offset <= {chance.randrange(last - 40)}",
+    ]
+    # By time alone perhaps fewer are left out: the records are not in the order of their times.
+    by_time = f"timestamp >= timestamp_micros({FIRST_TIMESTAMP_MS * 1000 + chance.randrange(RECORDS * 1000)})"
+    return " and ".join(
+        [*chance.sample(choices, chance.randint(1, 2)), *chance.sample([by_time], chance.randint(0, 1))]
+    )
 
 
 def test_a_query_that_stops_early_leaves_the_connections_usable(

@@ -19,9 +19,9 @@ from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFi
 from barnabas.storage.readonly.read_error import LogUnreadable
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
-from barnabas_spark.log_source.row_bounds import ALL_ROWS
 from barnabas_spark.log_source.sidecars import is_current
 from barnabas_spark.log_source.split_records import read_split
+from barnabas_spark.row_bounds import ALL_ROWS
 from tests.compatibility.golden import TRANSACTIONS, unpack
 from tests.spark.known_records import made_up
 from tests.unit.storage.log_harness import NOW, PARTITION, Broker, log_config

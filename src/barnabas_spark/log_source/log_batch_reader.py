@@ -18,9 +18,9 @@ from barnabas.storage.readonly.log_split import LogSplit
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
-from barnabas_spark.log_source.pushed_filters import bounds_of
-from barnabas_spark.log_source.row_bounds import ALL_ROWS
 from barnabas_spark.log_source.split_records import read_split
+from barnabas_spark.pushed_filters import bounds_of
+from barnabas_spark.row_bounds import ALL_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,8 @@ from barnabas.storage.readonly.read_error import BeyondLogEnd, LogUnreadable, Re
 from barnabas.storage.readonly.timestamp_lookup import offset_of_timestamp
 from barnabas.storage.readonly.transactions import aborted_ranges, last_stable_offset
 from barnabas_spark.log_source.log_options import LogPosition, LogSourceOptions
-from barnabas_spark.log_source.row_bounds import RowBounds
 from barnabas_spark.option_values import OptionError
+from barnabas_spark.row_bounds import RowBounds
 from barnabas_spark.topic_offsets import EARLIEST, LATEST
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def _splits(options: LogSourceOptions, bounds: RowBounds, readable: ReadableLog)
         readable = readable._replace(end=max(readable.start, last_stable_offset(readable)))
     start = _start(options, readable)
     end = _end(options, readable)
-    start, end = max(start, bounds.first_offset), min(end, bounds.last_offset + 1)
+    start, end = max(start, bounds.offsets.first), min(end, bounds.offsets.last + 1)
     if bounds.first_timestamp_ms is not None and start < end:
         found = offset_of_timestamp(readable, bounds.first_timestamp_ms)
         # Records in front of the first one that is new enough are all too old.

@@ -19,6 +19,7 @@ from barnabas.api.handlers.transactions import TransactionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.config.log_config import LogConfig
 from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -117,7 +118,7 @@ class TransactionalBroker:
     def _handlers(self) -> Sequence[Any]:
         replicas, groups = self.replicas, self.groups
         origin = BrokerOrigin(None, listener_name="PLAINTEXT")
-        verification = TransactionVerification(replicas.manager, self)
+        verification = TransactionVerification(replicas.manager, self, VerificationMetrics(replicas.clock))
         producer_ids: Any = None  # of producers without transactional ids: there are none
         families = (
             ProduceApi(replicas.manager, replicas.metadata, None, verification),

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.api.request import Request
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition import Partition
@@ -86,10 +87,11 @@ class _Begun(NamedTuple):
 class TransactionVerification:
     """Asks for the partitions that a transaction has not written to yet."""
 
-    def __init__(self, replicas: ReplicaManager, verifier: TransactionVerifier) -> None:
+    def __init__(self, replicas: ReplicaManager, verifier: TransactionVerifier, metrics: VerificationMetrics) -> None:
         self._hosted = replicas.hosted
         self._run_queued = replicas.waiting.run_queued
         self._verifier = verifier
+        self._metrics = metrics
 
     def verify(
         self,
@@ -128,8 +130,10 @@ class TransactionVerification:
         if before_asking is not None:
             before_asking()
         asking_thread: int | None = threading.get_ident()
+        asked_ns = self._metrics.now_ns()
 
         def verified(refused: VerificationErrors) -> None:
+            self._metrics.count(asked_ns, len(refused))
             for place, (partition, verification) in begun.items():
                 if place not in refused:
                     partition.log.end_verification(producer.producer_id, verification)

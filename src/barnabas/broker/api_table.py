@@ -57,6 +57,7 @@ from barnabas.api.handlers.transactions import TransactionsApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.log_config import validate_topic_config
@@ -101,6 +102,7 @@ class ServedParts:
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIdManager
     transactions: TransactionCoordinator
+    verifications: VerificationMetrics
 
 
 def build_registry(
@@ -141,7 +143,9 @@ def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Seque
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     brokers = BrokerOrigin(authorizer, listener_name=parts.inter_broker_listener)
     return (
-        ProduceApi(replicas, metadata, authorizer, TransactionVerification(replicas, parts.transactions)),
+        ProduceApi(
+            replicas, metadata, authorizer, TransactionVerification(replicas, parts.transactions, parts.verifications)
+        ),
         FetchApi(replicas, metadata, FetchSessions(parts.fetch_sessions), settings.fetch_max_bytes, clock, authorizer),
         ListOffsetsApi(replicas, clock, authorizer),
         OffsetForLeaderEpochApi(replicas, authorizer),
@@ -181,7 +185,7 @@ def _group_families(
         OffsetsApi(groups.offsets, old_offsets, metadata, authorizer),
         TransactionalOffsetsApi(
             groups.transactional_offsets,
-            TransactionVerification(parts.replicas, parts.transactions),
+            TransactionVerification(parts.replicas, parts.transactions, parts.verifications),
             metadata,
             authorizer,
         ),

@@ -26,7 +26,7 @@ def register_broker_metrics(
     clock: Clock,
 ) -> None:
     """Register the metrics, and begin to compute rates."""
-    register_replica_metrics(registry, replicas)
+    register_replica_metrics(registry, replicas, clock)
     register_storage_metrics(registry, log_manager)
     for name in linux_io_counters():
         # `partial` binds the name now; a lambda in this loop would read the last one.

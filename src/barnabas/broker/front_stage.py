@@ -20,6 +20,7 @@ from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.broker.api_table import ServedParts, build_registry
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
@@ -159,6 +160,8 @@ def _build_registry(
     settings = ServerConfig.from_kafka_config(foundations.dynamic.current)
     fetch_sessions = FetchSessionCache(settings.fetch_session_slots, foundations.clock, Random())
     fetch_sessions.register(foundations.metrics)
+    verifications = VerificationMetrics(foundations.clock)
+    verifications.register(foundations.metrics)
     parts = ServedParts(
         dynamic=foundations.dynamic,
         broker_id=storage.identity.broker_id,
@@ -175,5 +178,6 @@ def _build_registry(
         fetch_sessions=fetch_sessions,
         producer_ids=stages.transactions.producer_ids,
         transactions=stages.transactions.coordinator,
+        verifications=verifications,
     )
     return build_registry(parts, authorizer, settings.emulated_release)

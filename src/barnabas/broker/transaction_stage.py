@@ -18,6 +18,7 @@ from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.admin import TransactionAdmin
+from barnabas.coordinator.transaction.completion import TransactionCompletion
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
 from barnabas.coordinator.transaction.environment import TransactionEnvironment
 from barnabas.coordinator.transaction.expiry import TransactionExpiry
@@ -26,18 +27,15 @@ from barnabas.coordinator.transaction.log.transition_log import TransitionLog
 from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
 from barnabas.coordinator.transaction.markers.sender import MarkerSender
+from barnabas.coordinator.transaction.metrics import register_transaction_metrics
 from barnabas.coordinator.transaction.service import TransactionService
 from barnabas.coordinator.transaction.table import TransactionTable
 from barnabas.coordinator.transaction.transaction_config import TransactionCoordinatorConfig
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
-from barnabas.protocol.errors import ErrorCode
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
-
-COMPLETION_RETRY_MS = 100
-"""The pause before the end of a transaction is stored again, when its log did not take it."""
 
 
 class InterBrokerAddresses:
@@ -93,28 +91,23 @@ def build_transactions(
 
     service = TransactionService(environment, send_markers)
 
-    def written(ended: EndedTransaction) -> None:
-        service.complete(ended, lambda error: retry_completion(ended, error))
-
-    def retry_completion(ended: EndedTransaction, error: ErrorCode) -> None:
-        # The log may take the record later. With any other error another broker coordinates the transaction.
-        if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            foundations.scheduler.schedule(
-                "transaction-completion", lambda: write_again(ended), delay_ms=COMPLETION_RETRY_MS
-            )
-
-    def write_again(ended: EndedTransaction) -> None:
-        written(ended)
-        foundations.actions.run_all()
-
+    completion = TransactionCompletion(service.complete, foundations.scheduler, foundations.actions)
+    dispatch = MarkerDispatch(_is_current, completion.markers_written)
     sender = MarkerSender(
-        MarkerDispatch(_is_current, written),
+        dispatch,
         InterBrokerAddresses(control.connections, metadata, inter_broker_listener_name_of(kafka_config)),
         lambda: metadata.image,
         foundations.actions,
         "TxnMarkerSenderThread",
     )
     loading = TransactionLoading(environment, replicas.hosted.partition_or_error, send_markers)
+    register_transaction_metrics(
+        foundations.metrics,
+        lambda: dispatch.unknown_destinations,
+        lambda: completion.waiting,
+        loading.load_times,
+        foundations.clock,
+    )
     coordinator = TransactionCoordinator(
         partitions=partitions,
         loader=CoordinatorLoader(partitions, loading),

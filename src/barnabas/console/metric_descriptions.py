@@ -115,6 +115,18 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "partition-load-time": "Mean milliseconds that loading a partition's groups took, over half a minute",
         "partition-load-time-max": "Longest of these",
     },
+    "transaction-coordinator-metrics": {
+        "partition-load-time": "Mean milliseconds that loading a partition's transactions took, over half a minute",
+        "partition-load-time-max": "Longest of these",
+    },
+    "TransactionMarkerChannelManager": {
+        "UnknownDestinationQueueSize": "Markers of transactions that wait for their partition's leader",
+        "LogAppendRetryQueueSize": "Transactions with all markers whose log did not take that they are complete",
+    },
+    "AddPartitionsToTxnManager": {
+        "VerificationFailureRate": "Partitions for which the first batch of a transaction was not verified",
+        "VerificationTimeMs": "Until the transaction's coordinator had verified a first batch",
+    },
     "ReplicaManager": {
         "LeaderCount": "Partitions led here",
         "PartitionCount": "Partitions here",
@@ -123,6 +135,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "UnderMinIsrPartitionCount": "Partitions with fewer in-sync replicas than min.insync.replicas",
         "AtMinIsrPartitionCount": "Partitions with just as many in-sync replicas as min.insync.replicas",
         "ReassigningPartitions": "Partitions led here that are being moved",
+        "PartitionsWithLateTransactionsCount": "Partitions led here with a transaction that should have timed out",
         "ProducerIdCount": "Producers whose sequence numbers are remembered",
         "IsrShrinksPerSec": "Times a replica fell out of sync",
         "IsrExpandsPerSec": "Times a replica caught up",

@@ -19,4 +19,5 @@ class ReplicaConfig(Settings):
     fetch_purgatory_purge_interval_requests: int = setting("fetch.purgatory.purge.interval.requests")
     producer_purgatory_purge_interval_requests: int = setting("producer.purgatory.purge.interval.requests")
     delete_records_purgatory_purge_interval_requests: int = setting("delete.records.purgatory.purge.interval.requests")
+    transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms")
     replica_lag_time_max_ms: int = setting("replica.lag.time.max.ms")

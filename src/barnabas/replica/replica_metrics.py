@@ -15,9 +15,12 @@ from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.runtime.clock import Clock
 
 SERVER = "kafka.server"
 REPLICA_MANAGER = "ReplicaManager"
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+"""The time by which a transaction may exceed transaction.max.timeout.ms before it counts as late."""
 
 
 class PartitionMetrics:
@@ -50,8 +53,9 @@ class PartitionMetrics:
         yield "LastStableOffsetLag", log.high_watermark - log.last_stable_offset
 
 
-def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager) -> None:
+def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager, clock: Clock) -> None:
     """Register every metric of this layer."""
+    late_after_ms = replicas.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     def count(condition: Callable[[Partition], bool]) -> Callable[[], float]:
         return lambda: sum(1 for partition in replicas.partitions() if condition(partition))
@@ -64,6 +68,11 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
         "UnderMinIsrPartitionCount": count(lambda partition: partition.is_under_min_isr),
         "AtMinIsrPartitionCount": count(lambda partition: partition.is_at_min_isr),
         "ReassigningPartitions": count(lambda partition: partition.is_leader and partition.is_reassigning),
+        "PartitionsWithLateTransactionsCount": count(
+            lambda partition: (
+                partition.is_leader and _has_late_transaction(partition, clock.milliseconds() - late_after_ms)
+            )
+        ),
         "ProducerIdCount": lambda: sum(each.log.producer_states.producer_id_count for each in replicas.partitions()),
     }
     for name, value in counts.items():
@@ -83,6 +92,11 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
     fetches = "DelayedFetchMetrics"
     registry.meter(SERVER, fetches, expires, waiting.consumer_fetch_expirations, {"fetcherType": "consumer"})
     registry.meter(SERVER, fetches, expires, waiting.follower_fetch_expirations, {"fetcherType": "follower"})
+
+
+def _has_late_transaction(partition: Partition, before_ms: int) -> bool:
+    """Return whether the oldest open transaction has written nothing since `before_ms`: it should have timed out."""
+    return 0 < partition.log.oldest_open_timestamp() < before_ms
 
 
 def register_purgatory(registry: MetricsRegistry, purgatory: DelayedOperationPurgatory[Any]) -> None:

@@ -16,6 +16,7 @@ from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -77,7 +78,10 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     replicas.lead()
     replicas.announce("topic", 0, 0)
     api = ProduceApi(
-        replicas.manager, replicas.metadata, None, TransactionVerification(replicas.manager, NoTransactionCoordinator())
+        replicas.manager,
+        replicas.metadata,
+        None,
+        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
     )
     registry = Registry(api.handlers())
     channel, released = WaitingChannel(), []
@@ -102,7 +106,10 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
 def test_an_old_version_is_never_brief() -> None:
     replicas = Replicas()
     api = ProduceApi(
-        replicas.manager, replicas.metadata, None, TransactionVerification(replicas.manager, NoTransactionCoordinator())
+        replicas.manager,
+        replicas.metadata,
+        None,
+        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
     )
     registry = Registry(api.handlers())
     for version, brief in ((2, False), (3, True)):

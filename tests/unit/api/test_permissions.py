@@ -32,6 +32,7 @@ from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.transaction.admin import TransactionAdmin
@@ -146,7 +147,7 @@ class Broker:
     def _for_clients(self, dynamic: DynamicBrokerConfig) -> list[HandlerFamily]:
         metadata, manager, clock = self.replicas.metadata, self.replicas.manager, self.replicas.clock
         admin: Any = self.topics
-        verification = TransactionVerification(manager, NoTransactionCoordinator())
+        verification = TransactionVerification(manager, NoTransactionCoordinator(), VerificationMetrics(clock))
         produce = ProduceApi(manager, metadata, self.permissions, verification)
         fetch = FetchApi(manager, metadata, fetch_sessions(), 1 << 20, clock, self.permissions)
         offsets = ListOffsetsApi(manager, clock, self.permissions)

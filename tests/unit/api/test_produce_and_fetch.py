@@ -14,6 +14,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -38,7 +39,9 @@ class Broker:
         self.replicas = Replicas()
         self.replicas.lead()
         self.replicas.announce("topic", 0, 0)
-        verification = TransactionVerification(self.replicas.manager, NoTransactionCoordinator())
+        verification = TransactionVerification(
+            self.replicas.manager, NoTransactionCoordinator(), VerificationMetrics(self.replicas.clock)
+        )
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None, verification)
         fetch = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
         registry = Registry([*produce.handlers(), *fetch.handlers()])

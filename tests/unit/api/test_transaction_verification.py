@@ -13,6 +13,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.produce import ProduceRequest
@@ -69,7 +70,8 @@ class Broker:
             self.replicas.lead(partition=partition)
             self.replicas.announce("topic", partition, 0)
         self.coordinator = Coordinator()
-        verification = TransactionVerification(self.replicas.manager, self.coordinator)
+        self.metrics = VerificationMetrics(self.replicas.clock)
+        verification = TransactionVerification(self.replicas.manager, self.coordinator, self.metrics)
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None, verification)
         self._parser = RequestParser(Registry(produce.handlers()))
         self._apis = Apis(self.replicas.actions, lambda: 1)
@@ -153,8 +155,10 @@ def test_a_refused_partition_fails_alone(said: ErrorCode, told: ErrorCode, text:
     if text is not None:
         assert text in message
     assert (broker.log().log_end_offset, broker.log().last_stable_offset) == (0, 0)
+    assert (broker.metrics.failures.count, sum(broker.metrics.times_ms.counts)) == (1, 1)
     broker.coordinator.refusals = {}
     assert broker.produce(0) == (OK, 0)
+    assert (broker.metrics.failures.count, sum(broker.metrics.times_ms.counts)) == (1, 2)
 
 
 def test_newer_producers_are_told_to_abort() -> None:

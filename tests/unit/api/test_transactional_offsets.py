@@ -13,6 +13,7 @@ from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors
+from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest
@@ -62,7 +63,7 @@ class Broker:
         self.groups.announce(MINE, THEIRS)
         self.coordinator = Coordinator()
         replicas = self.groups.replicas
-        verification = TransactionVerification(replicas.manager, self.coordinator)
+        verification = TransactionVerification(replicas.manager, self.coordinator, VerificationMetrics(replicas.clock))
         api = TransactionalOffsetsApi(self.groups.transactional, verification, replicas.metadata, authorizer)
         self._parser = RequestParser(Registry(api.handlers()))
         self._apis = Apis(replicas.actions, lambda: 1)

@@ -7,11 +7,15 @@ import threading
 from barnabas.metrics.meter import NO_RATES
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
+from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.replica.broker_topic_stats import METRIC_NAMES, BrokerTopicStats
 from barnabas.replica.partition_fetch import PartitionFetch
-from barnabas.replica.replica_metrics import register_replica_metrics
+from barnabas.replica.replica_metrics import LATE_TRANSACTION_BUFFER_MS, register_replica_metrics
+from barnabas.storage.log_append_info import AppendOrigin
+from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
-from tests.unit.storage.log_harness import Broker, batch, log_config
+from tests.unit.storage.log.test_producers import produced
+from tests.unit.storage.log_harness import NOW, Broker, batch, log_config
 
 
 def test_a_produce_is_counted_before_and_after_its_append() -> None:
@@ -139,7 +143,7 @@ def test_rates_by_topic_and_for_all() -> None:
 def test_gauges_of_the_replica_layer() -> None:
     replicas = Replicas(Broker(config=log_config(min_insync_replicas=2)))
     registry = MetricsRegistry()
-    register_replica_metrics(registry, replicas.manager)
+    register_replica_metrics(registry, replicas.manager, replicas.clock)
     replicas.lead(partition=0, replicas=(US, ANOTHER))
     replicas.lead(partition=1, leader=ANOTHER, isr=(ANOTHER, US))
     replicas.append(("topic", 0, batch()))
@@ -154,3 +158,29 @@ def test_gauges_of_the_replica_layer() -> None:
     purgatory = "kafka.server:type=DelayedOperationPurgatory,name="
     assert values[f"{purgatory}NumDelayedOperations,delayedOperation=Fetch"] == 1
     assert values[f"{purgatory}PurgatorySize,delayedOperation=Produce"] == 0
+
+
+def test_partitions_with_late_transactions() -> None:
+    replicas = Replicas(Broker(manager_config=LogManagerConfig(verifies_transactions=False)))
+    registry = MetricsRegistry()
+    register_replica_metrics(registry, replicas.manager, replicas.clock)
+
+    def late() -> float:
+        (found,) = (
+            each.value for each in registry.collect() if each.name.name == "PartitionsWithLateTransactionsCount"
+        )
+        return found
+
+    for partition in range(3):
+        replicas.lead(partition=partition)
+    replicas.partition("topic", 0).log.append_as_leader(produced(7, 0, transactional=True), 0)
+    replicas.partition("topic", 1).log.append_as_leader(produced(7, 0), 0)
+    assert late() == 0
+    allowed_ms = replicas.manager.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+    replicas.clock.advance(allowed_ms)
+    assert late() == 0
+    replicas.clock.advance(1)
+    assert late() == 1
+    marker = EndTransactionMarker(True, 0, NOW).batch(7, 0)
+    replicas.partition("topic", 0).log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    assert late() == 0

@@ -18,18 +18,16 @@ from typing import Final
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.membership import GroupType
 from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.load_times import LoadTimes
+from barnabas.coordinator.runtime.load_times import LoadTimes, recent_loads
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.metrics.recent_rate import RecentRate
-from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.runtime.clock import Clock
 
 COORDINATOR: Final = "kafka.coordinator.group"
 MANAGER: Final = "GroupMetadataManager"
 SERVER: Final = "kafka.server"
 ATTRIBUTES: Final = "group-coordinator-metrics"
 CONSUMER_GROUP_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
-LOAD_TIME_WINDOW_NS: Final = 30_000 * NANOSECONDS_PER_MILLISECOND
-"""The time for which a loading counts in partition-load-time after its end."""
 
 
 class RebalanceCounts:
@@ -105,11 +103,9 @@ class GroupMetrics:
                 yield _attribute(f"{name}-count", count)._replace(is_counter=True)
 
     def _of_loadings(self) -> Iterator[Sample]:
-        since_ns = self._now_ns() - LOAD_TIME_WINDOW_NS
-        # Copied, because the loading thread appends to it.
-        lately = [each.milliseconds for each in self._load_times.copy() if each.ended_ns >= since_ns]
-        yield _attribute("partition-load-time-max", max(lately, default=0))
-        yield _attribute("partition-load-time-avg", sum(lately) / len(lately) if lately else 0)
+        loads = recent_loads(self._load_times, self._now_ns())
+        yield _attribute("partition-load-time-max", loads.longest_ms)
+        yield _attribute("partition-load-time-avg", loads.mean_ms)
 
 
 def _attribute(name: str, value: float, *tags: tuple[str, str]) -> Sample:

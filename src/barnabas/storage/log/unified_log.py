@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import BatchHeader
+from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.log.aborted_transactions import END_OF_ALL, collect_aborted, read_committed
@@ -400,6 +401,14 @@ class UnifiedLog:
         """Return the producers whose sequence numbers or transactions are remembered, for DescribeProducers."""
         with self.lock:
             return self.producer_states.active_producers()
+
+    def oldest_open_timestamp(self) -> int:
+        """Return the time of the last batch of the producer whose transaction is open for longest; -1: none is open."""
+        # Most logs have no producers with transactions: their gauges take no lock.
+        if self.producer_states.states is None:
+            return NO_TIMESTAMP
+        with self.lock:
+            return self.producer_states.oldest_open_timestamp
 
     def begin_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, is_required: bool = False

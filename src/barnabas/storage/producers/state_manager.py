@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.runtime.files import Files
 from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -93,6 +94,11 @@ class ProducerStateManager:
         """The number of producers that are remembered; any thread."""
         states = self.states
         return 0 if states is None else len(states.entries)
+
+    @property
+    def oldest_open_timestamp(self) -> int:
+        """The time of the last batch of the producer whose transaction is open for longest; -1: none is open."""
+        return NO_TIMESTAMP if self.states is None else self.states.oldest_open_timestamp
 
     def active_producers(self) -> list[ActiveProducer]:
         """Return a copy of each producer's state."""

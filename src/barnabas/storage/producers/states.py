@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.end_transaction_marker import EndTransactionMarker
-from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
+from barnabas.records.record_batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.entry import (
@@ -339,6 +339,14 @@ class ProducerStates:
             if first is None or ended.message_offset < first.message_offset:
                 return ended
         return first
+
+    @property
+    def oldest_open_timestamp(self) -> int:
+        """The time of the last batch of the producer whose transaction is open for longest; -1: none is open."""
+        if not self._ongoing:
+            return NO_TIMESTAMP
+        entry = self.entries.get(self._ongoing[next(iter(self._ongoing))].producer_id)
+        return NO_TIMESTAMP if entry is None else entry.last_timestamp
 
     def remove_replicated(self, offset: int) -> None:
         """Forget the ended transactions below `offset`: they are replicated, or deleted, and so stable."""

@@ -137,3 +137,28 @@ def test_every_transaction_completes_once_with_all_its_markers() -> None:
             MarkerLife(seed).live_on()
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
+
+
+def test_markers_without_a_live_leader_are_counted() -> None:
+    life = MarkerLife(1)
+    life.leaders = dict.fromkeys(PLACES, 0)
+    places = frozenset(PLACES[:3])
+    decided = TransactionMetadata("t", 7, 0, 1000, TransactionState.PREPARE_COMMIT, 1, places, 1)
+    ended = EndedTransaction.of(TransactionEntry(decided, 0, 5))
+    life.transactions.append(ended)
+    life.dispatch.add(ended)
+    life.leaders[PLACES[0]] = NO_LEADER
+    life.leaders[PLACES[1]] = 1
+    life.live = {0}
+    life.send()
+    assert life.dispatch.unknown_destinations == 2
+    life.live = {0, 1}
+    life.send()
+    assert life.dispatch.unknown_destinations == 1
+    life.leaders[PLACES[0]] = 0
+    while life.in_flight:
+        life.answer(is_calm=True)
+    life.send()
+    life.answer(is_calm=True)
+    assert life.dispatch.unknown_destinations == 0
+    assert life.complete == [ended]

@@ -224,6 +224,21 @@ def test_unstable_until_decided_and_replicated(first_to_end: int) -> None:
     assert log.unstable is None
 
 
+def test_the_time_of_the_oldest_open_transaction() -> None:
+    log = Log()
+    log.send(3, 0, 0, timestamp=5)
+    assert log.states.oldest_open_timestamp == -1
+    log.send(1, 0, 0, transactional=True, timestamp=1000)
+    log.send(2, 0, 0, transactional=True, timestamp=700)
+    assert log.states.oldest_open_timestamp == 1000
+    log.send(1, 0, 1, transactional=True, timestamp=1200)
+    assert log.states.oldest_open_timestamp == 1200, "its producer goes on writing"
+    log.end_transaction(1, 0)
+    assert log.states.oldest_open_timestamp == 700
+    log.end_transaction(2, 0)
+    assert log.states.oldest_open_timestamp == -1
+
+
 def test_idle_producers_expire_but_not_within_a_transaction() -> None:
     log = Log()
     log.send(1, 0, 0, timestamp=1000)

@@ -7,7 +7,7 @@ Kafka: TransactionMarkerChannelManager, TxnMarkerQueue, TransactionMarkerRequest
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.transaction.markers.answers import MarkerOutcome, outcome_of
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
@@ -18,6 +18,7 @@ from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 MarkerTopic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+_NO_NODE: Final = -1
 
 
 class _Sent(NamedTuple):
@@ -39,7 +40,7 @@ class MarkerDispatch:
     """The transactions whose markers are not all written.
 
     is_current: whether this broker still coordinates the transaction. on_written: called when all partitions have their
-    markers.
+    markers. unknown_destinations: the markers whose partition had no live leader at the last look; any thread reads it.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class MarkerDispatch:
         """In the order in which they ended, and so are the markers of a request."""
         self._in_flight: dict[EndedTransaction, set[TopicPartition]] = {}
         self._busy_nodes: set[int] = set()
+        self.unknown_destinations = 0
 
     def __len__(self) -> int:
         """Return the number of transactions."""
@@ -69,14 +71,18 @@ class MarkerDispatch:
         A partition that does not exist any more needs no marker. One without a leader waits.
         """
         by_node: dict[int, list[_Sent]] = {}
+        unknown = 0
         for transaction in list(self._transactions):
             if not self._is_current(transaction):
                 self._give_up(transaction)
                 continue
             for node_id, partitions in self._by_leader(transaction, image).items():
-                if node_id not in self._busy_nodes:
+                if node_id == _NO_NODE:
+                    unknown += len(partitions)
+                elif node_id not in self._busy_nodes:
                     by_node.setdefault(node_id, []).append(_Sent(transaction, frozenset(partitions)))
             self._finish_if_written(transaction)
+        self.unknown_destinations = unknown
         for node_id, parts in by_node.items():
             self._busy_nodes.add(node_id)
             for part in parts:
@@ -84,6 +90,7 @@ class MarkerDispatch:
             yield MarkerRequest(node_id, WriteTxnMarkersRequest([_marker(part) for part in parts]), parts)
 
     def _by_leader(self, transaction: EndedTransaction, image: MetadataImage) -> dict[int, list[TopicPartition]]:
+        """Return the partitions to be asked for by their leaders; those without a live one under `_NO_NODE`."""
         found: dict[int, list[TopicPartition]] = {}
         in_flight = self._in_flight.get(transaction, ())
         for place in list(transaction.waiting):
@@ -92,8 +99,9 @@ class MarkerDispatch:
             partition = image.partition(place)
             if partition is None:
                 transaction.waiting.discard(place)
-            elif partition.leader in image.brokers:
-                found.setdefault(partition.leader, []).append(place)
+            else:
+                leader = partition.leader if partition.leader in image.brokers else _NO_NODE
+                found.setdefault(leader, []).append(place)
         return found
 
     def answered(self, request: MarkerRequest, response: WriteTxnMarkersResponse | None) -> bool:

@@ -200,16 +200,19 @@ class BlockingClient:
         )
 
     def await_leader(self, topic_partition: TopicPartition, deadline_ms: int, *, unknown_ms: int | None = None) -> Node:
-        """Return the leader of a partition. Raises ClientTimeout, ApiError for a topic or a partition with an error.
+        """Return the leader of a partition. Raises ClientTimeout, ApiError for a topic with an error.
 
-        unknown_ms: how long the cluster may not know the partition before that error is raised; None: until the
-        deadline.
+        unknown_ms: how long the cluster may not know the topic or the partition before ApiError is raised, at the
+        deadline at the latest. None: an unknown topic has until the deadline, an unknown partition times out.
         """
         now_ms = self.now_ms()
         self.metadata.add_topic(topic_partition.topic, now_ms)
         cluster = self._await_cluster(
             lambda cluster: cluster.leader(topic_partition) is not None,
-            lambda cluster: [_partition_error(cluster, topic_partition)],
+            lambda cluster: [
+                _topic_error(cluster, topic_partition.topic),
+                _partition_error(cluster, topic_partition) if unknown_ms is not None else None,
+            ],
             [topic_partition.topic],
             deadline_ms,
             known_by_ms=deadline_ms if unknown_ms is None else min(deadline_ms, now_ms + unknown_ms),
@@ -267,6 +270,6 @@ def _partition_error(cluster: Cluster, topic_partition: TopicPartition) -> ApiEr
     topic, partition = topic_partition
     count = cluster.partition_count(topic)
     if count is None or partition < count:
-        return _topic_error(cluster, topic)
+        return None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ApiError(error, f"Topic {topic} has {count} partitions, from 0 on: there is no partition {partition}.")

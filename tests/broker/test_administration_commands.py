@@ -133,7 +133,8 @@ def test_the_cluster(run: Run, running: BrokerProcess) -> None:
     assert only == f"\tbroker 0\taddress {running.bootstrap_servers}\track -"
     apis = run("cluster", "apis", "--broker=0").stdout.splitlines()
     assert "\tkey 18\tAPI API_VERSIONS\tversions 0-4\tusable 4" in apis
-    assert run("cluster", "features").stdout == "no features\n"
+    features = run("cluster", "features").stdout
+    assert features == "\tfeature transaction.version\tsupported 0-2\tin force -\n"
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import (
@@ -25,7 +28,7 @@ from barnabas.protocol.messages.transactions import (
 from tests.broker.test_offsets import NOT_COMMITTED, fetch
 from tests.support.raw_client import SECONDS, RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator
-from tests.support.server_fixtures import AGAINST
+from tests.support.server_fixtures import AGAINST, AGAINST_KAFKA, MODES, make_server
 
 pytestmark = pytest.mark.skipif(AGAINST == "apache-kafka", reason="Apache Kafka 3.9 has no transaction.version 2")
 
@@ -128,6 +131,30 @@ def transactions(client: RawClient, topic: str) -> Transactions:
     client.await_transaction_coordinator(topic)
     client.create_topic(topic)
     return Transactions(client, topic)
+
+
+@pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka 4 has more features")
+def test_the_feature_is_offered_when_it_is_in_force(tmp_path: Path) -> None:
+    server = make_server(MODES[0], tmp_path / "server")
+    change = UpdateFeaturesRequest.FeatureUpdateKey("transaction.version", 2)
+    with server.running(), RawClient(server) as client:
+        before = _features(client)
+        assert not before.finalized_features
+        answer = client.call(UpdateFeaturesRequest(1_000, [change]), 1, UpdateFeaturesResponse)
+        assert [result.error_code for result in answer.results] == [NONE]
+    with server.running(), RawClient(server) as client:
+        after = _features(client)
+        assert [(each.name, each.max_version_level) for each in after.finalized_features] == [(change.feature, 2)]
+        assert after.finalized_features_epoch > before.finalized_features_epoch
+        assert client.call(ApiVersionsRequest(), 2, ApiVersionsResponse).finalized_features == []
+
+
+def _features(client: RawClient) -> ApiVersionsResponse:
+    answer = client.call(ApiVersionsRequest("test", "1"), 4, ApiVersionsResponse)
+    assert [(each.name, each.min_version, each.max_version) for each in answer.supported_features] == [
+        ("transaction.version", 0, 2)
+    ]
+    return answer
 
 
 def test_each_transaction_has_its_epoch(transactions: Transactions) -> None:

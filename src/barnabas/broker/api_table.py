@@ -69,6 +69,7 @@ from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTop
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
 from barnabas.metadata.client_quota_store import ClientQuotaStore
 from barnabas.metadata.client_quotas import ClientQuotaAdmin
+from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -101,6 +102,7 @@ class ServedParts:
     groups: GroupCoordinator
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIdManager
+    features: ClusterFeatures
     transactions: TransactionCoordinator
     verifications: VerificationMetrics
 
@@ -125,7 +127,7 @@ def build_registry(
     creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
     families: Sequence[HandlerFamily] = (
         # A callable, since the registry is made of the handlers of this very family.
-        ApiVersionsApi(lambda: registry),
+        ApiVersionsApi(lambda: registry, parts.features),
         MetadataApi(parts.metadata, creation, lambda: settings.auto_create_topics, authorizer),
         *_record_families(parts, authorizer),
         *_group_families(parts, creation, authorizer),
@@ -231,7 +233,7 @@ def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequ
         ClusterApi(parts.metadata, authorizer),
         LogDirsApi(parts.replicas, authorizer),
         QuotasApi(ClientQuotaAdmin(quota_store, is_address), ClientQuotaDescriptions(quota_store), authorizer),
-        FeaturesApi(parts.broker_id, parts.metadata, authorizer),
+        FeaturesApi(parts.broker_id, parts.metadata, parts.features, authorizer),
         ScramApi(authorizer),
         SaslApi(),
         AclsApi(authorizer),

@@ -132,6 +132,7 @@ class BrokerServer:
         front = bind_front(stages, self._access, self._faults)
         _serve_controller(stages, front)
         _join_cluster(stages, front)
+        storage.features.load()
         _follow_settings(stages, front)
         replication.groups.startup()
         transactions.coordinator.startup()

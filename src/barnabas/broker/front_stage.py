@@ -177,6 +177,7 @@ def _build_registry(
         groups=replication.groups,
         fetch_sessions=fetch_sessions,
         producer_ids=stages.transactions.producer_ids,
+        features=storage.features,
         transactions=stages.transactions.coordinator,
         verifications=verifications,
     )

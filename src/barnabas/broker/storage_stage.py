@@ -19,6 +19,7 @@ from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs
 from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.metadata.cluster_features import ClusterFeatures, supported_features
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.storage.cleaner.config import CleanerConfig
@@ -38,6 +39,8 @@ class StorageStage:
 
     identity: BrokerIdentity
     zk_client: KafkaZkClient
+    features: ClusterFeatures
+    """Loaded when the controller has set them up."""
     registration: BrokerRegistration
     """The registration of this broker among the live ones: made here, used when the broker joins its cluster."""
     topic_configs: TopicLogConfigs
@@ -87,9 +90,11 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     # After the loading: a notice about a topic finds the topic's logs.
     config_changes.start()
     lifecycle.on_stop("settings", config_changes.stop)
+    release = ServerConfig.from_kafka_config(foundations.static).emulated_release
     return StorageStage(
         identity=identity,
         zk_client=zk_client,
+        features=ClusterFeatures(zk_client, supported_features(release)),
         registration=registration,
         topic_configs=topic_configs,
         config_changes=config_changes,

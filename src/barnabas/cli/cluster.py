@@ -58,7 +58,7 @@ def apis(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) 
 @timeout_option
 @broker_option
 def features(bootstrap_servers: str, timeout_seconds: float, broker_id: int | None) -> None:
-    """Show the cluster's features (KIP-584); Barnabas, like Kafka with ZooKeeper, has none."""
+    """Show the cluster's features (KIP-584): the levels supported, and those in force."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         found = admin.describe_features(broker_id)
     rows = [

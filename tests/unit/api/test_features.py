@@ -13,11 +13,15 @@ from barnabas.api.handlers.features import FeaturesApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
+from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateMetadataRequest
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from tests.support.inline_store import InlineStore
+from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
 
 
@@ -39,7 +43,8 @@ class Nobody:
 def update_features(authorizer: Authorizer | None, controller_id: int) -> Any:
     metadata = MetadataCache(0)
     metadata.update_metadata(UpdateMetadataRequest(controller_id=controller_id))
-    api = FeaturesApi(0, metadata, authorizer)
+    zk_client = KafkaZkClient(InlineStore(MockClock()).new_session(), MockClock())
+    api = FeaturesApi(0, metadata, ClusterFeatures(zk_client), authorizer)
     parser = RequestParser(Registry(api.handlers()))
     body = UpdateFeaturesRequest(1_000, [UpdateFeaturesRequest.FeatureUpdateKey("foo", 1)])
     frame = encode_request_header(body.api_key, 1, 1, "me") + b"".join(map(bytes, body.encode(1)))

@@ -11,6 +11,7 @@ from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import RequestParser
+from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, InvalidRequest
 from barnabas.protocol.headers import encode_request_header
@@ -18,6 +19,9 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from tests.support.inline_store import InlineStore
+from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
 
 
@@ -29,9 +33,13 @@ def break_down(request: Request[Any]) -> None:
     raise ValueError("a defect")
 
 
+def features() -> ClusterFeatures:
+    return ClusterFeatures(KafkaZkClient(InlineStore(MockClock()).new_session(), MockClock()))
+
+
 def make(handle: Any = refuse) -> tuple[RequestParser, Apis, ActionQueue]:
     registry: Registry
-    api_versions = ApiVersionsApi(lambda: registry)
+    api_versions = ApiVersionsApi(lambda: registry, features())
     registry = Registry(
         [
             *api_versions.handlers(),

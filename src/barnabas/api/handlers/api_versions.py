@@ -3,7 +3,7 @@
 Brief; runs on the Processor's thread or a handler's.
 
 v3: flexible body, client software name.
-v4: supported features with a zero minimum version.
+v4: supported features with a zero minimum version, which older clients cannot read (KAFKA-17011).
 
 Kafka: KafkaApis.handleApiVersionsRequest.
 """
@@ -11,21 +11,26 @@ Kafka: KafkaApis.handleApiVersionsRequest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from barnabas.api.brief import BRIEF
 from barnabas.api.registry import Registry
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import valid_software
+from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
+LEVEL_ZERO_SINCE: Final = 4
+
 
 class ApiVersionsApi:
-    """Lists the table of APIs. registry: a callable, because the table also lists this handler."""
+    """Lists the table of APIs, and the features. registry: a callable, because the table also lists this handler."""
 
-    def __init__(self, registry: Callable[[], Registry]) -> None:
+    def __init__(self, registry: Callable[[], Registry], features: ClusterFeatures) -> None:
         self._registry = registry
+        self._features = features
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
@@ -42,7 +47,26 @@ class ApiVersionsApi:
         # Name and version end up in metrics and logs, so they are checked although nothing depends on them (KIP-511).
         if request.api_version >= 3 and not valid_software(request.body):
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        request.respond(ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._supported()))
+        response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._supported())
+        self._add_features(response, request.api_version)
+        request.respond(response)
+
+    def _add_features(self, response: ApiVersionsResponse, version: int) -> None:
+        """Name the features: nothing where the broker has none, as before there were any."""
+        supported = self._features.supported
+        if not supported:
+            return
+        in_force = self._features.in_force
+        response.supported_features = [
+            ApiVersionsResponse.SupportedFeatureKey(name, *levels)
+            for name, levels in supported.items()
+            if version >= LEVEL_ZERO_SINCE or levels.lowest > 0
+        ]
+        response.finalized_features_epoch = in_force.epoch
+        response.finalized_features = [
+            ApiVersionsResponse.FinalizedFeatureKey(name, max_version_level=level, min_version_level=level)
+            for name, level in in_force.levels.items()
+        ]
 
     def _supported(self) -> list[ApiVersionsResponse.ApiVersion]:
         return [

@@ -95,7 +95,7 @@ class ProducerHistory:
         if producer_id == TRANSACTIONAL:
             verification = self.log.begin_verification(producer_id, 0, sequence)
             if verification is not None:
-                self.log.end_verification(producer_id, verification)
+                self.log.end_verification(producer_id, 0, verification)
         info = self.log.append_as_leader(builder.build(), 0)
         assert not info.is_duplicate
         assert self.log.append_as_leader(builder.build(), 0).first_offset == info.first_offset

@@ -136,7 +136,7 @@ class TransactionVerification:
             self._metrics.count(asked_ns, len(refused))
             for place, (partition, verification) in begun.items():
                 if place not in refused:
-                    partition.log.end_verification(producer.producer_id, verification)
+                    partition.log.end_verification(producer.producer_id, producer.producer_epoch, verification)
             errors.update((place, _told(code, tells_abortable)) for place, code in refused.items())
             if asking_thread == threading.get_ident():
                 go_on(errors)

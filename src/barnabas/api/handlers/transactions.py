@@ -34,7 +34,7 @@ from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, Produc
 from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
-from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
+from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, is_internal
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import (
@@ -58,12 +58,11 @@ _FENCED_SINCE: Final = {
 }
 """The first version with PRODUCER_FENCED."""
 _BATCHED_SINCE: Final = 4
-_ABORTABLE_SINCE: Final = 5
-"""The first version of AddPartitionsToTxn with TRANSACTION_ABORTABLE."""
 _RAISES_EPOCH_SINCE: Final = 5
 """The first version of EndTxn that gives the producer its next epoch."""
 
 _PartitionErrors = Mapping[TopicPartition, ErrorCode]
+_Refused = dict[TopicPartition, ErrorCode]
 _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 _TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
@@ -169,7 +168,7 @@ class TransactionsApi:
         transactional_id = body.v3_and_below_transactional_id
         self._check_transactional_id(request, transactional_id)
         partitions = list(_partitions_of(body.v3_and_below_topics))
-        errors = self._refused_topics(request, partitions)
+        errors = self._missing(partitions) | self._unauthorized(request, partitions)
         if errors:
             request.respond(_one_answer(_with_the_others(errors, partitions)))
             return
@@ -205,16 +204,15 @@ class TransactionsApi:
         transactional_id = batch.transactional_id
         partitions = list(_partitions_of(batch.topics))
         producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
+        # Whether the producer may write to a topic, the broker that asks has found out before.
+        errors = self._missing(partitions)
+        if errors:
+            note((transactional_id, _with_the_others(errors, partitions)))
+            return
         if batch.verify_only:
             refused = self._transactions.verify(transactional_id, producer, partitions)
             verified = {each: refused.get(each, ErrorCode.NONE) for each in partitions}
-            if request.api_version < _ABORTABLE_SINCE:
-                verified = {each: _not_abortable(error) for each, error in verified.items()}
             note((transactional_id, verified))
-            return
-        errors = self._refused_topics(request, partitions)
-        if errors:
-            note((transactional_id, _with_the_others(errors, partitions)))
             return
         self._transactions.add_partitions(
             transactional_id,
@@ -224,18 +222,16 @@ class TransactionsApi:
             client_version=RAISES_EPOCH_SINCE,
         )
 
-    def _refused_topics(self, request: Request[Any], partitions: Sequence[TopicPartition]) -> _PartitionErrors:
-        """Return the errors of the partitions that the client may not write to, and of those that do not exist."""
-        names = [each.topic for each in partitions]
+    def _unauthorized(self, request: Request[Any], partitions: Sequence[TopicPartition]) -> _Refused:
+        """Return an error for each partition that the client may not write to, those of internal topics among them."""
+        names = [each.topic for each in partitions if not is_internal(each.topic)]
         allowed = permitted(self._authorizer, request, AclOperation.WRITE, ResourceType.TOPIC, names)
+        return {each: ErrorCode.TOPIC_AUTHORIZATION_FAILED for each in partitions if each.topic not in allowed}
+
+    def _missing(self, partitions: Sequence[TopicPartition]) -> _Refused:
+        """Return an error for each partition that does not exist."""
         image = self._metadata.image
-        errors: dict[TopicPartition, ErrorCode] = {}
-        for each in partitions:
-            if each.topic not in allowed:
-                errors[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif image.partition(each) is None:
-                errors[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return errors
+        return {each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in partitions if image.partition(each) is None}
 
     # -- AddOffsetsToTxn
 
@@ -289,10 +285,6 @@ def _for_version(request: Request[Any], error: ErrorCode) -> ErrorCode:
     if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE[request.handler.api_key]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
-
-
-def _not_abortable(error: ErrorCode) -> ErrorCode:
-    return ErrorCode.INVALID_TXN_STATE if error is ErrorCode.TRANSACTION_ABORTABLE else error
 
 
 def _initialized(error: ErrorCode, producer: ProducerIdAndEpoch) -> InitProducerIdResponse:

@@ -170,11 +170,7 @@ class ProducerStates:
             if duplicate is not None:
                 return duplicate
         verification = self._verifications.get(producer_id)
-        if self._verifies() and not (
-            verification is not None
-            and verification.is_verified
-            and verification.producer_epoch == batch.producer_epoch
-        ):
+        if self._verifies() and (verification is None or verification.verified_epoch != batch.producer_epoch):
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         known = self.check_data(batch, offset, origin)
         if origin is _CLIENT and verification is not None and batch.base_sequence > verification.lowest_sequence:
@@ -198,17 +194,19 @@ class ProducerStates:
         if (entry is not None and entry.is_open_for(producer_epoch)) or not (is_required or self._verifies()):
             return None
         known = self._verifications.get(producer_id)
-        if known is None or producer_epoch > known.producer_epoch:
-            # Anew for a raised epoch: what the coordinator confirmed of the older one says nothing about it.
+        if known is None:
             known = self._verifications[producer_id] = Verification(producer_epoch, base_sequence, now_ms)
+        elif producer_epoch > known.producer_epoch:
+            known.producer_epoch, known.lowest_sequence = producer_epoch, base_sequence
         elif producer_epoch == known.producer_epoch and base_sequence < known.lowest_sequence:
             known.lowest_sequence = base_sequence
         return known
 
-    def end_verification(self, producer_id: int, verification: Verification) -> None:
+    def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> None:
         """Note that the coordinator has confirmed the transaction, unless a marker has come meanwhile."""
-        if self._verifications.get(producer_id) is verification:
-            verification.is_verified = True
+        if self._verifications.get(producer_id) is verification and producer_epoch > verification.verified_epoch:
+            # A late answer about an older epoch has no effect.
+            verification.verified_epoch = producer_epoch
 
     def add_data(
         self, batch: SequencedBatch, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int

@@ -15,18 +15,22 @@ Kafka: VerificationStateEntry, VerificationGuard.
 
 from __future__ import annotations
 
+from barnabas.records.record_batch import NO_PRODUCER_EPOCH
+
 
 class Verification:
     """The verification of one producer in one partition, until its first batch is appended.
 
-    lowest_sequence: of the batches that wait. No later one may be appended before it, or its retry would be out of
-    order for good. is_verified: the coordinator says that the transaction is open.
+    producer_epoch: the highest that was named. lowest_sequence: of the batches of that epoch that wait. No later one
+    may be appended before it, or its retry would be out of order for good. verified_epoch: the coordinator says that a
+    transaction of this epoch is open; -1 until then. A batch of any other epoch needs a verification of its own, so one
+    with an epoch that the producer does not have yet cannot stand in the producer's way.
     """
 
-    __slots__ = ("is_verified", "lowest_sequence", "producer_epoch", "started_ms")
+    __slots__ = ("lowest_sequence", "producer_epoch", "started_ms", "verified_epoch")
 
     def __init__(self, producer_epoch: int, lowest_sequence: int, started_ms: int) -> None:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = lowest_sequence
         self.started_ms = started_ms
-        self.is_verified = False
+        self.verified_epoch = NO_PRODUCER_EPOCH

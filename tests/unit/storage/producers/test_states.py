@@ -269,7 +269,7 @@ def checked(log: Log, *args: int, origin: AppendOrigin = CLIENT) -> int:
 def verify(log: Log, producer_id: int, epoch: int, sequence: int, now_ms: int = 0) -> None:
     verification = log.states.begin_verification(producer_id, epoch, sequence, now_ms)
     assert verification is not None
-    log.states.end_verification(producer_id, verification)
+    log.states.end_verification(producer_id, epoch, verification)
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def test_a_transaction_begins_with_a_verified_batch(verifying: Log, origin: Appe
     assert verification is not None
     with refused(ErrorCode.INVALID_TXN_STATE):
         checked(verifying, 7, 0, 0, origin=origin)
-    verifying.states.end_verification(7, verification)
+    verifying.states.end_verification(7, 0, verification)
     assert checked(verifying, 7, 0, 0, origin=origin) == 0
     assert verifying.states.begin_verification(7, 0, 1, 0) is None, "its transaction is open here"
     assert checked(verifying, 7, 0, 1, origin=origin) == 1
@@ -304,16 +304,16 @@ def test_a_marker_between_question_and_append_ends_the_verification(verifying: L
     late = verifying.states.begin_verification(7, 0, 0, 0)
     assert late is not None
     verifying.end_transaction(7, 0, abort=True)
-    verifying.states.end_verification(7, late)
+    verifying.states.end_verification(7, 0, late)
     with refused(ErrorCode.INVALID_TXN_STATE):
         checked(verifying, 7, 0, 0)
     # The same producer asks again, for its next transaction: the late answer must not count for that one.
     again = verifying.states.begin_verification(7, 0, 0, 0)
     assert again is not None
-    verifying.states.end_verification(7, late)
+    verifying.states.end_verification(7, 0, late)
     with refused(ErrorCode.INVALID_TXN_STATE):
         checked(verifying, 7, 0, 0)
-    verifying.states.end_verification(7, again)
+    verifying.states.end_verification(7, 0, again)
     assert checked(verifying, 7, 0, 0) == 1
 
 
@@ -345,11 +345,27 @@ def test_a_verification_holds_for_its_epoch(verifying: Log) -> None:
         checked(verifying, 7, 1, 0)
     raised = verifying.states.begin_verification(7, 1, 0, 0)
     assert raised is not None
-    assert verifying.states.begin_verification(7, 0, 0, 0) is raised, "an older epoch does not replace it"
-    for epoch in (0, 1):
-        with refused(ErrorCode.INVALID_TXN_STATE):
-            checked(verifying, 7, epoch, 0)
-    verifying.states.end_verification(7, raised)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 1, 0)
+    verifying.states.end_verification(7, 1, raised)
+    assert checked(verifying, 7, 1, 0) == 0
+
+
+def test_an_epoch_that_is_not_confirmed_is_in_no_other_one_s_way(verifying: Log) -> None:
+    assert verifying.states.begin_verification(7, 5, 0, 0) is not None
+    verify(verifying, 7, 0, 0)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 5, 0)
+    assert checked(verifying, 7, 0, 0) == 0
+
+
+def test_a_late_answer_about_an_older_epoch_has_no_effect(verifying: Log) -> None:
+    late = verifying.states.begin_verification(7, 0, 0, 0)
+    assert late is not None
+    verify(verifying, 7, 1, 0)
+    verifying.states.end_verification(7, 0, late)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        checked(verifying, 7, 0, 0)
     assert checked(verifying, 7, 1, 0) == 0
 
 

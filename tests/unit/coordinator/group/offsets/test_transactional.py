@@ -144,7 +144,7 @@ def test_only_a_verified_transaction_commits() -> None:
     assert commit(broker, 7, ("t", 0, 1)) == [[ErrorCode.INVALID_TXN_STATE]]
     assert stable(broker, ("t", 0)) == [-1]
     verification = broker.log().begin_verification(7, 0, -1)
-    broker.log().end_verification(7, verification)
+    broker.log().end_verification(7, 0, verification)
     assert commit(broker, 7, ("t", 0, 1)) == [[NONE]]
     assert stable(broker, ("t", 0)) == [UNSTABLE]
 

@@ -1,5 +1,5 @@
-// Kafka Streams' word count, at least once, for tests/clients/test_streams.py. Run from this source:
-// java -cp 'jars/*' WordCount.java <bootstrap servers> <application id> <input topic> <output topic> <state directory>
+// Kafka Streams' word count for tests/clients/test_streams.py. Run from this source: java -cp 'jars/*' WordCount.java
+// <bootstrap servers> <application id> <input topic> <output topic> <state directory> <processing guarantee>
 // Prints the states it goes through, one a line, and stops when its standard input ends.
 
 import java.time.Duration;
@@ -20,7 +20,7 @@ public class WordCount {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[4]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[5]);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");

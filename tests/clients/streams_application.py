@@ -13,6 +13,9 @@ from typing import Final
 from tests.support.maven import fetch_jars, find_java
 
 POMS: Final = {release: Path(__file__).with_name(f"kafka-streams-{release}.xml") for release in ("3.9", "4")}
+AT_LEAST_ONCE: Final = "at_least_once"
+EXACTLY_ONCE: Final = "exactly_once_v2"
+"""Settings of `processing.guarantee`."""
 _PROGRAM: Final = Path(__file__).with_name("WordCount.java")
 _FLAGS: Final = (
     "-Xmx256m",
@@ -31,14 +34,17 @@ class StreamsFailed(Exception):
 class StreamsApplication:
     """One instance. `directory` keeps its state and its log."""
 
-    def __init__(self, release: str, directory: Path, arguments: tuple[str, str, str, str]) -> None:
+    def __init__(
+        self, release: str, directory: Path, arguments: tuple[str, str, str, str], guarantee: str = AT_LEAST_ONCE
+    ) -> None:
         """arguments: bootstrap servers, application id, input topic, output topic."""
         self._directory = directory
         self._state_changed = threading.Condition()
         self._states: list[str] = []
         directory.mkdir(parents=True, exist_ok=True)
         jars = fetch_jars(POMS[release])
-        command = [find_java(), *_FLAGS, "-cp", f"{jars}/*", str(_PROGRAM), *arguments, str(directory / "state")]
+        command = [find_java(), *_FLAGS, "-cp", f"{jars}/*", str(_PROGRAM)]
+        command += [*arguments, str(directory / "state"), guarantee]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         self._reader = threading.Thread(target=self._read_states, name=f"states-of-{directory.name}", daemon=True)

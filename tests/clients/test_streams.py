@@ -1,4 +1,4 @@
-"""Kafka Streams counts words on our broker, at least once, while its instances come, go and crash."""
+"""Kafka Streams counts words on our broker, at least once and exactly once, while its instances come, go and crash."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import TopicPartition as ConfluentPartition
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.memory_records import any_batches
-from tests.clients.streams_application import POMS, StreamsApplication
+from tests.clients.streams_application import AT_LEAST_ONCE, EXACTLY_ONCE, POMS, StreamsApplication
 from tests.support.apache_kafka import need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.maven import counterparts_needed, fetch_jars
@@ -27,6 +29,8 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 WORDS = tuple(f"word-{number}" for number in range(50))
 PARTITIONS, LINES, WORDS_A_LINE = 4, 500, 8
 PATIENCE_SECONDS = 60
+EXACTLY_ONCE_SECONDS = 300
+"""A transaction of a killed instance is open, and hides what lies behind it, until it is timed out."""
 RESET_COMMAND = "org.apache.kafka.tools.StreamsResetter"
 
 
@@ -52,9 +56,11 @@ class WordCounts:
             client.create_topic(self.input, PARTITIONS)
             client.create_topic(self.output, 1)
 
-    def start(self, stack: ExitStack, release: str, directory: Path) -> StreamsApplication:
+    def start(
+        self, stack: ExitStack, release: str, directory: Path, guarantee: str = AT_LEAST_ONCE
+    ) -> StreamsApplication:
         arguments = (self.server.bootstrap_servers, self.application_id, self.input, self.output)
-        application = StreamsApplication(release, directory, arguments)
+        application = StreamsApplication(release, directory, arguments, guarantee)
         stack.callback(application.kill)
         application.await_running()
         return application
@@ -83,6 +89,26 @@ class WordCounts:
                         counts[bytes(record.key or b"").decode()] = struct.unpack(">q", record.value or b"")[0]
                     offset = batch.next_offset
                 time.sleep(0.05)
+
+    def await_committed_counts(self) -> dict[str, list[int]]:
+        """Return every count of each word, when the newest ones are right to a reader of committed records."""
+        found: dict[str, list[int]] = {}
+        settings = {
+            "bootstrap.servers": self.server.bootstrap_servers,
+            "group.id": "judge",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+        deadline = time.monotonic() + EXACTLY_ONCE_SECONDS
+        with closing(ConfluentConsumer(settings)) as consumer:
+            consumer.assign([ConfluentPartition(self.output, 0, 0)])
+            while {word: counts[-1] for word, counts in found.items()} != self.written:
+                assert time.monotonic() < deadline, (found, self.written)
+                for message in consumer.consume(500, 0.5):
+                    key, value = message.key(), message.value()
+                    if message.error() is None and key is not None and value is not None:
+                        found.setdefault(key.decode(), []).append(struct.unpack(">q", value)[0])
+        return found
 
     def are_exact(self, counts: dict[str, int]) -> bool:
         return counts == self.written
@@ -153,3 +179,40 @@ def test_an_application_that_is_reset_begins_anew(
     with RawClient(words.server) as client:
         assert client.end_offset(words.output) > begin
     again.stop()
+
+
+@pytest.mark.timeout(900)
+def test_words_are_counted_exactly_once_while_instances_and_the_broker_are_killed(
+    topic: str, release: str, stack: ExitStack, tmp_path: Path
+) -> None:
+    properties = {
+        "transaction.state.log.num.partitions": "3",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    broker = BarnabasProcess(tmp_path / "server", SERVER_PROPERTIES | properties, port=free_port())
+    stack.callback(broker.close)
+    broker.start()
+    words = WordCounts(broker, topic)
+    words.write()
+    first = words.start(stack, release, tmp_path / "first", EXACTLY_ONCE)
+    second = words.start(stack, release, tmp_path / "second", EXACTLY_ONCE)
+    words.await_committed_counts()
+    for _ in range(5):
+        words.write()
+        time.sleep(0.1)
+    first.kill()
+    words.write()
+    words.await_committed_counts()
+    third = words.start(stack, release, tmp_path / "third", EXACTLY_ONCE)
+    words.write()
+    broker.kill()
+    broker.start()
+    words.write()
+    counts = words.await_committed_counts()
+    for word, counted in counts.items():
+        # A line that is counted twice, or whose count is written twice, shows as a count that does not rise.
+        assert counted == sorted(set(counted)), word
+    second.stop()
+    third.stop()
+    assert words.await_committed_counts() == counts

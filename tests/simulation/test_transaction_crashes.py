@@ -153,6 +153,11 @@ class Transaction:
     outcome: bool | None = None
     is_uncertain: bool = False
 
+    @property
+    def writes_no_more(self) -> bool:
+        """Whether its client takes no other step than to end it."""
+        return self.is_uncertain or self.asked is not None
+
 
 class Session:
     """A producer from its InitProducerId on. is_doubtful: it may have been fenced. is_fenced: it has been."""
@@ -208,7 +213,8 @@ class CrashLife:
 
     def _arm(self) -> None:
         self._armed = self._cell or (self.chance.choice(list(WriteKind)), self.chance.choice(list(Moment)))
-        self._writes_left = self.chance.choice((0, 0, 1, 2, 5))
+        # A request with many markers never gets through where the process dies at each of them.
+        self._writes_left = self.chance.choice((0, 0, 1, 2, 5) if self._cell is None else (0, 1, 3, 10, 30))
 
     def _death(self, path: str, data: bytes) -> Moment | None:
         if self._armed is None or WriteKind.of(path, data) is not self._armed[0]:
@@ -363,6 +369,8 @@ class CrashLife:
         self.sessions[transactional_id] = Session(transactional_id, *given[-1])
 
     def add(self, session: Session) -> bool:
+        if session.transaction is not None and session.transaction.asked is not None:
+            return self.end(session)
         places = self.chance.sample(DATA_PLACES, self.chance.randint(1, 2))
         return self.add_places(session, places)
 
@@ -400,7 +408,7 @@ class CrashLife:
         transaction = self.begun(session)
         if not session.places:
             return self.add(session)
-        if transaction.is_uncertain:
+        if transaction.writes_no_more:
             return self.end(session)
         place = place or self.chance.choice(sorted(session.places))
         sequence = session.sequences[place]
@@ -431,7 +439,7 @@ class CrashLife:
 
     def commit_offsets(self, session: Session) -> bool:
         transaction, group = self.begun(session), self.chance.choice(GROUPS)
-        if transaction.is_uncertain:
+        if transaction.writes_no_more:
             return self.end(session)
         add = AddOffsetsToTxnRequest(session.transactional_id, session.producer_id, session.epoch, group)
         if not self.is_taken(self.until_told(lambda: E(self.ask(add, 3).error_code))):
@@ -455,7 +463,7 @@ class CrashLife:
 
     def end(self, session: Session) -> bool:
         transaction = session.transaction
-        if transaction is None or not session.places:
+        if transaction is None or (not session.places and transaction.asked is None):
             return self.add(session)
         if transaction.asked is None:
             # Without a record it would not be seen whether it was committed.

@@ -135,7 +135,7 @@ def test_resources_features_and_credentials(server: Server, topic: str) -> None:
         assert admin.list_config_resources([ConfigResourceType.BROKER]) == [ConfigResource.broker(0)]
         assert admin.list_config_resources([ConfigResourceType.CLIENT_METRICS]) == []
         assert admin.update_features({}) == {}
-        # Kafka's brokers with ZooKeeper have no features, and neither has ours.
+        # No broker with ZooKeeper has this feature, Kafka's or ours.
         with pytest.raises(ApiError) as raised:
             admin.update_features({"group.version": FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)}, validate_only=True)
         assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION

@@ -86,7 +86,9 @@ def test_kafka_python_moves_replicas(python: KafkaAdminClient, created: str) -> 
 
 
 def test_kafka_python_asks_for_features(python: KafkaAdminClient) -> None:
-    assert python.describe_features() == {}
+    # Kafka 3.9 with ZooKeeper has none; ours has one, which is not in force before it is raised.
+    expected: dict[str, Any] = {} if AGAINST_KAFKA else {"transaction.version": {"supported": (0, 2)}}
+    assert python.describe_features() == expected
 
 
 @pytest.mark.skipif(AGAINST_KAFKA, reason="APIs of KRaft")

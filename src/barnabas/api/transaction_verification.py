@@ -84,6 +84,16 @@ class _Begun(NamedTuple):
     verification: Verification
 
 
+class VerificationTerms(NamedTuple):
+    """What the version of the request says.
+
+    tells_abortable: it has TRANSACTION_ABORTABLE. adds: it adds the partitions to the transaction (KIP-890).
+    """
+
+    tells_abortable: bool
+    adds: bool
+
+
 class TransactionVerification:
     """Asks for the partitions that a transaction has not written to yet."""
 
@@ -98,18 +108,16 @@ class TransactionVerification:
         request: Request[Any],
         producer: TransactionalProducer,
         writes: Sequence[TransactionalWrite],
+        terms: VerificationTerms,
         go_on: Callable[[VerificationErrors], None],
         *,
-        tells_abortable: bool,
-        adds: bool,
         before_asking: Callable[[], None] | None = None,
     ) -> None:
         """Call `go_on` once, with the errors of the partitions that must not be written to.
 
         In place when nothing has to be asked or the coordinator answers at once, else later on a request handler's
-        thread. tells_abortable: the request's version has TRANSACTION_ABORTABLE. adds: the request's version adds the
-        partitions to the transaction. before_asking: called in place when a coordinator is asked: the frame of the
-        request must not be used after this call has returned.
+        thread. before_asking: called in place when a coordinator is asked: the frame of the request must not be used
+        after this call has returned.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         begun: dict[TopicPartition, _Begun] = {}
@@ -117,7 +125,7 @@ class TransactionVerification:
             try:
                 partition = self._hosted.partition_or_error(place.topic, place.partition)
                 found = partition.begin_verification(
-                    producer.producer_id, producer.producer_epoch, base_sequence, is_required=adds
+                    producer.producer_id, producer.producer_epoch, base_sequence, is_required=terms.adds
                 )
             except ApiError as error:
                 errors[place] = error.code
@@ -137,7 +145,7 @@ class TransactionVerification:
             for place, (partition, verification) in begun.items():
                 if place not in refused:
                     partition.log.end_verification(producer.producer_id, producer.producer_epoch, verification)
-            errors.update((place, _told(code, tells_abortable)) for place, code in refused.items())
+            errors.update((place, _told(code, terms.tells_abortable)) for place, code in refused.items())
             if asking_thread == threading.get_ident():
                 go_on(errors)
             else:
@@ -147,7 +155,7 @@ class TransactionVerification:
             go_on(errors)
             self._run_queued()
 
-        self._verifier.verify(*producer, list(begun), verified, adds=adds)
+        self._verifier.verify(*producer, list(begun), verified, adds=terms.adds)
         # An answer that comes later may find this very thread at work for another request.
         asking_thread = None
 

@@ -7,7 +7,7 @@ Kafka: PartitionLeaderStrategy, AdminApiDriver.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
@@ -22,21 +22,29 @@ A = TypeVar("A", bound=Message)
 R = TypeVar("R")
 
 
+class LeaderWaits(NamedTuple):
+    """How long to wait. deadline_ms: for all answers, as a time of the client's clock.
+
+    unknown_ms: how long the cluster may not know a partition before that error is raised; None: until the deadline.
+    """
+
+    deadline_ms: int
+    unknown_ms: int | None = None
+
+
 def ask_leaders(
     client: BlockingClient,
     partitions: Collection[TopicPartition],
     request_for: Callable[[Collection[TopicPartition]], Message],
     results_in: Callable[[A], Iterable[tuple[TopicPartition, int, R]]],
-    deadline_ms: int,
+    waits: LeaderWaits,
     *,
     versions: tuple[int, int] | None = None,
-    unknown_ms: int | None = None,
 ) -> dict[TopicPartition, R]:
     """Return every partition's result, with one request to each leader.
 
-    results_in(answer): yields partition, error code and result. `unknown_ms`: how long the cluster may not know a
-    partition before that error is raised; None: until the deadline. Raises ApiError for an error that no retry cures,
-    and at the deadline the last ApiError or ClientTimeout.
+    results_in(answer): yields partition, error code and result. Raises ApiError for an error that no retry cures, and
+    at the deadline the last ApiError or ClientTimeout.
     """
     client.check_usable()
     found: dict[TopicPartition, R] = {}
@@ -44,12 +52,12 @@ def ask_leaders(
     missing = dict.fromkeys(partitions)
     last_error = ErrorCode.NONE
     while missing:
-        for node, led in _by_leader(client, missing, deadline_ms, unknown_ms).items():
+        for node, led in _by_leader(client, missing, waits).items():
             answer = client.call(
                 request_for(led),
                 to=lambda cluster, node=node: cluster.nodes.get(node.id),  # type: ignore[misc]
                 versions=versions,
-                deadline_ms=deadline_ms,
+                deadline_ms=waits.deadline_ms,
             )
             for partition, code, result in results_in(cast("A", answer)):
                 error = error_of(code)
@@ -62,7 +70,7 @@ def ask_leaders(
                     raise ApiError(error, f"{error.message} Partition: {partition}")
         if missing:
             client.metadata.request_update()
-            left_ms = deadline_ms - client.now_ms()
+            left_ms = waits.deadline_ms - client.now_ms()
             if left_ms <= 0:
                 if last_error:
                     raise ApiError(last_error)
@@ -72,10 +80,10 @@ def ask_leaders(
 
 
 def _by_leader(
-    client: BlockingClient, partitions: Iterable[TopicPartition], deadline_ms: int, unknown_ms: int | None
+    client: BlockingClient, partitions: Iterable[TopicPartition], waits: LeaderWaits
 ) -> Mapping[Node, list[TopicPartition]]:
     by_leader: dict[Node, list[TopicPartition]] = {}
     for partition in partitions:
-        leader = client.await_leader(partition, deadline_ms, unknown_ms=unknown_ms)
+        leader = client.await_leader(partition, waits.deadline_ms, unknown_ms=waits.unknown_ms)
         by_leader.setdefault(leader, []).append(partition)
     return by_leader

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.isolation_level import READ_UNCOMMITTED
-from barnabas.clients.leader_calls import ask_leaders
+from barnabas.clients.leader_calls import LeaderWaits, ask_leaders
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -56,9 +56,8 @@ def lookup_offsets(
         timestamps.keys(),
         lambda partitions: offsets_request({each: timestamps[each] for each in partitions}, isolation_level),
         offsets_in,
-        deadline_ms,
+        LeaderWaits(deadline_ms, unknown_ms),
         versions=(oldest, ListOffsetsRequest.max_version),
-        unknown_ms=unknown_ms,
     )
 
 

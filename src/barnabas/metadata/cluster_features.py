@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from barnabas.protocol.feature_codes import UpgradeType
 from barnabas.protocol.kafka_releases import RELEASES
 from barnabas.zk.broker_zk_data import FinalizedFeatures
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -30,14 +30,6 @@ class FeaturesInForce(NamedTuple):
 
     levels: Mapping[str, int]
     epoch: int
-
-
-class UpgradeType(IntEnum):
-    """The changes of a level that a client allows."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 class FeatureChange(NamedTuple):

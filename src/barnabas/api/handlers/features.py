@@ -15,10 +15,11 @@ from typing import Final
 
 from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
-from barnabas.metadata.cluster_features import ClusterFeatures, FeatureChange, UpgradeType
+from barnabas.metadata.cluster_features import ClusterFeatures, FeatureChange
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.feature_codes import UpgradeType
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 LAST_VERSION_WITH_RESULTS: Final = 1

@@ -34,6 +34,7 @@ from barnabas.api.transaction_verification import (
     TransactionalWrite,
     TransactionVerification,
     VerificationErrors,
+    VerificationTerms,
     producer_error,
 )
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -214,9 +215,8 @@ class ProduceApi:
             request,
             producer,
             writes,
+            VerificationTerms(tells_abortable=request.api_version >= ABORTABLE_SINCE, adds=adds),
             append,
-            tells_abortable=request.api_version >= ABORTABLE_SINCE,
-            adds=adds,
             before_asking=lambda: _keep_records(entries),
         )
 

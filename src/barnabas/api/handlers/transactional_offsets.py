@@ -23,6 +23,7 @@ from barnabas.api.transaction_verification import (
     TransactionalWrite,
     TransactionVerification,
     VerificationErrors,
+    VerificationTerms,
 )
 from barnabas.coordinator.group.log.append_errors import commit_error
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
@@ -110,9 +111,11 @@ class TransactionalOffsetsApi:
             request,
             producer,
             [TransactionalWrite(place, NO_SEQUENCE)],
+            VerificationTerms(
+                tells_abortable=request.api_version >= ABORTABLE_SINCE,
+                adds=request.api_version >= ADDS_PARTITION_SINCE,
+            ),
             verified,
-            tells_abortable=request.api_version >= ABORTABLE_SINCE,
-            adds=request.api_version >= ADDS_PARTITION_SINCE,
         )
 
     def _check_permissions(self, request: Request[TxnOffsetCommitRequest]) -> None:

@@ -3,7 +3,7 @@
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
-from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate, UpgradeType
+from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate
 from barnabas.clients.admin.group_members import GroupDescription, GroupListing, GroupMember
 from barnabas.clients.admin.new_topic import (
     ClusterDescription,
@@ -25,6 +25,7 @@ from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.feature_codes import UpgradeType
 
 __all__ = [
     "DEFAULT",

@@ -14,7 +14,7 @@ from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, Coordinate
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import error_of
-from barnabas.clients.leader_calls import ask_leaders
+from barnabas.clients.leader_calls import LeaderWaits, ask_leaders
 from barnabas.clients.offset_lookup import OffsetAndTimestamp, lookup_offsets
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
@@ -130,9 +130,8 @@ class AdminCalls:
                 partitions,
                 request_for,
                 results_in,
-                self._deadline_ms(),
+                LeaderWaits(self._deadline_ms(), _UNKNOWN_PARTITION_MS),
                 versions=versions,
-                unknown_ms=_UNKNOWN_PARTITION_MS,
             )
 
     def ask_coordinators(

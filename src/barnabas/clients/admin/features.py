@@ -6,25 +6,17 @@ Called by `Admin`. Kafka: FeatureMetadata, FeatureUpdate, NodeApiVersions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas import __version__
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
 from barnabas.protocol.errors import ApiError
+from barnabas.protocol.feature_codes import UpgradeType
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 # Version 0 has a flag in place of the upgrade type.
 _UPDATE_VERSIONS = (1, 2)
-
-
-class UpgradeType(IntEnum):
-    """The changes of a feature's level that are allowed. An unsafe downgrade may lose metadata."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 class FeatureUpdate(NamedTuple):

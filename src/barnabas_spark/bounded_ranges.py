@@ -19,7 +19,7 @@ class TimestampLookup(Protocol):
     """The part of a broker that finds records by time."""
 
     def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the first offset of each partition that is not older than its time, or -1 if there is none."""
+        """Return the first offset of each partition that is not older than its time; -1 when all are older."""
 
 
 def within_bounds(ranges: Sequence[OffsetRange], bounds: RowBounds, broker: TimestampLookup) -> list[OffsetRange]:

@@ -26,7 +26,7 @@ class Between(NamedTuple):
 
 
 class RowBounds(NamedTuple):
-    """Bounds outside of which there is no row that the query wants. Rows inside may be unwanted, too."""
+    """Bounds of the rows that the query wants. The query wants no row outside; it may not want every row inside."""
 
     topics: frozenset[str] | None = None
     """None: all."""

@@ -160,23 +160,17 @@ class TransactionService:
 
         client_version: the `transaction.version` that the producer's requests are of.
         """
-        wait = None
         try:
             entry = self._existing(transactional_id)
         except ApiError as error:
             on_done(error.code)
             return
-        with entry.lock:
-            decision = self._decision(
-                entry,
-                lambda: decide_add(entry.known, producer, partitions, self._now_ms(), client_version=client_version),
-            )
-            if not isinstance(decision, Refused):
-                wait = self._log.append(entry, decision.metadata)
-        if wait is not None:
-            wait(on_done)
-        elif isinstance(decision, Refused):
-            on_done(decision.error)
+        self._decide_and_store(
+            entry,
+            lambda: decide_add(entry.known, producer, partitions, self._now_ms(), client_version=client_version),
+            on_stored=on_done,
+            on_refused=on_done,
+        )
 
     def verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Sequence[TopicPartition]
@@ -198,48 +192,43 @@ class TransactionService:
         except ApiError as error:
             on_done(error.code)
             return
-        wait = None
         terms = EndTerms(producer, is_commit, True, self._now_ms())
-        with entry.lock:
-            decision = self._decision(entry, lambda: decide_end(entry.known, terms))
-            if not isinstance(decision, Refused):
-                wait = self._log.append(entry, decision.metadata)
-        if wait is not None:
-            wait(lambda error: self._decided(entry, error, on_done))
-        elif isinstance(decision, Refused):
-            on_done(decision.error)
+        self._decide_and_store(
+            entry,
+            lambda: decide_end(entry.known, terms),
+            on_stored=lambda error: self._decided(entry, error, on_done),
+            on_refused=on_done,
+        )
 
     def end_with_next_epoch(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_commit: bool, on_done: OnEnded
     ) -> None:
         """Commit or abort as `end` does, and give the producer the epoch of its next transaction (KIP-890).
 
-        An abort is possible without a transaction. Raises ApiError when a new producer id is needed, and none is to be
-        had.
+        An abort is possible without a transaction. Raises ApiError when a new producer id is needed and cannot be
+        reserved.
         """
         try:
             entry = self._existing(transactional_id)
         except ApiError as error:
             on_done(EndResult(error.code))
             return
-        wait = None
         terms = EndTerms(producer, is_commit, True, self._now_ms())
-        with entry.lock:
-            decision = self._decision(
-                entry, lambda: decide_end_with_next_epoch(entry.known, terms, self._environment.new_producer_id)
-            )
-            following = entry.metadata.next_producer
-            if not isinstance(decision, Refused):
-                following = decision.metadata.next_producer
-                wait = self._log.append(entry, decision.metadata)
+        following = NO_PRODUCER
+
+        def decide() -> Decision:
+            nonlocal following
+            decision = decide_end_with_next_epoch(entry.known, terms, self._environment.new_producer_id)
+            # Read here, under the entry's lock: a repeated end is answered from the metadata that it was compared with.
+            following = (entry.metadata if isinstance(decision, Refused) else decision.metadata).next_producer
+            return decision
 
         def answer(error: ErrorCode) -> None:
             on_done(EndResult(error, following) if error is ErrorCode.NONE else EndResult(error))
 
-        if wait is not None:
-            wait(lambda error: self._decided(entry, error, answer))
-        elif isinstance(decision, Refused):
-            answer(decision.error)
+        self._decide_and_store(
+            entry, decide, on_stored=lambda error: self._decided(entry, error, answer), on_refused=answer
+        )
 
     def abort_fenced(self, entry: TransactionEntry, on_done: OnDone) -> None:
         """Abort the ongoing transaction of an entry with a raised epoch: its producer can write no more.
@@ -302,6 +291,20 @@ class TransactionService:
         if entry is None:
             raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return entry
+
+    def _decide_and_store(
+        self, entry: TransactionEntry, decide: Callable[[], Decision], *, on_stored: OnDone, on_refused: OnDone
+    ) -> None:
+        """Decide and append under the entry's lock; wait for the replicas, or tell a refusal, without it."""
+        wait = None
+        with entry.lock:
+            decision = self._decision(entry, decide)
+            if not isinstance(decision, Refused):
+                wait = self._log.append(entry, decision.metadata)
+        if wait is not None:
+            wait(on_stored)
+        elif isinstance(decision, Refused):
+            on_refused(decision.error)
 
     @staticmethod
     def _decision(entry: TransactionEntry, decide: Callable[[], Decision]) -> Decision:

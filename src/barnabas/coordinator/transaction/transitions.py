@@ -90,7 +90,7 @@ def with_partitions(
 def decided(metadata: TransactionMetadata, *, is_commit: bool, now_ms: int) -> TransactionMetadata:
     """Decide the end of the transaction, whose producer keeps its epoch.
 
-    Raises IllegalTransactionTransition when there is no transaction.
+    Raises IllegalTransactionTransition when no transaction is open.
     """
     if metadata.state in COMPLETE:
         raise IllegalTransactionTransition(f"{metadata.transactional_id}: there is no transaction to end")
@@ -102,8 +102,8 @@ def decided_with_next_epoch(
 ) -> TransactionMetadata:
     """Decide the end of the transaction and raise the producer's epoch: a late batch of it has an older one (KIP-890).
 
-    next_producer_id: for the producer that has used its last epoch. Raises IllegalTransactionTransition when it has,
-    and there is none, and when nothing is there to commit.
+    next_producer_id: for the producer that has used its last epoch. Raises IllegalTransactionTransition when such a
+    producer gets no id, when another gets one, and when a commit finds no open transaction.
     """
     if metadata.is_epoch_exhausted != (next_producer_id != NO_PRODUCER_ID) or metadata.producer_epoch >= LARGEST_EPOCH:
         raise IllegalTransactionTransition(f"{metadata.transactional_id}: no epoch follows {metadata.producer_epoch}")

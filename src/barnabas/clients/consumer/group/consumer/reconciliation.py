@@ -107,7 +107,10 @@ class MemberReconciliation:
             self._offsets.left()
 
     def _make_plan(self) -> _Plan | None:
-        """Return the next reconciliation, or None if there is none, or none before an answer or new metadata."""
+        """Return the next reconciliation.
+
+        None when nothing has to change, and while the member waits for an answer or for new metadata.
+        """
         with self._channel.lock:
             membership = self._membership
             if not membership.is_reconciling(membership.joins) or membership.is_report_unanswered:

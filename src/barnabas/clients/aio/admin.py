@@ -77,6 +77,7 @@ class Admin:
         except BaseException:
             self._is_stopped = True
             thread.end()
+            await thread.join()
             raise
 
     async def stop(self) -> None:

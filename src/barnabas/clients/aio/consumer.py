@@ -94,6 +94,7 @@ class Consumer:
         except BaseException:
             self._is_stopped = True
             thread.end()
+            await thread.join()
             raise
         thread.wakes(self._core)
 

@@ -66,7 +66,6 @@ class ConfigEntityChangeNotificationSequenceZNode:
     """A notice that the settings of an entity are to be read again."""
 
     prefix = "config_change_"
-    create_path = f"{ConfigEntityChangeNotificationZNode.path}/{prefix}"
 
     @staticmethod
     def encode(entity_path: str) -> bytes:

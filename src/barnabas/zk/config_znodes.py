@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from barnabas.zk.change_notices import ChangeNotices
 from barnabas.zk.config_zk_data import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
@@ -27,6 +28,7 @@ class ConfigZnodes:
 
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access
+        self.notices = ChangeNotices(access, ConfigEntityChangeNotificationZNode.path, _Notification.prefix)
 
     def entity(self, entity_type: str, entity_name: str) -> dict[str, str]:
         """Return the settings of an entity, empty if it has none."""
@@ -77,26 +79,8 @@ class ConfigZnodes:
         value_of(noticed, Created)
         return [not isinstance(outcome, NotEmptyError) for outcome in outcomes]
 
-    def notifications(self) -> list[str]:
-        """Return the names of the notices, oldest first. Sets the watch on /config/changes."""
-        names = self._access.children(ConfigEntityChangeNotificationZNode.path)
-        return [name for name in names if name.startswith(_Notification.prefix)]
-
-    def notified_entity(self, name: str) -> tuple[str, int] | None:
-        """Return the entity of a notice (`topics/orders`) and its creation time (ms), or None if the notice is gone."""
-        node = self._access.get(f"{ConfigEntityChangeNotificationZNode.path}/{name}")
-        return None if node is None else (_Notification.decode(node.data), node.stat.ctime_ms)
-
-    def delete_notifications(self, names: Iterable[str], expected_controller_epoch_version: int) -> None:
-        """Remove old notices."""
-        self._access.delete_children(
-            ConfigEntityChangeNotificationZNode.path, list(names), expected_controller_epoch_version
-        )
-
-    @staticmethod
-    def _notice(entity_type: str, entity_name: str) -> Create:
-        data = _Notification.encode(f"{entity_type}/{entity_name}")
-        return Create(_Notification.create_path, data, sequential=True)
+    def _notice(self, entity_type: str, entity_name: str) -> Create:
+        return self.notices.creation(_Notification.encode(f"{entity_type}/{entity_name}"))
 
     @staticmethod
     def _writes(entity_type: str, entity_name: str, config: Mapping[str, str]) -> list[Create | SetData]:

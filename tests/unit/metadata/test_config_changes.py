@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.broker.topic_log_configs import on_unclean_election_allowed
-from barnabas.metadata.config_change_listener import NOTICE_LIFETIME_MS, ConfigChangeListener
+from barnabas.metadata.change_notice_listener import NOTICE_LIFETIME_MS
+from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid
@@ -93,7 +94,7 @@ def test_old_notices_are_removed(fixture: Fixture) -> None:
     fixture.clock.advance(NOTICE_LIFETIME_MS + 1)
     fixture.repository.change_topic_config("orders", {"a": "2"})
     assert fixture.settle() == [("orders", {"a": "2"})]
-    assert fixture.zk.configs.notifications() == ["config_change_0000000001"]
+    assert fixture.zk.configs.notices.names() == ["config_change_0000000001"]
 
 
 def test_repository(fixture: Fixture) -> None:

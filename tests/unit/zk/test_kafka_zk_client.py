@@ -189,22 +189,23 @@ def test_topics(zk: KafkaZkClient) -> None:
 def test_settings_and_notices(store: InlineStore, zk: KafkaZkClient) -> None:
     heard: list[str] = []
     zk.access.register_child_change_handler("/config/changes", lambda: heard.append("changed"))
-    assert zk.configs.notifications() == []
+    assert zk.configs.notices.names() == []
     other = client_of(store.new_session())
     other.configs.change(ConfigEntityType.TOPIC, "orders", {"retention.ms": "1"})
     other.configs.change(ConfigEntityType.USER, "alice/clients/app", {"producer_byte_rate": "7"})
     store.deliver()
     assert heard == ["changed"]  # once: it wasn't read in between
-    names = zk.configs.notifications()
+    names = zk.configs.notices.names()
     assert names == ["config_change_0000000000", "config_change_0000000001"]
-    assert [zk.configs.notified_entity(name) for name in names] == [
-        ("topics/orders", MockClock().milliseconds()),
-        ("users/alice/clients/app", MockClock().milliseconds()),
+    written_ms = MockClock().milliseconds()
+    assert [zk.configs.notices.read(name) for name in names] == [
+        (b'{"version":2,"entity_path":"topics/orders"}', written_ms),
+        (b'{"version":2,"entity_path":"users/alice/clients/app"}', written_ms),
     ]
     assert zk.configs.entity(ConfigEntityType.TOPIC, "orders") == {"retention.ms": "1"}
     assert zk.configs.entity(ConfigEntityType.USER, "alice/clients/app") == {"producer_byte_rate": "7"}
     assert zk.configs.topics(["orders", "nothing"]) == {"orders": {"retention.ms": "1"}, "nothing": {}}
-    zk.configs.delete_notifications(names, ANY_VERSION)
+    zk.configs.notices.delete(names)
     store.deliver()
     assert heard == ["changed", "changed"]
     zk.configs.set_or_create(ConfigEntityType.TOPIC, "orders", {})

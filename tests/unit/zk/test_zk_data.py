@@ -47,7 +47,7 @@ def test_paths() -> None:
     assert BrokerIdZNode.path(7) == "/brokers/ids/7"
     assert ConfigEntityZNode.path(ConfigEntityType.TOPIC, "orders") == "/config/topics/orders"
     assert DeleteTopicsTopicZNode.path("orders") == "/admin/delete_topics/orders"
-    assert ConfigEntityChangeNotificationSequenceZNode.create_path == "/config/changes/config_change_"
+    assert ConfigEntityChangeNotificationSequenceZNode.prefix == "config_change_"
     # ZkData.PersistentZkPaths
     assert set(PERSISTENT_PATHS) == {
         "/consumers", "/brokers/ids", "/brokers/topics", "/config/changes", "/admin/delete_topics", "/brokers/seqid",

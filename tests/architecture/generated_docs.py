@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from unittest.mock import MagicMock
 
@@ -13,6 +14,7 @@ from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, documentation_of
 from barnabas.config.keys.plugin_keys import PLUGIN_SETTINGS, PREFIXES_OF_PLUGINS
 from barnabas.config.protection import PROMISES
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from tests.architecture.client_settings import CONSUMER, PRODUCER, client_settings_page, keyword_module
 from tests.architecture.command_line_page import command_line_page
 from tests.architecture.declared_settings import CHECKED_BY_RULES, acted_on
@@ -132,6 +134,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/member-states.md": member_states_page,
     "docs/transaction-states.md": transaction_states_page,
     "docs/modules.md": modules_page,
+    "docs/pipeline.schema.json": lambda: json.dumps(PIPELINE_SCHEMA, indent=2) + "\n",
     "docs/protocol-coverage.md": protocol_coverage_page,
     "docs/spark.md": spark_page,
     "src/barnabas/clients/consumer/consumer_settings.py": lambda: keyword_module(CONSUMER),

@@ -1,0 +1,187 @@
+"""The JSON schema of pipeline files, published as docs/pipeline.schema.json.
+
+Read by `schema_check` and by the generator of that file; constants only, no lock. What it cannot say - that a sink's
+source exists, that a format has its schema - `pipeline_file` checks. Editors complete and check files by it: the first
+line `# yaml-language-server: $schema=pipeline.schema.json` names it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+FORMATS = ("json", "avro", "protobuf", "text", "raw")
+
+_NAME = "^[A-Za-z][A-Za-z0-9_]*$"
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+
+def _text(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "description": description, **more}
+
+
+def _named(description: str, entry: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    more = {"minProperties": 1} if required else {}
+    return {
+        "type": "object",
+        "description": description,
+        "propertyNames": {"pattern": _NAME},
+        "additionalProperties": entry,
+        **more,
+    }
+
+
+def _entry(properties: dict[str, Any], required: tuple[str, ...], kinds: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "required": list(required),
+        "oneOf": [{"required": [kind]} for kind in kinds],
+    }
+
+
+_OPTIONS = {
+    "type": "object",
+    "description": "Options of format('barnabas') or of Spark's Parquet files, such as maxOffsetsPerTrigger.",
+    "additionalProperties": _SCALAR,
+}
+
+_FORMAT = {
+    "format": {
+        "enum": list(FORMATS),
+        "description": "The format of the records' values. raw and text have one column, value.",
+    },
+    "schema_file": _text("Avro: the .avsc file. Protobuf: the descriptor set, of protoc --descriptor_set_out."),
+    "message": _text("Protobuf: the full name of the message, such as shop.Order."),
+    "framing": {
+        "enum": ["confluent", "none"],
+        "description": "Avro and Protobuf: whether a value begins with Confluent's frame, a zero and the schema's id."
+        " The default is confluent.",
+    },
+    "schema_id": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 0x7FFFFFFF,
+        "description": "The id in Confluent's frame. A source takes no other; without it, any.",
+    },
+    "registry": _text("The URL of a schema registry: writers' schemas by id, or the place to register a sink's."),
+}
+
+_SOURCE = _entry(
+    {
+        "topic": _text("A topic, or several, separated by commas."),
+        "pattern": _text("A regular expression that the whole name of a topic has to match."),
+        "parquet": _text("A directory of Parquet files."),
+        "read": {
+            "enum": ["stream", "table"],
+            "description": "stream (the default): every record, as they come. table: the last record of each key, as"
+            " the topic stands when the run begins; for joins.",
+        },
+        "schema": _text("The columns, as in SQL: 'id BIGINT, time TIMESTAMP'. JSON, and streams of Parquet."),
+        **_FORMAT,
+        "key": {"enum": ["binary", "string"], "description": "The type of the column _key. The default is string."},
+        "headers": {"type": "boolean", "description": "Whether there is a column _headers."},
+        "watermark": {
+            "type": "object",
+            "description": "How late rows may be: state that is older is dropped, with its late rows.",
+            "additionalProperties": False,
+            "properties": {
+                "column": _text("A timestamp column, such as _timestamp."),
+                "delay": _text("A duration, such as '10 minutes'."),
+            },
+            "required": ["column", "delay"],
+        },
+        "dead_letters": _text("A topic for records that cannot be decoded. Without it, such a record fails the run."),
+        "brokers": _text("host:port, separated by commas, if others than the pipeline's."),
+        "options": _OPTIONS,
+    },
+    (),
+    ("topic", "pattern", "parquet"),
+)
+
+_TRANSFORM = _entry(
+    {
+        "sql": _text("A query over the sources and the transforms above."),
+        "sql_file": _text("A file with such a query."),
+        "python": _text("FILE.py:FUNCTION. The function gets the inputs as DataFrames, and returns one."),
+        "inputs": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "Python: the sources and transforms that the function gets, in order.",
+        },
+    },
+    (),
+    ("sql", "sql_file", "python"),
+)
+
+_SINK = _entry(
+    {
+        "from": _text("The source or transform whose rows are written."),
+        "topic": _text("The topic to write to."),
+        "parquet": _text("The directory to write Parquet files to."),
+        "console": {"type": "integer", "minimum": 1, "description": "Rows to print of every micro-batch."},
+        **_FORMAT,
+        "key": _text("An SQL expression for the records' keys."),
+        "delivery": {
+            "enum": ["exactly-once", "at-least-once"],
+            "description": "Topics: exactly-once (the default) writes each micro-batch in one transaction, by one"
+            " task. at-least-once writes in parallel, and may repeat rows after a crash.",
+        },
+        "mode": {
+            "enum": ["append", "update", "complete"],
+            "description": "Which rows of an aggregation are written: finished ones (the default), changed ones, all.",
+        },
+        "partition_by": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "Parquet: columns that name directories.",
+        },
+        "brokers": _text("host:port, separated by commas, if others than the pipeline's."),
+        "options": _OPTIONS,
+    },
+    ("from",),
+    ("topic", "parquet", "console"),
+)
+
+PIPELINE_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "Barnabas pipeline",
+    "description": "A file for `barnabas pipeline`. docs/spark.md explains it.",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "name": _text(
+            "The pipeline's name, which its checkpoints are kept under.", pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$"
+        ),
+        "description": {"type": "string"},
+        "parameters": {
+            "type": "object",
+            "description": "Names for ${name}, with defaults; null for one that has to be given.",
+            "propertyNames": {"pattern": _NAME},
+            "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+        },
+        "brokers": _text("host:port, separated by commas."),
+        "checkpoints": _text("The directory for checkpoints. The default is 'checkpoints', beside the file."),
+        "trigger": _text(
+            "available-now (the default): read what is there, and end. continuous: go on until stopped. A duration,"
+            " such as '10 seconds': the same, a micro-batch at each interval."
+        ),
+        "spark": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "cores": {"type": "integer", "minimum": 1, "description": "The default is 2."},
+                "memory": _text("The memory of the driver. The default is 1g."),
+                "settings": {"type": "object", "additionalProperties": _SCALAR},
+            },
+        },
+        "sources": _named("What is read, by name.", _SOURCE, required=True),
+        "transforms": _named(
+            "Queries and functions, by name, each over what stands above it.", _TRANSFORM, required=False
+        ),
+        "sinks": _named("What is written, by name. Each sink is a streaming query.", _SINK, required=True),
+    },
+    "required": ["name", "sources", "sinks"],
+}

@@ -1,0 +1,29 @@
+"""The errors of a pipeline file, each with the line that has to change.
+
+Raised by every module of this package, shown by `barnabas pipeline`; no state, no lock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a pipeline file."""
+
+    line: int
+    """Counted from 1."""
+    message: str
+
+
+class PipelineError(Exception):
+    """A pipeline file that cannot be run, with everything that is wrong with it."""
+
+    def __init__(self, path: str, problems: list[Problem]) -> None:
+        self.path = path
+        self.problems = sorted(set(problems))
+        super().__init__("\n".join(f"{path}:{problem.line}: {problem.message}" for problem in self.problems))
+
+
+class RunFailed(Exception):
+    """A pipeline that did not start, or whose query failed. The message has the cause and the line of the sink."""

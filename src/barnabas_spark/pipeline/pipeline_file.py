@@ -1,0 +1,248 @@
+"""Reads and checks a pipeline file, as far as that is possible without Spark.
+
+Called by `barnabas pipeline`, on the main thread; no state, no lock. Order: YAML, references, the JSON schema, then
+what a schema cannot say: names that nothing has, files that do not exist, keys that do not go together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas_spark.pipeline.format_check import read_format
+from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
+from barnabas_spark.pipeline.parameters import Parameters
+from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
+from barnabas_spark.pipeline.schema_check import check_schema
+from barnabas_spark.pipeline.specification import (
+    AVAILABLE_NOW,
+    Pipeline,
+    Sink,
+    Source,
+    SparkSettings,
+    Transform,
+    Watermark,
+)
+
+_TEXT_NOT_UTF8 = "not UTF-8"
+
+
+def read_pipeline(path: str, given: Mapping[str, str], environment: Mapping[str, str]) -> Pipeline:
+    """Return what a file says. `given`: parameters from the command line. Raises PipelineError, OSError."""
+    marked = MarkedYaml(path, _read(path))
+    parameters = _parameters(marked, given)
+    values = marked.values(Parameters(parameters, environment).replaced)
+    check_schema(values, marked)
+    pipeline = _Reading(path, values, marked).pipeline()
+    marked.raise_problems()
+    return pipeline
+
+
+def _read(path: str) -> str:
+    """Return a file's text. Raises PipelineError, OSError."""
+    with open(path, "rb") as file:
+        raw = file.read()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise PipelineError(path, [Problem(line, f"{_TEXT_NOT_UTF8}: byte {raw[error.start]:#04x}")]) from None
+
+
+def _parameters(marked: MarkedYaml, given: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the parameters with their values. Raises PipelineError for one that the file does not declare."""
+    declared = marked.section("parameters")
+    found: dict[str, str | None] = {}
+    # A section of another type is told by the schema.
+    for name, default in (declared if isinstance(declared, dict) else {}).items():
+        found[name] = None if default is None else _as_text(default)
+    for name in sorted(given.keys() - found.keys()):
+        marked.add_problem(("parameters",), f"--parameter {name}: the file does not declare it under 'parameters'")
+    marked.raise_problems()
+    return {**found, **given}
+
+
+class _Reading:
+    """One pass over values that agree with the schema. Problems are noted, so that all are told at once."""
+
+    def __init__(self, path: str, values: dict[str, Any], marked: MarkedYaml) -> None:
+        self._path = path
+        self._directory = os.path.dirname(os.path.abspath(path))
+        self._values = values
+        self._marked = marked
+
+    def pipeline(self) -> Pipeline:
+        """Return the pipeline; wrong parts are noted and left as they are."""
+        values, name = self._values, self._values["name"]
+        spark = values.get("spark", {})
+        checkpoints = os.path.join(self._directory, values.get("checkpoints", "checkpoints"), name)
+        sources = tuple(self._source(key, entry) for key, entry in values["sources"].items())
+        transforms = self._transforms([source.name for source in sources])
+        known = [*(source.name for source in sources), *(transform.name for transform in transforms)]
+        return Pipeline(
+            path=self._path,
+            name=name,
+            checkpoints=os.path.normpath(checkpoints),
+            trigger=values.get("trigger", AVAILABLE_NOW),
+            spark=SparkSettings(
+                int(spark.get("cores", 2)), spark.get("memory", "1g"), _texts(spark.get("settings", {}))
+            ),
+            sources=sources,
+            transforms=transforms,
+            sinks=tuple(self._sink(key, entry, known) for key, entry in values["sinks"].items()),
+        )
+
+    def _source(self, name: str, entry: dict[str, Any]) -> Source:
+        path: Path = ("sources", name)
+        is_topic = "parquet" not in entry
+        is_table = entry.get("read") == "table"
+        if not is_topic:
+            self._refuse(
+                path, entry, "of files",
+                ("format", "schema_file", "message", "framing", "schema_id", "registry", "key", "headers",
+                 "dead_letters", "brokers"),
+            )  # fmt: skip
+            if not is_table and "schema" not in entry:
+                self._note(path, f"sources.{name} needs 'schema': a stream of files has no other")
+        elif entry.get("format", "json") == "json":
+            if "schema" not in entry:
+                self._note(
+                    path, f"sources.{name} needs 'schema', the columns of its JSON, such as 'id BIGINT, at TIMESTAMP'"
+                )
+        else:
+            self._refuse(path, entry, f"of format {entry['format']}", ("schema",))
+        if is_table:
+            self._refuse(path, entry, "with read: table", ("watermark", "dead_letters"))
+        watermark = entry.get("watermark")
+        return Source(
+            name=name,
+            line=self._marked.line(path),
+            topic=entry.get("topic"),
+            pattern=entry.get("pattern"),
+            parquet=self._resolved(entry.get("parquet")),
+            is_table=is_table,
+            schema=entry.get("schema"),
+            format=read_format(entry, path, self._directory, self._marked, is_sink=False),
+            key_is_text=entry.get("key", "string") == "string",
+            has_headers=entry.get("headers", False),
+            watermark=None if watermark is None else Watermark(watermark["column"], watermark["delay"]),
+            dead_letters=entry.get("dead_letters"),
+            brokers=self._brokers(entry, path) if is_topic else "",
+            options=_texts(entry.get("options", {})),
+        )
+
+    def _transforms(self, known: list[str]) -> tuple[Transform, ...]:
+        found = []
+        above = list(known)
+        for name, entry in self._values.get("transforms", {}).items():
+            if name in known:
+                self._note(("transforms", name), f"{name!r} is the name of a source already")
+            found.append(self._transform(name, entry, above))
+            above.append(name)
+        return tuple(found)
+
+    def _transform(self, name: str, entry: dict[str, Any], above: list[str]) -> Transform:
+        path: Path = ("transforms", name)
+        text_path, text_line, sql = self._path, self._marked.text_line((*path, "sql")), entry.get("sql")
+        if "sql_file" in entry:
+            text_path, text_line = self._resolved(entry["sql_file"]) or "", 1
+            sql = self._file(text_path, (*path, "sql_file"))
+        module_path = function = None
+        if "python" in entry:
+            file_name, _, function = entry["python"].rpartition(":")
+            module_path = self._resolved(file_name)
+            if not file_name or not function.isidentifier():
+                self._note((*path, "python"), f"{entry['python']!r} must be FILE.py:FUNCTION")
+            elif not os.path.isfile(module_path or ""):
+                self._note((*path, "python"), f"there is no file {module_path}")
+            if "inputs" not in entry:
+                self._note(path, f"transforms.{name} needs 'inputs', the names of what the function gets")
+        elif "inputs" in entry:
+            self._note((*path, "inputs"), "'inputs' belong to a Python transform; SQL names its inputs itself")
+        for index, wanted in enumerate(entry.get("inputs", ())):
+            self._check_known(wanted, (*path, "inputs", index), above)
+        return Transform(
+            name=name,
+            line=self._marked.line(path),
+            text_line=text_line,
+            text_path=text_path,
+            sql=sql,
+            function=function,
+            module_path=module_path,
+            inputs=tuple(entry.get("inputs", ())),
+        )
+
+    def _sink(self, name: str, entry: dict[str, Any], known: list[str]) -> Sink:
+        path: Path = ("sinks", name)
+        is_topic = "topic" in entry
+        self._check_known(entry["from"], (*path, "from"), known)
+        if not is_topic:
+            self._refuse(
+                path, entry, "that writes no topic",
+                ("format", "schema_file", "message", "framing", "schema_id", "registry", "key", "delivery", "brokers"),
+            )  # fmt: skip
+        if "parquet" not in entry:
+            self._refuse(path, entry, "that writes no Parquet", ("partition_by",))
+        elif entry.get("mode") == "update":
+            self._note((*path, "mode"), "files cannot be updated: use append or complete")
+        if "console" in entry:
+            self._refuse(path, entry, "that prints", ("options",))
+        return Sink(
+            name=name,
+            line=self._marked.line(path),
+            key_line=self._marked.line((*path, "key")),
+            reads=entry["from"],
+            topic=entry.get("topic"),
+            parquet=self._resolved(entry.get("parquet")),
+            console_rows=entry.get("console"),
+            format=read_format(entry, path, self._directory, self._marked, is_sink=True),
+            key=entry.get("key"),
+            is_exactly_once=entry.get("delivery", "exactly-once") == "exactly-once",
+            mode=entry.get("mode", "append"),
+            partition_by=tuple(entry.get("partition_by", ())),
+            brokers=self._brokers(entry, path) if is_topic else "",
+            options=_texts(entry.get("options", {})),
+        )
+
+    # -- parts
+
+    def _brokers(self, entry: dict[str, Any], path: Path) -> str:
+        brokers: str | None = entry.get("brokers", self._values.get("brokers"))
+        if brokers is None:
+            self._note(path, f"{'.'.join(map(str, path))} needs 'brokers', here or at the top: host:port")
+        return brokers or ""
+
+    def _check_known(self, name: str, path: Path, known: list[str]) -> None:
+        if name not in known:
+            self._note(path, f"there is no source or transform {name!r} above; there are {', '.join(known)}")
+
+    def _refuse(self, path: Path, entry: dict[str, Any], what: str, keys: tuple[str, ...]) -> None:
+        for key in keys:
+            if key in entry:
+                self._note((*path, key), f"{key!r} has no meaning for a {path[0][:-1]} {what}")  # type: ignore[index]
+
+    def _file(self, path: str, marked_path: Path) -> str | None:
+        try:
+            return _read(path)
+        except OSError as error:
+            self._note(marked_path, f"{path}: {error.strerror or error}")
+        except PipelineError as error:
+            self._note(marked_path, str(error))
+        return None
+
+    def _resolved(self, path: str | None) -> str | None:
+        """Return a path of the file's as an absolute one; URIs stay as they are."""
+        return path if path is None or "://" in path else os.path.normpath(os.path.join(self._directory, path))
+
+    def _note(self, path: Path, message: str) -> None:
+        self._marked.add_problem(path, message)
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _as_text(value) for name, value in options.items()}
+
+
+def _as_text(value: object) -> str:
+    """Return a value as Spark and its options write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

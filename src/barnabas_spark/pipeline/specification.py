@@ -1,0 +1,135 @@
+"""What a pipeline file says, as values: sources, transforms, sinks, and how they run.
+
+Made by `pipeline_file`, read by the rest of the package on the driver; immutable, no lock. Each part has the line of
+the file that it comes from, for messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+AVAILABLE_NOW = "available-now"
+CONTINUOUS = "continuous"
+
+
+class ValueFormat(NamedTuple):
+    """How the bytes of values are read or written."""
+
+    name: str
+    """json, avro, protobuf, text or raw."""
+    schema_file: str | None = None
+    """The absolute path of the schema of Avro, or of the descriptor set of Protobuf."""
+    message: str | None = None
+    is_framed: bool = False
+    """Whether Confluent's frame is in front of a value."""
+    schema_id: int | None = None
+    registry: str | None = None
+
+
+class Watermark(NamedTuple):
+    """How late rows may be."""
+
+    column: str
+    delay: str
+
+
+class Source(NamedTuple):
+    """One input."""
+
+    name: str
+    line: int
+    topic: str | None
+    pattern: str | None
+    parquet: str | None
+    is_table: bool
+    schema: str | None
+    format: ValueFormat
+    key_is_text: bool
+    has_headers: bool
+    watermark: Watermark | None
+    dead_letters: str | None
+    brokers: str
+    options: Mapping[str, str]
+
+    @property
+    def is_topic(self) -> bool:
+        """Whether topics are read, rather than files."""
+        return self.parquet is None
+
+    @property
+    def what(self) -> str:
+        """The input in words, which also tells one query's checkpoint from another's."""
+        if self.parquet is not None:
+            return f"files of {self.parquet}"
+        return f"topics matching {self.pattern}" if self.topic is None else f"topic {self.topic}"
+
+
+class Transform(NamedTuple):
+    """One step: an SQL query, or a Python function over `inputs`."""
+
+    name: str
+    line: int
+    text_line: int
+    """The line on which the SQL text begins, in `text_path`."""
+    text_path: str
+    """The file that has the text: the pipeline file, or another."""
+    sql: str | None
+    function: str | None
+    module_path: str | None
+    inputs: tuple[str, ...]
+
+
+class Sink(NamedTuple):
+    """One output, which is one streaming query."""
+
+    name: str
+    line: int
+    key_line: int
+    """The line of the SQL expression for the key."""
+    reads: str
+    topic: str | None
+    parquet: str | None
+    console_rows: int | None
+    format: ValueFormat
+    key: str | None
+    is_exactly_once: bool
+    mode: str
+    partition_by: tuple[str, ...]
+    brokers: str
+    options: Mapping[str, str]
+
+    @property
+    def what(self) -> str:
+        """The output in words, which also tells one query's checkpoint from another's."""
+        if self.topic is not None:
+            return f"topic {self.topic}"
+        return "the console" if self.parquet is None else f"files of {self.parquet}"
+
+
+class SparkSettings(NamedTuple):
+    """The session that the pipeline gets."""
+
+    cores: int
+    memory: str
+    settings: Mapping[str, str]
+
+
+class Pipeline(NamedTuple):
+    """A whole file."""
+
+    path: str
+    name: str
+    checkpoints: str
+    """The absolute path of the directory for this pipeline's checkpoints and state."""
+    trigger: str
+    """`available-now`, `continuous` or a duration."""
+    spark: SparkSettings
+    sources: tuple[Source, ...]
+    transforms: tuple[Transform, ...]
+    sinks: tuple[Sink, ...]
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether a run ends when all that was there is read."""
+        return self.trigger == AVAILABLE_NOW

@@ -1,0 +1,197 @@
+"""What a pipeline file may say, and the line that each mistake is told with."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
+from barnabas_spark.pipeline.pipeline_error import PipelineError
+from barnabas_spark.pipeline.pipeline_file import read_pipeline
+from barnabas_spark.pipeline.specification import Pipeline, ValueFormat, Watermark
+from barnabas_spark.pipeline.template import TEMPLATE
+
+Read = Callable[..., Pipeline]
+
+GOOD = """\
+name: shop
+brokers: a:1
+sources:
+  orders:
+    topic: orders
+    schema: id BIGINT
+transforms:
+  large:
+    sql: |
+      SELECT id
+      FROM orders
+sinks:
+  out:
+    from: large
+    topic: large
+"""
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def read(text: str, environment: dict[str, str] | None = None, **parameters: str) -> Pipeline:
+        path = tmp_path / "shop.yaml"
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return read_pipeline(os.fspath(path), parameters, environment or {})
+
+    return read
+
+
+def said(read: Read, text: str, **parameters: str) -> list[tuple[int, str]]:
+    with pytest.raises(PipelineError) as caught:
+        read(text, **parameters)
+    assert str(caught.value).startswith(f"{caught.value.path}:{caught.value.problems[0].line}: ")
+    return [(problem.line, problem.message) for problem in caught.value.problems]
+
+
+def test_the_published_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(PIPELINE_SCHEMA)
+
+
+def test_a_file_and_its_defaults(read: Read, tmp_path: Path) -> None:
+    pipeline = read(GOOD)
+    assert (pipeline.name, pipeline.trigger, pipeline.ends_by_itself) == ("shop", "available-now", True)
+    assert pipeline.checkpoints == os.fspath(tmp_path / "checkpoints" / "shop")
+    (source,), (transform,), (sink,) = pipeline.sources, pipeline.transforms, pipeline.sinks
+    assert (source.topic, source.brokers, source.key_is_text, source.is_table) == ("orders", "a:1", True, False)
+    assert source.format == ValueFormat("json")
+    assert (transform.sql, transform.line, transform.text_line) == ("SELECT id\nFROM orders\n", 8, 10)
+    assert (sink.reads, sink.mode, sink.is_exactly_once, sink.line) == ("large", "append", True, 13)
+
+
+def test_init_writes_a_file_that_is_right(read: Read) -> None:
+    pipeline = read(TEMPLATE.format(name="new"), brokers="b:2")
+    assert pipeline.name == "new"
+    assert pipeline.sources[0].brokers == "b:2"
+
+
+def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "order.avsc").write_text("{}")
+    (tmp_path / "steps.py").write_text("")
+    (tmp_path / "query.sql").write_text("SELECT 1")
+    pipeline = read(
+        """\
+        name: shop
+        checkpoints: /var/state
+        trigger: 10 seconds
+        spark: {cores: 1, memory: 2g, settings: {spark.sql.shuffle.partitions: 3, spark.ui.enabled: true}}
+        sources:
+          orders:
+            pattern: orders-.*
+            brokers: b:1
+            format: avro
+            schema_file: order.avsc
+            framing: none
+            key: binary
+            headers: true
+            watermark: {column: _timestamp, delay: 10 minutes}
+            dead_letters: bad
+            options: {maxOffsetsPerTrigger: 10, failOnDataLoss: false}
+          files: {parquet: in/files, schema: id INT}
+        transforms:
+          a: {python: "steps.py:enrich", inputs: [orders, files]}
+          b: {sql_file: query.sql}
+        sinks:
+          x: {from: b, parquet: out, partition_by: [day], mode: complete}
+          y: {from: orders, console: 5, mode: update}
+          z: {from: a, topic: t, brokers: c:1, format: avro, schema_file: order.avsc, schema_id: 7, key: id,
+              delivery: at-least-once}
+        """
+    )
+    orders, files = pipeline.sources
+    assert orders.watermark == Watermark("_timestamp", "10 minutes")
+    assert orders.options == {"maxOffsetsPerTrigger": "10", "failOnDataLoss": "false"}
+    assert orders.format == ValueFormat("avro", os.fspath(tmp_path / "order.avsc"))
+    assert files.parquet == os.fspath(tmp_path / "in" / "files")
+    assert pipeline.spark.settings == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
+    assert pipeline.transforms[0].inputs == ("orders", "files")
+    assert pipeline.transforms[1].text_path == os.fspath(tmp_path / "query.sql")
+    assert [sink.what for sink in pipeline.sinks] == [f"files of {tmp_path}/out", "the console", "topic t"]
+    assert pipeline.sinks[2].format.schema_id == 7
+
+
+def test_parameters_and_environment(read: Read) -> None:
+    text = GOOD.replace("brokers: a:1", "brokers: ${host}:${env:PORT:-9092}\nparameters: {host: null, rows: 5, f: x}")
+    text = text.replace("from: large\n    topic: large", "from: ${f}\n    console: ${rows}").replace("large:", "x:")
+    text = text.replace("SELECT id", "SELECT '$${id}'")
+    pipeline = read(text, {"PORT": ""}, host="h")
+    assert pipeline.sources[0].brokers == "h:9092"
+    assert pipeline.sinks[0].console_rows == 5
+    assert pipeline.transforms[0].sql == "SELECT '${id}'\nFROM orders\n"
+    assert read(text, {"PORT": "1"}, host="h", rows="7").sinks[0].console_rows == 7
+    assert said(read, text) == [(2, "parameter 'host' has no value: give it with --parameter host=VALUE")]
+    ((line, message),) = said(read, text, hosts="h")
+    assert (line, message) == (3, "--parameter hosts: the file does not declare it under 'parameters'")
+    ((line, message),) = said(read, GOOD.replace("a:1", "${env:NOT_SET}"))
+    assert (line, message.split(":")[0]) == (2, "the environment variable 'NOT_SET' is not set")
+    ((line, message),) = said(read, text.replace("${host}", "${hots}"), host="h")
+    assert (line, message.split(" (")[0]) == (2, "parameter 'hots' is not declared; did you mean 'host'?")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "message"),
+    [
+        ("name: shop", "name: [", 3, "not YAML: expected"),
+        ("name: shop", "name: !!python/name:os.system x", 1, "is not read"),
+        ("name: shop", "name: sh op", 1, "name is 'sh op'; it must be letters, digits"),
+        ("name: shop\n", "", 1, "'name' is missing in the file"),
+        ("brokers: a:1", "broker: a:1", 2, "the file has no key 'broker'; did you mean 'brokers'?"),
+        ("brokers: a:1", "name: x", 2, "'name' stands here and in line 1"),
+        ("brokers: a:1\n", "", 3, "sources.orders needs 'brokers', here or at the top"),
+        ("topic: orders", "topc: orders", 5, "sources.orders has no key 'topc'; did you mean 'topic'?"),
+        ("topic: orders", "topic: 5", 5, "sources.orders.topic is 5; it must be a text"),
+        (
+            "topic: orders",
+            "read: stream",
+            4,
+            "sources.orders needs exactly one of topic, pattern, parquet; it has none",
+        ),
+        ("topic: orders", "topic: o\n    pattern: p", 4, "it has topic and pattern"),
+        ("topic: orders", "topic: o\n    format: jsn", 6, "'jsn'; it must be json or avro or protobuf or text or raw;"),
+        ("topic: orders", "topic: o\n    format: avro", 4, "format avro needs 'schema_file'"),
+        ("topic: orders", "topic: o\n    message: M", 6, "belongs to the formats avro and protobuf, not to json"),
+        ("topic: orders", "parquet: o\n    headers: true", 6, "'headers' has no meaning for a source of files"),
+        ("    schema: id BIGINT\n", "", 4, "sources.orders needs 'schema', the columns of its JSON"),
+        ("  orders:\n", "  or-ders:\n", 4, "'or-ders' is no name"),
+        ("  large:\n", "  orders:\n", 8, "'orders' is the name of a source already"),
+        ("from: large", "from: larg", 14, "no source or transform 'larg' above; there are orders, large"),
+        ("topic: large", "iceberg: large", 15, "Iceberg tables are not written: "),
+        ("topic: large", "console: 0", 15, "sinks.out.console: 0 is less than the minimum of 1"),
+        ("topic: large", "parquet: x\n    mode: update", 16, "files cannot be updated"),
+        ("topic: large", "parquet: x\n    key: id", 16, "'key' has no meaning for a sink that writes no topic"),
+        ("topic: large", "topic: x\n    format: avro\n    schema_file: no.avsc", 17, "there is no file "),
+        ("sql: |", "python: nofile.py:run\n    inputs: [orders]\n    sqll: |", 11, "has no key 'sqll'"),
+        ("sql: |\n      SELECT id\n      FROM orders", "python: no.py:run\n    inputs: [out]", 9, "there is no file "),
+        ("sql: |\n      SELECT id\n      FROM orders", "sql_file: no.sql", 9, "no.sql: No such file"),
+        ("sinks:", "sinks: {}\nx:", 12, "sinks is empty"),
+        ("sources:", "sources: &a\n  b: *a\nx:", 4, "an alias stands for a value that contains it"),
+    ],
+)
+def test_mistakes_are_told_with_their_line(read: Read, before: str, after: str, line: int, message: str) -> None:
+    assert before in GOOD
+    problems = said(read, GOOD.replace(before, after, 1))
+    assert [problem for problem in problems if problem[0] == line and message in problem[1]], problems
+
+
+def test_all_mistakes_are_told_at_once(read: Read) -> None:
+    text = GOOD.replace("topic: large", "topic: x\n    framing: none\n    partition_by: [x]").replace(
+        "id BIGINT", "x INT"
+    )
+    assert [line for line, _ in said(read, text)] == [16, 17]
+
+
+def test_bytes_that_are_no_text(read: Read, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"name: shop\nbrokers: \xff\n")
+    with pytest.raises(PipelineError, match=r"x\.yaml:2: not UTF-8: byte 0xff"):
+        read_pipeline(os.fspath(path), {}, {})

@@ -1,0 +1,1 @@
+"""SASL: mechanisms, the exchange of a login, and the credentials that it is checked against."""

@@ -1,0 +1,79 @@
+"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512: their names and their mathematics (RFC 5802, RFC 7677).
+
+Called by both sides of a login, and where a user's password becomes a credential. Pure functions of immutable values;
+any thread, no lock. Kafka: ScramMechanism, ScramFormatter.
+
+    SaltedPassword = PBKDF2(password, salt, iterations)          slow: once, where the credential is made
+    ClientKey      = HMAC(SaltedPassword, "Client Key")          only the client knows it
+    StoredKey      = H(ClientKey)                                kept by the server
+    ServerKey      = HMAC(SaltedPassword, "Server Key")          kept by the server
+    ClientProof    = ClientKey XOR HMAC(StoredKey, AuthMessage)  sent by the client
+    ServerSignature = HMAC(ServerKey, AuthMessage)               sent by the server
+
+The server checks a proof with two fast operations: H(ClientProof XOR HMAC(StoredKey, AuthMessage)) must be StoredKey.
+AuthMessage is the text of the whole exchange, with both nonces, so a message of another login proves nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final, NamedTuple
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+"""The bounds of Kafka for the iterations of a credential. The upper one bounds the work of a login for its client."""
+
+
+class ScramMechanism(NamedTuple):
+    """One mechanism. name: as in SASL. digest: as in hashlib. code: as in the requests of KIP-554."""
+
+    name: str
+    digest: str
+    code: int
+
+    @property
+    def digest_bytes(self) -> int:
+        """The size in bytes of a digest, and so of every key, proof and signature."""
+        return hashlib.new(self.digest).digest_size
+
+    def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
+        """Return SaltedPassword. Takes milliseconds. As in Kafka, the password is not normalized by SASLprep."""
+        return hashlib.pbkdf2_hmac(self.digest, password.encode(), salt, iterations)
+
+    def stored_key(self, salted_password: bytes) -> bytes:
+        """Return StoredKey."""
+        return hashlib.new(self.digest, self._client_key(salted_password)).digest()
+
+    def server_key(self, salted_password: bytes) -> bytes:
+        """Return ServerKey."""
+        return hmac.digest(salted_password, b"Server Key", self.digest)
+
+    def client_proof(self, salted_password: bytes, auth_message: bytes) -> bytes:
+        """Return the ClientProof that a client sends."""
+        signature = hmac.digest(self.stored_key(salted_password), auth_message, self.digest)
+        return _xor(self._client_key(salted_password), signature)
+
+    def is_valid_proof(self, stored_key: bytes, auth_message: bytes, proof: bytes) -> bool:
+        """Return whether the sender of a proof knows the password. Compares in constant time."""
+        if len(proof) != len(stored_key):
+            return False
+        client_key = _xor(proof, hmac.digest(stored_key, auth_message, self.digest))
+        return hmac.compare_digest(hashlib.new(self.digest, client_key).digest(), stored_key)
+
+    def server_signature(self, server_key: bytes, auth_message: bytes) -> bytes:
+        """Return the ServerSignature, by which a client sees that the server has its credential."""
+        return hmac.digest(server_key, auth_message, self.digest)
+
+    def _client_key(self, salted_password: bytes) -> bytes:
+        return hmac.digest(salted_password, b"Client Key", self.digest)
+
+
+SCRAM_SHA_256: Final = ScramMechanism("SCRAM-SHA-256", "sha256", 1)
+SCRAM_SHA_512: Final = ScramMechanism("SCRAM-SHA-512", "sha512", 2)
+SCRAM_MECHANISMS: Final = {mechanism.name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}
+"""Name -> mechanism."""
+
+
+def _xor(first: bytes, second: bytes) -> bytes:
+    return (int.from_bytes(first, "big") ^ int.from_bytes(second, "big")).to_bytes(len(first), "big")

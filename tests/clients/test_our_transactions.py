@@ -1,6 +1,6 @@
 """Our transactional producer: commits, aborts, fencing, offsets of groups; readers of committed records see just those.
 
-The coordinator is ours, and Apache Kafka's.
+The coordinator is ours, at both levels of transaction.version, and that of Apache Kafka 3.9 and 4, which is at level 2.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from barnabas.clients.admin import Admin, NewTopic, OpenTransaction
+from barnabas.clients.admin import Admin, FeatureUpdate, NewTopic, OpenTransaction
 from barnabas.clients.consumer import Consumer, fetch_table
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.producer import (
@@ -25,7 +27,10 @@ from barnabas.clients.producer import (
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.apache_kafka import need_apache_kafka
-from tests.support.server_fixtures import Server, make_server
+from tests.support.apache_kafka_4 import need_apache_kafka_4
+from tests.support.barnabas_process import BarnabasProcess
+from tests.support.server_fixtures import SERVER_PROPERTIES, Server, make_server
+from tests.support.server_process import free_port
 from tests.support.transaction_markers import wait_for_markers
 
 pytest.importorskip("pyarrow")
@@ -35,19 +40,50 @@ pytestmark = pytest.mark.timeout(180)
 PATIENCE_MS = 30_000
 
 
-@pytest.fixture(scope="module", params=["inline", pytest.param("apache-kafka", marks=pytest.mark.java)])
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if request.param == "apache-kafka":
+class Coordinator(NamedTuple):
+    """A broker, and the level of transaction.version that it is given; 0: as it comes."""
+
+    mode: str
+    level: int = 0
+
+    @property
+    def is_version_2(self) -> bool:
+        return self.level == 2 or self.mode == "apache-kafka-4"
+
+
+COORDINATORS = {
+    "ours": pytest.param(Coordinator("inline")),
+    "ours-at-2": pytest.param(Coordinator("inline", 2)),
+    "apache-kafka": pytest.param(Coordinator("apache-kafka"), marks=pytest.mark.java),
+    "apache-kafka-4": pytest.param(Coordinator("apache-kafka-4"), marks=pytest.mark.java),
+}
+
+
+@pytest.fixture(scope="module", params=COORDINATORS.values(), ids=list(COORDINATORS))
+def coordinator(request: pytest.FixtureRequest) -> Coordinator:
+    found: Coordinator = request.param
+    if found.mode == "apache-kafka":
         need_apache_kafka()
+    elif found.mode == "apache-kafka-4":
+        need_apache_kafka_4()
+    return found
+
+
+@pytest.fixture(scope="module")
+def bootstrap(coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server: Server = make_server(
-        request.param,
+        coordinator.mode,
         tmp_path_factory.mktemp("transactions"),
         transaction_state_log_num_partitions="3",
         transaction_state_log_replication_factor="1",
         transaction_state_log_min_isr="1",
     )
     with server.running():
-        yield f"{server.host}:{server.port}"
+        bootstrap = f"{server.host}:{server.port}"
+        if coordinator.level:
+            with Admin(bootstrap) as admin:
+                admin.update_features({"transaction.version": FeatureUpdate(coordinator.level)})
+        yield bootstrap
 
 
 @pytest.fixture
@@ -147,6 +183,52 @@ def test_commit_abort_and_commit_again(bootstrap: str, topic: str) -> None:
     expected = sorted([b"a%d" % number for number in range(20)] + [b"b"])
     assert committed(bootstrap, topic) == expected
     assert _ours(bootstrap, topic, "read_uncommitted") == sorted([*expected, b"dropped"])
+
+
+def test_each_end_raises_the_epoch_of_a_producer_of_version_2(
+    bootstrap: str, topic: str, coordinator: Coordinator
+) -> None:
+    def epoch() -> int:
+        with Admin(bootstrap) as admin:
+            return admin.describe_transactions([topic])[topic].producer_epoch
+
+    with transactional(bootstrap, topic) as producer:
+        producer.init_transactions()
+        first = epoch()
+        for number in range(3):
+            with producer.transaction():
+                producer.send(topic, b"%d" % number, partition=0)
+        producer.begin_transaction()
+        producer.send(topic, b"dropped", partition=1).result()
+        producer.abort_transaction()
+        # A transaction without a record has no end at the coordinator.
+        with producer.transaction():
+            pass
+        assert committed(bootstrap, topic) == [b"0", b"1", b"2"]
+        raised = epoch() - first
+        assert raised == 4 if coordinator.is_version_2 else raised == 0
+
+
+def test_a_producer_follows_an_upgrade_between_two_transactions(tmp_path: Path) -> None:
+    server = BarnabasProcess(tmp_path / "upgraded", SERVER_PROPERTIES, port=free_port())
+    with server.running():
+        bootstrap = f"{server.host}:{server.port}"
+        name = "upgraded"
+        with Admin(bootstrap) as admin, transactional(bootstrap, name) as producer:
+            admin.create_topics([NewTopic(name, 2, 1)])
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send(name, b"old", partition=0)
+            admin.update_features({"transaction.version": FeatureUpdate(2)})
+            # A client learns of features when it connects.
+            server.stop()
+            server.start()
+            for value in (b"learns", b"new", b"newer"):
+                with producer.transaction():
+                    producer.send(name, value, partition=1)
+            assert committed(bootstrap, name) == [b"learns", b"new", b"newer", b"old"]
+            # One for the change itself, and one for each of the last two ends.
+            assert admin.describe_transactions([name])[name].producer_epoch == 3
 
 
 def test_an_abort_drops_what_was_not_sent(bootstrap: str, topic: str) -> None:

@@ -9,6 +9,8 @@ errors, or never; connections break. In each history:
 - no record of an aborted transaction is read, whatever its future said;
 - each record's future is done when its transaction has ended, and its callback has run exactly once;
 - after any error but a fatal one, and none is fatal here, the producer's next transaction can be committed.
+
+The cluster has no transaction.version, or version 2, or changes to version 2 at some time.
 """
 
 from __future__ import annotations
@@ -23,15 +25,19 @@ import pytest
 from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.errors import TransactionAbortable
 from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.partition_sequences import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sender import Sender
+from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
+from barnabas.clients.producer.transactions.requests import EndTransaction
 from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
@@ -54,6 +60,7 @@ from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import SentRequest, all_versions
 
 PARTITIONS = 3
+LAST_EPOCH = 2**15 - 1
 E = ErrorCode
 PRODUCE_ERRORS = (E.NOT_ENOUGH_REPLICAS, E.NOT_LEADER_OR_FOLLOWER, E.INVALID_RECORD, E.REQUEST_TIMED_OUT)
 COORDINATOR_ERRORS = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS)
@@ -62,7 +69,7 @@ COORDINATOR_ERRORS = (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINA
 class Stored(NamedTuple):
     """A batch in a partition, or the end of a transaction (`commits` is not None)."""
 
-    epoch: int
+    identity: ProducerIdentity
     sequence: int
     values: list[bytes]
     commits: bool | None = None
@@ -77,8 +84,12 @@ class Cluster:
         self.fault_rate = chance.choice((0.0, 0.05, 0.2))
         self.leaders = [chance.randrange(2) for _ in range(PARTITIONS)]
         self.coordinator = chance.randrange(2)
-        self.epoch = -1
+        self.identity = ProducerIdentity(7, chance.choice((-1, LAST_EPOCH - 4)))
+        self.upgrade_after = chance.choice((0, 0, 3, None))
+        """The number of transactions until transaction.version is 2; None: never."""
         self.added: set[int] = set()
+        self.previous = NO_IDENTITY
+        """What the producer was before its epoch was raised last, for a request that is sent again."""
         self.ended: bool | None = None
         """How the last transaction of this epoch ended, for an EndTxn that is sent again."""
         self.previous_ends = 0
@@ -95,14 +106,7 @@ class Cluster:
         body, node = request.body, int(request.connection_id)
         match request.header.api_key:
             case ApiKey.API_VERSIONS:
-                return all_versions(
-                    MetadataRequest,
-                    ProduceRequest,
-                    InitProducerIdRequest,
-                    FindCoordinatorRequest,
-                    AddPartitionsToTxnRequest,
-                    EndTxnRequest,
-                )
+                return self._versions()
             case ApiKey.METADATA:
                 return metadata_response({"t": self.leaders}, 2, epoch=1)
             case ApiKey.FIND_COORDINATOR:
@@ -111,14 +115,13 @@ class Cluster:
                     found = FindCoordinatorResponse.Coordinator("", -1, "", -1, int(E.COORDINATOR_NOT_AVAILABLE), None)
                 return FindCoordinatorResponse(coordinators=[found])
             case ApiKey.PRODUCE:
-                return self._produce(node, body)
+                return self._produce(node, body, adds=request.header.api_version >= 12)
         if self.fault("coordinator moves"):
             self.coordinator = 1 - self.coordinator
         error = E.NONE if node == self.coordinator else E.NOT_COORDINATOR
         if not error and self.fault("coordinator error"):
             error = self.chance.choice(COORDINATOR_ERRORS)
-        if not error and self.previous_ends > 0:
-            self.previous_ends -= 1
+        if not error and self._is_ending():
             error = E.CONCURRENT_TRANSACTIONS
         match request.header.api_key:
             case ApiKey.INIT_PRODUCER_ID:
@@ -126,62 +129,108 @@ class Cluster:
             case ApiKey.ADD_PARTITIONS_TO_TXN:
                 return self._add(body, error)
             case _:
-                return self._end(body, error)
+                return self._end(body, error, raises=request.header.api_version >= 5)
+
+    def _versions(self) -> ApiVersionsResponse:
+        versions = all_versions(
+            MetadataRequest,
+            ProduceRequest,
+            InitProducerIdRequest,
+            FindCoordinatorRequest,
+            AddPartitionsToTxnRequest,
+            EndTxnRequest,
+        )
+        if self.upgrade_after is not None and self.history.outcomes.total() >= self.upgrade_after:
+            versions.finalized_features = [ApiVersionsResponse.FinalizedFeatureKey("transaction.version", 2, 2)]
+            versions.finalized_features_epoch = 1
+        return versions
+
+    def _is_ending(self) -> bool:
+        self.previous_ends -= self.previous_ends > 0
+        return self.previous_ends > 0
+
+    def _raise_epoch(self) -> None:
+        producer_id, epoch = self.identity
+        is_last = epoch >= LAST_EPOCH - 1
+        self.identity = ProducerIdentity(producer_id + 1, 0) if is_last else ProducerIdentity(producer_id, epoch + 1)
+        self.counts["new producer id"] += is_last
 
     def _init(self, body: Any, error: ErrorCode) -> Message:
         if not error:
             assert not self.added, "a new epoch while a transaction is open"
+            asked = ProducerIdentity(body.producer_id, body.producer_epoch)
             # A raise whose answer was lost is asked for again with the old epoch.
-            if body.producer_id == -1 or body.producer_epoch == self.epoch:
-                self.epoch += 1
-            assert body.producer_epoch in (-1, self.epoch - 1), "fenced itself"
+            if asked in (NO_IDENTITY, self.identity):
+                self.previous = asked
+                self._raise_epoch()
+            assert asked == self.previous, "fenced itself"
             self.ended = None
-        return InitProducerIdResponse(error_code=int(error), producer_id=7, producer_epoch=self.epoch)
+        return InitProducerIdResponse(0, int(error), *self.identity)
 
     def _add(self, body: Any, error: ErrorCode) -> Message:
         indexes = body.v3_and_below_topics[0].partitions
         if not error:
-            assert body.v3_and_below_producer_epoch == self.epoch
+            assert (body.v3_and_below_producer_id, body.v3_and_below_producer_epoch) == self.identity
             self.added |= set(indexes)
             self.ended = None
         results = [AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(index, int(error)) for index in indexes]
         topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult("t", results)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic])
 
-    def _end(self, body: Any, error: ErrorCode) -> Message:
-        if not error:
-            assert body.producer_epoch == self.epoch
-            if not self.added:
-                assert self.ended is body.committed, "EndTxn without a transaction"
-            else:
-                self.history.coordinator_ends(commits=body.committed)
-                for index in self.added:
-                    self.logs[index].append(Stored(self.epoch, -1, [], body.committed))
-                self.added = set()
-                self.ended = body.committed
-                self.previous_ends = self.chance.choice((0, 0, 1, 3))
-        return EndTxnResponse(error_code=int(error))
+    def _end(self, body: Any, error: ErrorCode, *, raises: bool) -> Message:
+        if error:
+            return EndTxnResponse(error_code=int(error))
+        asked = ProducerIdentity(body.producer_id, body.producer_epoch)
+        if raises and asked == self.previous != self.identity:
+            assert not self.added
+            assert self.ended is body.committed, "EndTxn is repeated otherwise"
+            self.counts["end repeated"] += 1
+            return EndTxnResponse(0, 0, *self.identity)
+        assert asked == self.identity
+        if self.added or (raises and not body.committed):
+            self._complete(commits=body.committed, raises=raises)
+        else:
+            assert self.ended is body.committed, "EndTxn without a transaction"
+        return EndTxnResponse(0, 0, *(self.identity if raises else NO_IDENTITY))
 
-    def _produce(self, node: int, body: Any) -> Message:
+    def _complete(self, *, commits: bool, raises: bool) -> None:
+        self.history.coordinator_ends(commits=commits)
+        for index in self.added:
+            self.logs[index].append(Stored(self.identity, -1, [], commits))
+        self.added = set()
+        self.ended = commits
+        self.previous_ends = self.chance.choice((0, 0, 2, 4))
+        if raises:
+            self.previous = self.identity
+            self._raise_epoch()
+            self.counts["epoch raised by the end"] += 1
+
+    def _produce(self, node: int, body: Any, *, adds: bool) -> Message:
         assert body.transactional_id == "tx"
         answers = []
         for data in body.topic_data[0].partition_data:
-            error, offset = self._append(node, data.index, RecordBatch(bytes(data.records)))
+            error, offset = self._append(node, data.index, RecordBatch(bytes(data.records)), adds=adds)
             answers.append(
                 ProduceResponse.PartitionProduceResponse(index=data.index, error_code=int(error), base_offset=offset)
             )
         return ProduceResponse(responses=[ProduceResponse.TopicProduceResponse(name="t", partition_responses=answers)])
 
-    def _append(self, node: int, index: int, batch: RecordBatch) -> tuple[ErrorCode, int]:
+    def _append(self, node: int, index: int, batch: RecordBatch, *, adds: bool) -> tuple[ErrorCode, int]:
         assert batch.is_transactional
         if self.leaders[index] != node:
             return E.NOT_LEADER_OR_FOLLOWER, -1
         if self.fault("error before append"):
             return self.chance.choice(PRODUCE_ERRORS), -1
-        if batch.producer_epoch != self.epoch:
+        if (batch.producer_id, batch.producer_epoch) != self.identity:
             return E.INVALID_PRODUCER_EPOCH, -1
+        if adds and index not in self.added:
+            if self._is_ending():
+                self.counts["batch waits for the previous end"] += 1
+                return E.CONCURRENT_TRANSACTIONS, -1
+            self.added.add(index)
+            self.ended = None
         log = self.logs[index]
-        batches = [stored for stored in log if stored.commits is None and stored.epoch == self.epoch]
+        batches = [stored for stored in log if stored.commits is None and stored.identity == self.identity]
         for position, stored in enumerate(batches[-5:]):
             if stored.sequence == batch.base_sequence:
                 self.counts["duplicate"] += 1
@@ -191,7 +240,7 @@ class Cluster:
             self.counts["out of order"] += 1
             return E.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         assert index in self.added, "a batch outside of a transaction"
-        log.append(Stored(self.epoch, expected, [record.value or b"" for record in batch.records()]))
+        log.append(Stored(self.identity, expected, [record.value or b"" for record in batch.records()]))
         if self.fault("error after append"):
             return E.REQUEST_TIMED_OUT, -1
         return E.NONE, len(log)
@@ -367,13 +416,24 @@ def test_many_transactions(block: int) -> None:
 def test_everything_happens() -> None:
     counts: collections.Counter[str] = collections.Counter()
     outcomes: collections.Counter[str] = collections.Counter()
-    for seed in range(100, 160):
+    for seed in range(100, 180):
         history = run(seed)
         counts += history.cluster.counts + collections.Counter(disconnect=history.network.breaks)
         outcomes += history.outcomes
     assert min(outcomes[name] for name in ("committed", "aborted", "abortable")) > 50, outcomes
-    names = ("duplicate", "out of order", "coordinator moves", "coordinator error", "disconnect", "error after append")
-    assert min(counts[name] for name in names) > 5, counts
+    names = (
+        "duplicate",
+        "out of order",
+        "coordinator moves",
+        "coordinator error",
+        "disconnect",
+        "error after append",
+        "end repeated",
+        "epoch raised by the end",
+        "batch waits for the previous end",
+        "new producer id",
+    )
+    assert min(counts[name] for name in names) > 2, counts
 
 
 def _end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,10 +451,24 @@ def _no_new_epoch_after_a_lost_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _the_epoch_that_an_end_raises_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EndTransaction, "next_identity", lambda _: None)
+
+
+def _a_batch_that_adds_its_partition_begins_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CurrentTransaction, "register", lambda *_: None)
+
+
 @pytest.mark.interpreted
 @pytest.mark.parametrize(
     "plant",
-    [_end_does_not_wait, _a_failed_batch_spoils_nothing, _no_new_epoch_after_a_lost_batch],
+    [
+        _end_does_not_wait,
+        _a_failed_batch_spoils_nothing,
+        _no_new_epoch_after_a_lost_batch,
+        _the_epoch_that_an_end_raises_is_ignored,
+        _a_batch_that_adds_its_partition_begins_nothing,
+    ],
 )
 def test_a_planted_defect_is_found(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

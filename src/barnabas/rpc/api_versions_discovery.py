@@ -17,6 +17,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
+from barnabas.rpc.finalized_features import NOTHING_FINALIZED, FinalizedFeatures, finalized_in
 from barnabas.rpc.node_api_versions import NodeApiVersions
 
 OLDEST_VERSION = 0
@@ -29,6 +30,8 @@ class ApiVersionsDiscovery:
         self._known: dict[int, NodeApiVersions] = {}
         self._to_ask: dict[int, int] = {}
         """Nodes to be asked, with the latest version of ApiVersions that they can read."""
+        self.finalized: FinalizedFeatures = NOTHING_FINALIZED
+        """The newest features that any node has told: a node that is behind the others may name older ones."""
 
     def versions_of(self, node_id: int) -> NodeApiVersions | None:
         """Return the versions that a node supports, or None while they are unknown."""
@@ -57,6 +60,9 @@ class ApiVersionsDiscovery:
         ranges = [(entry.api_key, entry.min_version, entry.max_version) for entry in body.api_keys]
         if body.error_code == ErrorCode.NONE:
             self._known[node_id] = NodeApiVersions(ranges)
+            finalized = finalized_in(body)
+            if finalized.epoch > self.finalized.epoch:
+                self.finalized = finalized
             return ErrorCode.NONE
         if body.error_code == ErrorCode.UNSUPPORTED_VERSION and asked_version > OLDEST_VERSION:
             # A broker before KIP-511 (Kafka 2.4) names no range with the error; every broker reads version 0.

@@ -147,6 +147,10 @@ class NetworkClient:
         """Return the versions that a connected node supports, or None."""
         return self._discovery.versions_of(node_id)
 
+    def feature_level(self, name: str) -> int:
+        """Return the level of a feature that the cluster has finalized, as far as the nodes connected so far know."""
+        return self._discovery.finalized.level_of(name)
+
     def least_loaded_node(self, now_ms: int) -> Node | None:
         """Return the node with the fewest requests in flight that takes one more.
 

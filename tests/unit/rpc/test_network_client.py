@@ -108,6 +108,22 @@ def test_version_negotiation_falls_back_after_error_35(known: list[tuple[int, in
     assert setting.client.ready(NODES[0], setting.now)
 
 
+def test_the_newest_features_that_any_node_tells_are_known() -> None:
+    setting = Setting()
+    assert setting.client.feature_level("transaction.version") == 0
+    for node, epoch, level in ((NODES[0], 3, 1), (NODES[1], 5, 2), (NODES[2], 4, 1)):
+        versions = all_versions(MetadataRequest)
+        versions.finalized_features = [ApiVersionsResponse.FinalizedFeatureKey("transaction.version", level, 0)]
+        versions.finalized_features_epoch = epoch
+        setting.make_ready(node, versions)
+    assert setting.client.feature_level("transaction.version") == 2
+    assert setting.client.feature_level("metadata.version") == 0
+    # What a lost connection has told stays known.
+    for node in NODES:
+        setting.client.disconnect(node.id)
+    assert setting.client.feature_level("transaction.version") == 2
+
+
 def test_versions_refused_with_another_error_close_the_connection() -> None:
     setting = Setting()
     setting.client.ready(NODES[0], setting.now)

@@ -51,7 +51,7 @@ from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ProducerMetrics
 from barnabas.clients.producer.producer_requests import ProducerRequests, producer_requests
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
-from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.clients.producer.sequence_numbers import PRODUCE_VERSIONS, SequenceNumbers
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -60,12 +60,6 @@ from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
 
 logger = logging.getLogger(__name__)
-
-_PRODUCE_VERSIONS = (3, 12)
-"""Batches of format v2 need version 3; from 13 on, requests name topics by id."""
-
-_TRANSACTIONAL_VERSIONS = (3, 11)
-"""By version 12 a producer asks the broker to add the partitions to its transaction by itself (KIP-890)."""
 
 
 class Sender:
@@ -239,7 +233,7 @@ class Sender:
         request = self._client.new_request(
             node_id,
             message,
-            versions=_PRODUCE_VERSIONS if self._config.transactional_id is None else _TRANSACTIONAL_VERSIONS,
+            versions=PRODUCE_VERSIONS if self._sequences is None else self._sequences.produce_versions,
             expects_response=self._acks != 0,
             timeout_ms=self._config.request_timeout_ms,
             callback=lambda response: self._handle_produce_response(response, by_partition, now_ms),
@@ -320,7 +314,9 @@ class Sender:
             self._split(batch)
             self.metrics.batch_split(now_ms)
         elif completion is Completion.RETRY:
-            logger.warning(
+            logger.log(
+                # Of transaction.version 2, the first batches of a transaction often meet the end of the one before.
+                logging.DEBUG if error is ErrorCode.CONCURRENT_TRANSACTIONS else logging.WARNING,
                 "Got error produce response on topic-partition %s, retrying (%d attempts left). Error: %s %s",
                 batch.topic_partition,
                 self._config.retries - batch.attempts - 1,
@@ -345,11 +341,10 @@ class Sender:
             self._accumulator.unmute(batch.topic_partition)
 
     def _may_retry(self, batch: ProducerBatch, error: ErrorCode, now_ms: int) -> bool:
-        if (
-            batch.is_done
-            or batch.attempts >= self._config.retries
-            or batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now_ms)
-        ):
+        if batch.is_done or batch.has_reached_delivery_timeout(self._config.delivery_timeout_ms, now_ms):
+            return False
+        # A batch that waits for the end of the transaction before has not failed, as AddPartitionsToTxn would not have.
+        if batch.attempts >= self._config.retries and error is not ErrorCode.CONCURRENT_TRANSACTIONS:
             return False
         return error.retriable if self._sequences is None else self._sequences.can_retry(error, batch)
 

@@ -40,6 +40,8 @@ from barnabas.protocol.topic_partition import TopicPartition
 _MAX_EPOCH = 2**15 - 1
 REFUSALS = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 """The answers by which a broker says that it has not stored a batch, because of the batch's numbers."""
+PRODUCE_VERSIONS = (3, 12)
+"""Batches of format v2 need version 3; from 13 on, requests name topics by id."""
 
 
 class SequenceNumbers:
@@ -61,6 +63,11 @@ class SequenceNumbers:
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
         """Take a producer id from a broker."""
         self.identity = ProducerIdentity(producer_id, epoch)
+
+    @property
+    def produce_versions(self) -> tuple[int, int]:
+        """The oldest and the latest version of Produce for batches with these numbers."""
+        return PRODUCE_VERSIONS
 
     # -- threads that send, under the accumulator's lock
 

@@ -66,7 +66,9 @@ OUTCOMES: dict[ApiKey, dict[ErrorCode, Outcome]] = {
         ErrorCode.GROUP_AUTHORIZATION_FAILED: Outcome.ABORT,
     },
     ApiKey.TXN_OFFSET_COMMIT: _COORDINATOR
+    | _FORGOTTEN
     | {
+        ErrorCode.CONCURRENT_TRANSACTIONS: Outcome.WAIT_FOR_PREVIOUS,
         # The group's coordinator could not replicate the offsets in time: it may be losing its leadership.
         ErrorCode.REQUEST_TIMED_OUT: Outcome.REDISCOVER,
         ErrorCode.GROUP_AUTHORIZATION_FAILED: Outcome.ABORT,
@@ -74,7 +76,6 @@ OUTCOMES: dict[ApiKey, dict[ErrorCode, Outcome]] = {
         ErrorCode.UNKNOWN_MEMBER_ID: Outcome.ABORT,
         ErrorCode.ILLEGAL_GENERATION: Outcome.ABORT,
         ErrorCode.STALE_MEMBER_EPOCH: Outcome.ABORT,
-        ErrorCode.TRANSACTION_ABORTABLE: Outcome.ABORT,
     },
     ApiKey.END_TXN: _COORDINATOR | _FORGOTTEN,
 }

@@ -2,8 +2,8 @@
 
 Made by `TransactionManager`, sent by `TransactionRequests`. Kafka: TransactionManager.TxnRequestHandler and its kinds.
 
-The versions end where a broker with transaction.version 2 (KIP-890) would begin to do a client's part: this producer
-adds its partitions by AddPartitionsToTxn, and keeps its epoch from one transaction to the next.
+A transaction of transaction.version 2 (KIP-890) needs the versions by which the brokers do a part of the client's work:
+TxnOffsetCommit v5 adds the group's partition, and EndTxn v5 raises the epoch. Other transactions must not use them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import error_of
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.producer.partition_sequences import ProducerIdentity
+from barnabas.clients.producer.partition_sequences import NO_IDENTITY, ProducerIdentity
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -38,6 +38,9 @@ from barnabas.protocol.topic_partition import TopicPartition, by_topic
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
 
 _SINGLE_KEY_VERSION = 3
+_BEFORE_VERSION_2 = (0, 4)
+_VERSION_2 = (5, 5)
+"""The versions of EndTxn and TxnOffsetCommit."""
 
 
 class Priority(IntEnum):
@@ -128,7 +131,7 @@ class InitProducerId(TransactionalRequest):
             Priority.INIT_PRODUCER_ID if raised is None else Priority.RAISE_EPOCH,
             transaction_key(transactional_id),
             # Before version 3 a producer cannot say which id it has: it would fence itself.
-            fixed_message(message, (0 if raised is None else 3, 4)),
+            fixed_message(message, (0 if raised is None else 3, 5)),
         )
 
     def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
@@ -180,7 +183,7 @@ class AddOffsets(TransactionalRequest):
     ) -> None:
         message = AddOffsetsToTxnRequest(transactional_id, *identity, group.group_id)
         key = transaction_key(transactional_id)
-        super().__init__(Priority.ADD_PARTITIONS_OR_OFFSETS, key, fixed_message(message, (0, 3)))
+        super().__init__(Priority.ADD_PARTITIONS_OR_OFFSETS, key, fixed_message(message, (0, 4)))
         self.offsets = offsets
         self.group = group
 
@@ -191,17 +194,24 @@ class AddOffsets(TransactionalRequest):
 
 
 class TxnOffsetCommit(TransactionalRequest):
-    """Commit a group's offsets with the transaction. `done` is that of the AddOffsets which came before."""
+    """Commit a group's offsets with the transaction."""
 
     api = ApiKey.TXN_OFFSET_COMMIT
 
-    def __init__(self, transactional_id: str, identity: ProducerIdentity, added: AddOffsets) -> None:
-        group = added.group
+    def __init__(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+        *,
+        is_version_2: bool,
+    ) -> None:
         topics = [
             TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-                topic, [_offset_of(index, added.offsets[TopicPartition(topic, index)]) for index in indexes]
+                topic, [_offset_of(index, offsets[TopicPartition(topic, index)]) for index in indexes]
             )
-            for topic, indexes in by_topic(added.offsets).items()
+            for topic, indexes in by_topic(offsets).items()
         ]
 
         def build(version: int) -> TxnOffsetCommitRequest:
@@ -214,12 +224,12 @@ class TxnOffsetCommit(TransactionalRequest):
             return message
 
         # A retry sends all offsets again: to commit an offset twice in one transaction changes nothing.
+        versions = _VERSION_2 if is_version_2 else _BEFORE_VERSION_2
         super().__init__(
             Priority.ADD_PARTITIONS_OR_OFFSETS,
             group_key(group.group_id),
-            RequestBuilder(TxnOffsetCommitRequest, build, (0, 3)),
+            RequestBuilder(TxnOffsetCommitRequest, build, versions),
         )
-        self.done = added.done
 
     def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
         """Yield the error code of each partition."""
@@ -243,12 +253,20 @@ class EndTransaction(TransactionalRequest):
 
     api = ApiKey.END_TXN
 
-    def __init__(self, transactional_id: str, identity: ProducerIdentity, *, commits: bool) -> None:
+    def __init__(self, transactional_id: str, identity: ProducerIdentity, *, commits: bool, is_version_2: bool) -> None:
         message = EndTxnRequest(transactional_id, *identity, commits)
         key = transaction_key(transactional_id)
-        super().__init__(Priority.END_TRANSACTION, key, fixed_message(message, (0, 3)))
+        versions = _VERSION_2 if is_version_2 else _BEFORE_VERSION_2
+        super().__init__(Priority.END_TRANSACTION, key, fixed_message(message, versions))
 
     def errors_in(self, answer: Message) -> Iterator[ErrorCode]:
         """Yield the error code of an answer."""
         assert isinstance(answer, EndTxnResponse)
         yield error_of(answer.error_code)
+
+    @staticmethod
+    def next_identity(answer: EndTxnResponse) -> ProducerIdentity | None:
+        """Return the id and epoch of the producer's next transaction, or None when it keeps its own."""
+        if answer.producer_id == NO_IDENTITY.producer_id:
+            return None
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)

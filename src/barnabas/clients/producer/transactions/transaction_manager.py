@@ -1,17 +1,17 @@
 """The state of a transactional producer: what the user's threads ask for, and what the coordinator has answered.
 
-`_lock` guards everything but `added`, which belongs to the sending thread. User threads call the methods of the first
-section and wait for the futures they return. The sending thread calls the rest: it takes the pending requests one at a
-time (`TransactionRequests`) and reports their results. `register` runs under the accumulator's lock, so this class
+`_lock` guards everything but `may_send_to`, which belongs to the sending thread. User threads call the methods of the
+first section and wait for the futures they return. The sending thread calls the rest: it takes the pending requests one
+at a time (`TransactionRequests`) and reports their results. `register` runs under the accumulator's lock, so this class
 never calls the accumulator, nor the sender. Kafka: TransactionManager.
 
-One transaction, with a producer that has its id already:
+One transaction, with a producer that has its id already, where transaction.version is below 2:
 
     user thread               sending thread                                             state
     begin_transaction                                                                    IN_TRANSACTION
     send("t", ...)            the accumulator begins a batch of t-0: `register`
                               AddPartitionsToTxn(t-0); its batch stays in the queue
-                              answer: t-0 is `added`, and its batch is drained
+                              answer: batches of t-0 may be sent, and are drained
     commit_transaction        EndTxn is pending, all batches are due                     COMMITTING
                               the last batch is acknowledged: EndTxn(commit) is sent
                               answer: the future of the commit is set                    READY
@@ -19,6 +19,11 @@ One transaction, with a producer that has its id already:
 A batch that is begun after EndTxn was sent would be outside of any transaction. That cannot happen: `register` rejects
 the batch in the state COMMITTING, under the lock that made it the state. EndTxn is sent only after the sending thread
 has seen, later than that, that no batch is incomplete.
+
+With transaction.version 2 (KIP-890) the first batch of t-0 adds its partition, offsets of a group add theirs, and the
+answer to EndTxn has the epoch of the next transaction: a batch of this one, however late, is rejected. A transaction
+keeps the version that it began with. The first one of version 2 behind one of another version needs a higher epoch,
+too, so that a late batch of the old kind cannot become part of it.
 """
 
 from __future__ import annotations
@@ -27,58 +32,37 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import NamedTuple
 
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
-from barnabas.clients.errors import (
-    ClientClosed,
-    ProducerFenced,
-    TransactionAbortable,
-    TransactionAborted,
-    TransactionalProducerFailed,
-)
+from barnabas.clients.errors import ClientClosed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.partition_sequences import NO_IDENTITY, ProducerIdentity
+from barnabas.clients.producer.transactions.failures import (
+    abortable_failure,
+    copy_of,
+    dropped,
+    fatal_failure,
+    is_fatal_of_batch,
+    is_fencing,
+)
 from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
+from barnabas.clients.producer.transactions.pending_requests import Operation, PendingRequests, succeed
 from barnabas.clients.producer.transactions.requests import (
     AddOffsets,
     AddPartitions,
     EndTransaction,
-    FindCoordinator,
     InitProducerId,
     TransactionalRequest,
     TxnOffsetCommit,
 )
 from barnabas.clients.producer.transactions.states import TransactionManagerState, check_transition
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _S = TransactionManagerState
 _COMPLETING = (_S.COMMITTING, _S.ABORTING)
-_FATAL_CODES = frozenset(
-    {
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.UNSUPPORTED_VERSION,
-    }
-)
-"""The errors of a batch after which no transaction of this producer can succeed."""
-
-_DROPPED = "The transaction was aborted before this was sent."
-_ABORT = "The transaction cannot be committed: call abort_transaction, then begin another."
-_CLOSE = "The producer cannot go on: close it, and make another."
-_FENCED = (
-    "Another producer with the same transactional_id has taken over, or the transaction timed out: close this one."
-)
-
-
-class Operation(NamedTuple):
-    """A call of a user that waits for the coordinator, by the method's name, and its result."""
-
-    name: str
-    done: Future[None]
 
 
 class TransactionManager:
@@ -91,9 +75,10 @@ class TransactionManager:
         self._state = _S.UNINITIALIZED
         self._error: Exception | None = None
         self._identity = NO_IDENTITY
-        self._transaction = CurrentTransaction()
-        self._pending: list[TransactionalRequest] = []
+        self._transaction = CurrentTransaction(is_version_2=False)
+        self._pending = PendingRequests()
         self._operation: Operation | None = None
+        self._offers_version_2 = False
 
     # -- threads of the user
 
@@ -110,7 +95,7 @@ class TransactionManager:
 
         def begin() -> Future[None]:
             self._go(_S.INITIALIZING, "call init_transactions")
-            return self._add(InitProducerId(self.transactional_id, self._timeout_ms))
+            return self._pending.add(InitProducerId(self.transactional_id, self._timeout_ms))
 
         return self._operate("init_transactions", begin)
 
@@ -128,7 +113,10 @@ class TransactionManager:
 
         def begin() -> Future[None]:
             self._check_in_transaction("send offsets")
-            return self._add(AddOffsets(self.transactional_id, self._identity, offsets, group))
+            if not self._transaction.is_version_2:
+                return self._pending.add(AddOffsets(self.transactional_id, self._identity, offsets, group))
+            self._transaction.is_started = True
+            return self._pending.add(self._offset_commit(offsets, group))
 
         return self._operate("send_offsets_to_transaction", begin)
 
@@ -171,9 +159,13 @@ class TransactionManager:
     # -- the sending thread: batches
 
     @property
-    def added(self) -> set[TopicPartition]:
-        """The partitions whose batches may be sent."""
-        return self._transaction.added
+    def is_version_2(self) -> bool:
+        """Whether the batches add their partitions to the transaction."""
+        return self._transaction.is_version_2
+
+    def may_send_to(self, topic_partition: TopicPartition) -> bool:
+        """Return whether batches of the partition may be sent."""
+        return self._transaction.may_send_to(topic_partition)
 
     @property
     def is_completing(self) -> bool:
@@ -184,7 +176,7 @@ class TransactionManager:
         """Return the error of the records that are still queued, or None while they are to be sent."""
         with self._lock:
             if self._state is _S.ABORTING:
-                return self._error or TransactionAborted(_DROPPED)
+                return self._error or dropped()
             return self._error if self._state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR) else None
 
     @property
@@ -194,28 +186,28 @@ class TransactionManager:
 
     def batch_failed(self, cause: Exception, *, was_numbered: bool) -> None:
         """Note that a batch ended without an acknowledgement. A numbered one may leave a gap in the log's numbers."""
-        code = cause.code if isinstance(cause, ApiError) else ErrorCode.NONE
-        if code is ErrorCode.PRODUCER_FENCED:
-            self.fail(cause, is_fenced=True)
-        elif code in _FATAL_CODES:
-            self.fail(cause)
+        if is_fatal_of_batch(cause):
+            self.fail(cause, is_fenced=is_fencing(cause))
         else:
             self._abortable(cause, needs_new_epoch=was_numbered)
 
     # -- the sending thread: requests
 
+    def offer_version_2(self, *, is_offered: bool) -> None:
+        """Note whether the cluster has finalized transaction.version 2. The next transaction follows it."""
+        self._offers_version_2 = is_offered
+
     def next_request(self) -> TransactionalRequest | None:
         """Return the request to send next, which stays pending until `take`."""
         with self._lock:
             if self._state in (_S.IN_TRANSACTION, _S.COMMITTING) and (new := self._transaction.take_new()):
-                self._add(AddPartitions(self.transactional_id, self._identity, new))
-            # The first of those with the lowest priority.
-            return min(self._pending, key=lambda request: request.priority, default=None)
+                self._pending.add(AddPartitions(self.transactional_id, self._identity, new))
+            return self._pending.first()
 
     def add(self, request: TransactionalRequest) -> None:
         """Add a request of the sending thread's own: FindCoordinator."""
         with self._lock:
-            self._add(request)
+            self._pending.add(request)
 
     def take(self, request: TransactionalRequest) -> None:
         """Remove a request that is being sent. `retry` or one of the results below follows."""
@@ -232,7 +224,7 @@ class TransactionManager:
             ):
                 self._reject(request)
             else:
-                self._pending.append(request)
+                self._pending.add(request)
 
     def end_unstarted(self, request: EndTransaction) -> bool:
         """End a transaction of which the coordinator does not know. Returns False if the coordinator has to end it."""
@@ -248,35 +240,40 @@ class TransactionManager:
         with self._lock:
             if self._state is _S.INITIALIZING:
                 self._identity = identity
+                self._transaction = CurrentTransaction(is_version_2=self._offers_version_2)
                 self._state = _S.READY
-                _succeed(request.done)
+                succeed(request.done)
             else:
                 self._reject(request)
 
     def partitions_added(self, request: AddPartitions) -> None:
         """Let the batches of these partitions be sent."""
         with self._lock:
-            self._transaction.added.update(request.partitions)
-            self._transaction.is_started = True
-            _succeed(request.done)
+            self._transaction.add(request.partitions)
+            succeed(request.done)
 
     def offsets_added(self, request: AddOffsets) -> None:
         """Commit the offsets, now that the coordinator has the group in the transaction."""
         with self._lock:
             self._transaction.is_started = True
             if self._state is _S.IN_TRANSACTION:
-                self._add(TxnOffsetCommit(self.transactional_id, self._identity, request))
+                commit = self._offset_commit(request.offsets, request.group)
+                commit.done = request.done
+                self._pending.add(commit)
             else:
                 self._reject(request)
 
     def offsets_committed(self, request: TxnOffsetCommit) -> None:
         """Note that the group's coordinator has the offsets."""
         with self._lock:
-            _succeed(request.done)
+            succeed(request.done)
 
-    def ended(self, request: EndTransaction) -> None:
-        """Note that the coordinator has committed or aborted the transaction."""
+    def ended(self, request: EndTransaction, next_identity: ProducerIdentity | None) -> None:
+        """Note that the coordinator has ended the transaction. None: the producer keeps its id and epoch."""
         with self._lock:
+            if next_identity is not None:
+                self._identity = next_identity
+                self._transaction.needs_new_epoch = False
             self._completed(request.done)
 
     def abort(self, request: TransactionalRequest, cause: ApiError, *, needs_new_epoch: bool) -> None:
@@ -305,11 +302,8 @@ class TransactionManager:
                 log = logger.debug if isinstance(cause, ClientClosed) else logger.error
                 log("The transactional producer %s cannot go on: %s", self.transactional_id, cause)
                 self._state = _S.FATAL_ERROR
-                self._error = _chained(
-                    ProducerFenced(_FENCED) if is_fenced else TransactionalProducerFailed(f"{cause} {_CLOSE}"), cause
-                )
-            pending, self._pending = self._pending, []
-            for each in [*pending, request, self._operation]:
+                self._error = fatal_failure(cause, is_fenced=is_fenced)
+            for each in [*self._pending.take_all(), request, self._operation]:
                 if each is not None:
                     self._reject(each)
 
@@ -345,13 +339,9 @@ class TransactionManager:
             )
 
     def _check_usable(self) -> None:
-        """Check that the transaction and the producer have not failed.
-
-        Raises a copy of the error that they failed with: several threads may raise it.
-        """
-        error = self._error
-        if error is not None and self._state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
-            raise type(error)(str(error)) from error.__cause__
+        """Check that the transaction and the producer have not failed. Raises the error that they failed with."""
+        if self._error is not None and self._state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
+            raise copy_of(self._error)
 
     def _check_in_transaction(self, operation: str) -> None:
         self._check_usable()
@@ -362,9 +352,11 @@ class TransactionManager:
         check_transition(self._state, target, operation)
         self._state = target
 
-    def _add(self, request: TransactionalRequest) -> Future[None]:
-        self._pending.append(request)
-        return request.done
+    def _offset_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> TxnOffsetCommit:
+        is_version_2 = self._transaction.is_version_2
+        return TxnOffsetCommit(self.transactional_id, self._identity, offsets, group, is_version_2=is_version_2)
 
     def _end(self, *, commits: bool) -> Future[None]:
         if commits:
@@ -373,23 +365,29 @@ class TransactionManager:
         if not commits:
             # Their batches are dropped, so the coordinator need not know of them.
             self._transaction.take_new()
-        return self._add(EndTransaction(self.transactional_id, self._identity, commits=commits))
+        return self._pending.add(
+            EndTransaction(
+                self.transactional_id, self._identity, commits=commits, is_version_2=self._transaction.is_version_2
+            )
+        )
 
     def _completed(self, done: Future[None]) -> None:
         """Make the producer ready for the next transaction, after a new epoch if it needs one."""
         if self._state not in _COMPLETING:
             return
-        needs_new_epoch = self._transaction.needs_new_epoch
-        self._transaction = CurrentTransaction()
+        needs_new_epoch = self._transaction.needs_new_epoch or (
+            self._offers_version_2 and not self._transaction.is_version_2
+        )
+        self._transaction = CurrentTransaction(is_version_2=self._offers_version_2)
         self._error = None
         if needs_new_epoch:
             self._state = _S.INITIALIZING
             request = InitProducerId(self.transactional_id, self._timeout_ms, raised=self._identity)
             request.done = done
-            self._add(request)
+            self._pending.add(request)
         else:
             self._state = _S.READY
-            _succeed(done)
+            succeed(done)
 
     def _abortable(self, cause: Exception, *, needs_new_epoch: bool) -> None:
         with self._lock:
@@ -401,28 +399,11 @@ class TransactionManager:
                 return
             logger.info("The transaction of %s has to be aborted: %s", self.transactional_id, cause)
             self._state = _S.ABORTABLE_ERROR
-            self._error = _chained(TransactionAbortable(f"{cause} {_ABORT}"), cause)
-            pending, self._pending = self._pending, []
-            for request in pending:
-                # A request whose answer was lost may have begun the transaction at the coordinator. It is sent again,
-                # so that the producer knows whether there is a transaction to abort.
-                may_have_begun = isinstance(request, (AddPartitions, AddOffsets)) and request.attempts > 0
-                if may_have_begun or isinstance(request, FindCoordinator):
-                    self._pending.append(request)
+            self._error = abortable_failure(cause)
+            for request in self._pending.take_of_failed_transaction():
                 self._reject(request)
 
     def _reject(self, request: TransactionalRequest | Operation) -> None:
         """Give the user who waits for a request the error of the transaction or the producer."""
         if not request.done.done():
-            request.done.set_exception(self._error or TransactionAborted(_DROPPED))
-
-
-def _succeed(done: Future[None]) -> None:
-    # The future may have failed before, with its transaction.
-    if not done.done():
-        done.set_result(None)
-
-
-def _chained(error: Exception, cause: Exception) -> Exception:
-    error.__cause__ = cause
-    return error
+            request.done.set_exception(self._error or dropped())

@@ -30,7 +30,7 @@ from barnabas.clients.producer.transactions.transactional_sequences import Trans
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
-from barnabas.protocol.messages.transactions import InitProducerIdResponse
+from barnabas.protocol.messages.transactions import EndTxnResponse, InitProducerIdResponse
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
@@ -38,6 +38,10 @@ from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
+
+_FEATURE = "transaction.version"
+_VERSION_2 = 2
+"""The level of the feature from which on brokers add partitions and raise epochs (KIP-890)."""
 
 _PREVIOUS_ENDS_MS = 20
 """The wait while the coordinator ends the previous transaction, which takes a few milliseconds (Kafka's value)."""
@@ -74,6 +78,7 @@ class TransactionRequests:
             self._accumulator.abort_undrained(reason, keeps_numbered=not self._manager.has_failed)
         if self._is_waiting:
             return FOREVER_MS
+        self._manager.offer_version_2(is_offered=self._client.feature_level(_FEATURE) >= _VERSION_2)
         request = self._manager.next_request()
         if request is None:
             return FOREVER_MS
@@ -185,7 +190,11 @@ class TransactionRequests:
             case TxnOffsetCommit():
                 self._manager.offsets_committed(request)
             case EndTransaction():
-                self._manager.ended(request)
+                assert isinstance(answer, EndTxnResponse)
+                next_identity = request.next_identity(answer)
+                if next_identity is not None:
+                    self._sequences.set_producer_id(*next_identity)
+                self._manager.ended(request, next_identity)
 
 
 def _text_of(request: TransactionalRequest, error: ErrorCode) -> str:

@@ -11,9 +11,13 @@ would fence it. Its transaction is aborted instead, and the coordinator raises t
 from __future__ import annotations
 
 from barnabas.clients.producer.producer_batch import ProducerBatch
-from barnabas.clients.producer.sequence_numbers import REFUSALS, SequenceNumbers
+from barnabas.clients.producer.sequence_numbers import PRODUCE_VERSIONS, REFUSALS, SequenceNumbers
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.protocol.errors import ErrorCode
+
+_PLAIN_VERSIONS = (PRODUCE_VERSIONS[0], 11)
+_ADDING_VERSIONS = (12, PRODUCE_VERSIONS[1])
+"""The versions of Produce up to and from the first by which the leader adds the partition (KIP-890)."""
 
 
 class TransactionalSequences(SequenceNumbers):
@@ -27,6 +31,14 @@ class TransactionalSequences(SequenceNumbers):
     def needs_producer_id(self) -> bool:
         """Never: `init_transactions` asks for the id."""
         return False
+
+    @property
+    def produce_versions(self) -> tuple[int, int]:
+        """The versions in which the leader adds a batch's partition to the transaction, or those in which it does not.
+
+        They change between transactions only, when no batch is queued or in flight.
+        """
+        return _ADDING_VERSIONS if self.manager.is_version_2 else _PLAIN_VERSIONS
 
     @property
     def is_urgent(self) -> bool:
@@ -44,8 +56,8 @@ class TransactionalSequences(SequenceNumbers):
         batch.is_transactional = True
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Return whether the coordinator knows of the batch's partition, and the numbers allow it."""
-        return batch.topic_partition in self.manager.added and super().may_send(batch)
+        """Return whether the batch's partition is in the transaction or adds itself, and the numbers allow it."""
+        return self.manager.may_send_to(batch.topic_partition) and super().may_send(batch)
 
     def can_retry(self, error: ErrorCode, batch: ProducerBatch) -> bool:
         """Return whether sending the batch again, with its numbers, may help."""

@@ -35,9 +35,14 @@ def test_an_error_that_nobody_expects_ends_the_producer(api: ApiKey) -> None:
 
 
 def test_a_forgotten_producer_gets_a_new_epoch() -> None:
-    for api in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN):
+    for api in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN):
         assert outcome_of(api, E.INVALID_PRODUCER_ID_MAPPING) is Outcome.ABORT_AND_RAISE_EPOCH
     assert outcome_of(ApiKey.INIT_PRODUCER_ID, E.INVALID_PRODUCER_ID_MAPPING) is Outcome.FAIL
+
+
+def test_what_adds_to_a_transaction_waits_for_the_one_before() -> None:
+    for api in (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT):
+        assert outcome_of(api, E.CONCURRENT_TRANSACTIONS) is Outcome.WAIT_FOR_PREVIOUS
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class BrokerServer:
     """One broker in one process.
 
     config: the parsed settings. `metrics` names what it counts. After `startup`, `cluster_id` is known.
-    authorizer: decides who may do what; None: every client may do everything. channel_builders: as in SocketServer.
+    authorizer: decides who may do what; None: every client may do everything. channel_builders: as in AccessRules.
     faults: of a broker that the test kit started for them; None, as always elsewhere: no request can be hit.
     """
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 
 from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_error import ConfigError
-from barnabas.config.dynamic_settings import LISTENER_SETTINGS_FOR_ALL
+from barnabas.config.dynamic_settings import LISTENER_SETTINGS_FOR_ALL, STORES_OF_LISTENERS
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint, ListenersConfig
-from barnabas.network.socket_server import CHANNEL_BUILDERS, SocketServer
+from barnabas.network.socket_server import SocketServer
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +46,6 @@ class DynamicListeners:
                 )
             if old[name].security_protocol != after.protocols[name]:
                 raise ConfigError(f"Security protocol cannot be updated for existing listener ListenerName({name})")
-        for name in new.keys() - old.keys():
-            if new[name].security_protocol not in CHANNEL_BUILDERS:
-                raise ConfigError(
-                    f"{new[name].connection_string} uses {new[name].security_protocol}; supported is only "
-                    f"{', '.join(CHANNEL_BUILDERS)}",
-                    "listeners",
-                )
         if after.inter_broker not in advertised:
             raise ConfigError(
                 f"Advertised listener must be specified for inter-broker listener ListenerName({after.inter_broker})"
@@ -94,7 +87,7 @@ def _by_name(end_points: Iterable[EndPoint]) -> dict[str, EndPoint]:
 
 
 def _fixed_settings(config: KafkaConfig, listener_name: str) -> dict[str, str]:
-    """Return the settings of this listener alone that are read only when it is opened."""
+    """Return the settings of this listener alone that are read once, when it is opened: no limits, no key stores."""
     prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
     own = {name.removeprefix(prefix): value for name, value in config.originals.items() if name.startswith(prefix)}
-    return {name: value for name, value in own.items() if name not in LISTENER_SETTINGS_FOR_ALL}
+    return {name: value for name, value in own.items() if name not in LISTENER_SETTINGS_FOR_ALL | STORES_OF_LISTENERS}

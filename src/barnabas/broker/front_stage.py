@@ -26,6 +26,7 @@ from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.handler_pools import HandlerPools
+from barnabas.broker.listener_channels import ListenerChannels
 from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.storage_stage import StorageStage
@@ -52,7 +53,7 @@ class AccessRules:
     authorizer: Authorizer | None = None
     """None: every client may do everything."""
     channel_builders: Mapping[str, ChannelBuilder] | None = None
-    """The builders of channels by security protocol; those of SocketServer if not given."""
+    """The builders of channels by security protocol, for tests; None: those of each listener's settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class FrontStage:
     """The parts between clients and the stages below; the sockets are bound and nothing is read yet."""
 
     sockets: SocketServer
+    channels: ListenerChannels
     handlers: HandlerPools
     startup_gate: StartupGate
 
@@ -93,6 +95,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     parser = RequestParser(served, request_log)
     startup_gate = StartupGate(parser, served, apis.handle_moved)
     requests = RequestMetrics(request_log)
+    channels = ListenerChannels(lambda: foundations.dynamic.current, clock, access.channel_builders)
     sockets = SocketServer(
         NetworkConfig.from_kafka_config(
             config,
@@ -104,7 +107,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
         RequestHandling(parser.parse, apis.handle, requests.record),
         clock,
         lifecycle.fail,
-        channel_builders=access.channel_builders,
+        channel_builders=channels,
     )
     quotas = ClientQuotas(config, registry, foundations.timer, foundations.scheduler, foundations.metrics, clock)
     address_quotas = sockets.connection_quotas
@@ -121,7 +124,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     # Registered after the sockets and so stopped before them: the pending requests are answered on open connections.
     lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
     lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
-    return FrontStage(sockets, handlers, startup_gate)
+    return FrontStage(sockets, channels, handlers, startup_gate)
 
 
 def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: FaultLayer) -> Registry:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from barnabas.broker.dynamic_listeners import DynamicListeners
 from barnabas.broker.dynamic_logs import DynamicLogs
 from barnabas.broker.dynamic_network import DynamicNetwork
+from barnabas.broker.dynamic_security import DynamicSecurity
 from barnabas.broker.front_stage import BuiltStages, FrontStage
 from barnabas.broker.no_metric_reporters import NoMetricReporters
 from barnabas.broker.settings_follower import SettingsFollower
@@ -36,6 +37,8 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
     dynamic.add_reconfigurable(
         DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)
     )
+    # Before the listeners, which are opened with the key stores of the new settings.
+    dynamic.add_reconfigurable(DynamicSecurity(front.channels))
     # After DynamicNetwork, since parts are called in this sequence: a listener that opens must find its own limits.
     dynamic.add_reconfigurable(DynamicListeners(sockets, advertise))
     dynamic.add_reconfigurable(NoMetricReporters())

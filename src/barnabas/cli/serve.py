@@ -101,7 +101,7 @@ def serve(
 
     A file that was written for a cluster with ZooKeeper or KRaft, such as those that Kafka ships, starts with
     --override metadata.store=embedded: the broker then stands alone and keeps the metadata in its data directory.
-    Settings that promise protection which this version does not have (TLS, SASL, an authorizer) stop the start.
+    Settings that promise protection which this version does not have (SASL, an authorizer) stop the start.
 
     \b
         barnabas serve

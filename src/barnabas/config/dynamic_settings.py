@@ -39,7 +39,7 @@ DYNAMIC_ONLY_KEYS: Final[Mapping[str, ConfigKey]] = {
 # The following sets repeat facts about Kafka's own settings, which do not follow from types or scopes: they decide
 # which of Kafka's messages a wrong change gets, and tools compare those messages.
 
-_ONLY_PER_LISTENER: Final = frozenset(
+STORES_OF_LISTENERS: Final = frozenset(
     {
         "ssl.keystore.type",
         "ssl.keystore.location",
@@ -137,7 +137,7 @@ def check_dynamic_settings(settings: Mapping[str, str], *, per_broker: bool) -> 
     # The order is Kafka's: of several mistakes a client hears of the same one.
     _refuse(_read_only(settings), "Cannot update these configs dynamically")
     _refuse(
-        _ONLY_PER_LISTENER.intersection(settings),
+        STORES_OF_LISTENERS.intersection(settings),
         "These security configs can be dynamically updated only per-listener using the listener prefix",
         kind="HashSet",
     )

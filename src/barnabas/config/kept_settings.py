@@ -63,7 +63,7 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no TLS and SASL yet",
+        "there are no SASL and stored passwords yet",
         """
         delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
         password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
@@ -76,12 +76,15 @@ _BY_REASON: Final = (
         sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.jwks.endpoint.refresh.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
         sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-        sasl.server.max.receive.size ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites
-        ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.key.password ssl.keymanager.algorithm
-        ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
-        ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.password ssl.truststore.type
+        sasl.server.max.receive.size
         """,
     ),
+    (
+        "TLS is OpenSSL's, and not Java's",
+        "ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm",
+    ),
+    ("ssl.enabled.protocols decides which versions of TLS are used", "ssl.protocol"),
+    ("brokers connect to each other in plaintext", "ssl.endpoint.identification.algorithm"),
     (
         _NO_TIERS,
         """

@@ -51,11 +51,13 @@ def _differs(name: str) -> Callable[[ConfigValue], bool]:
 
 
 _NO_AUTHORIZER: Final = "there is no authorizer, so every client may do everything"
-_NO_TLS: Final = "there is no TLS, so connections are not encrypted and certificates are not checked"
 _NO_SASL: Final = "there is no SASL, so clients are not authenticated"
 _NO_TOKENS: Final = "there are no delegation tokens, so none would be checked"
 _NO_PASSWORDS: Final = "there is no store for encrypted passwords"
 _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
+
+SERVED_PROTOCOLS: Final = ("PLAINTEXT", "SSL")
+_BETWEEN_BROKERS: Final = ("inter.broker.listener.name", "control.plane.listener.name")
 
 # A new row belongs here when an operator who reads the setting in a file would believe that an access is checked, a
 # connection encrypted, or a client limited, and it is not. Passwords of key stores have no row: without the key store,
@@ -65,16 +67,10 @@ PROMISES: Final[Mapping[str, Promise]] = {
     # -- permissions
     "authorizer.class.name": Promise(_is_given, _NO_AUTHORIZER),
     "principal.builder.class": Promise(
-        _differs("principal.builder.class"), "there is no Java to load the class, so every client is User:ANONYMOUS"
+        _differs("principal.builder.class"), "there is no Java to load the class, so it would name no principal"
     ),
     # -- TLS
-    "ssl.client.auth": Promise(_differs("ssl.client.auth"), _NO_TLS),
-    "ssl.keystore.location": Promise(_is_given, _NO_TLS),
-    "ssl.keystore.key": Promise(_is_given, _NO_TLS),
-    "ssl.keystore.certificate.chain": Promise(_is_given, _NO_TLS),
-    "ssl.truststore.location": Promise(_is_given, _NO_TLS),
-    "ssl.truststore.certificates": Promise(_is_given, _NO_TLS),
-    "ssl.engine.factory.class": Promise(_is_given, _NO_TLS),
+    "ssl.engine.factory.class": Promise(_is_given, "there is no Java to load the class, so it would encrypt nothing"),
     "security.inter.broker.protocol": Promise(
         _differs("security.inter.broker.protocol"), "there is no TLS or SASL between brokers"
     ),
@@ -111,10 +107,15 @@ def check_protection(config: ConfigValues) -> None:
     """
     broken = {name: missing for name in sorted(config.originals) if (missing := _broken_promise(config, name))}
     # Of the listeners that are opened only: the default map of protocols names SSL and SASL for no listener at all.
-    for end_point in listeners_of(config):
-        if end_point.security_protocol != "PLAINTEXT":
+    end_points = listeners_of(config)
+    for end_point in end_points:
+        if end_point.security_protocol not in SERVED_PROTOCOLS:
             missing = f"{end_point.listener_name} uses {end_point.security_protocol}, and "
-            broken["listeners"] = missing + "this version has PLAINTEXT listeners only"
+            broken["listeners"] = missing + f"this version has listeners of {' and '.join(SERVED_PROTOCOLS)} only"
+    for setting in _BETWEEN_BROKERS:
+        name = (config.optional_string(setting) or "").upper()
+        if any(each.listener_name == name and each.security_protocol != "PLAINTEXT" for each in end_points):
+            broken[setting] = "brokers connect to each other in plaintext only, so the listener would not be reached"
     if broken:
         reasons = "; ".join(f"{name}={_display_value(config, name)}: {missing}" for name, missing in broken.items())
         raise ProtectionMissing(

@@ -8,12 +8,12 @@ ControlPlaneAcceptor.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor, open_server_socket
+from barnabas.network.channel_builders import ChannelBuilders
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.processor import Processor
@@ -22,7 +22,6 @@ from barnabas.network.request_path import RequestHandling, RequestPath
 from barnabas.network.served_listener import CONTROL_PLANE, DATA_PLANE, ServedListener
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
-from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import Selector
@@ -72,7 +71,7 @@ class ListenerFactory:
         planes: Planes,
         quotas: ConnectionQuotas,
         memory_pool: MemoryPool,
-        channel_builders: Mapping[str, ChannelBuilder],
+        channel_builders: ChannelBuilders,
         clock: Clock,
         on_fatal: FatalHandler,
     ) -> None:
@@ -87,15 +86,10 @@ class ListenerFactory:
         self._on_fatal = on_fatal
         self._processor_ids = itertools.count()  # unique across listeners: the RequestChannel's map is keyed by it
 
-    def check_protocols(self, end_points: Sequence[EndPoint]) -> None:
-        """Check the security protocols. Raises ConfigError for a listener whose security protocol cannot be served."""
+    def check_security(self, end_points: Sequence[EndPoint]) -> None:
+        """Check the security of listeners. Raises ConfigError: a protocol or its settings cannot be used."""
         for end_point in end_points:
-            if end_point.security_protocol not in self._channel_builders:
-                raise ConfigError(
-                    f"listeners: {end_point.connection_string} uses {end_point.security_protocol}; supported is only "
-                    f"{', '.join(self._channel_builders)}",
-                    "listeners",
-                )
+            self._channel_builders.check(end_point)
 
     def open(self, end_point: EndPoint, *, is_only_listener: bool) -> Acceptor:
         """Bind an end point and make its threads, which are not started. Raises OSError when binding fails."""
@@ -147,7 +141,7 @@ class ListenerFactory:
                 self._clock,
                 max_receive_bytes=own.request_max_bytes,
                 max_idle_ms=own.max_idle_ms,
-                channel_builder=self._channel_builders[listener.security_protocol],
+                channel_builder=self._channel_builders.builder_of(listener.name, listener.security_protocol),
                 pool=self._buffers if is_limited else None,
                 memory_pool=self._memory_pool if is_limited else NONE,
                 failed_authentication_delay_ms=config.failed_authentication_delay_ms,

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.api.request import Request
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor
+from barnabas.network.channel_builders import PLAINTEXT_ONLY, ChannelBuilders
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.listener_factory import ListenerFactory, Planes
 from barnabas.network.network_config import NetworkConfig
@@ -32,15 +33,11 @@ from barnabas.network.request_path import RequestHandling
 from barnabas.network.served_listener import DATA_PLANE
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
-from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
 from barnabas.transport.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 
 logger = logging.getLogger(__name__)
-
-CHANNEL_BUILDERS: dict[str, ChannelBuilder] = {"PLAINTEXT": plaintext_channel}
-"""Channel builders by security protocol. A listener of any other protocol is rejected, never served unencrypted."""
 
 DRAIN_MS: Final = 1_000
 """How long a stop waits for requests that were taken. A Fetch that long-polls may take longer; its connection closes
@@ -63,11 +60,11 @@ class SocketServer:
         clock: Clock,
         on_fatal: FatalHandler,
         *,
-        channel_builders: Mapping[str, ChannelBuilder] | None = None,
+        channel_builders: ChannelBuilders = PLAINTEXT_ONLY,
     ) -> None:
-        """`on_fatal` stops the broker. channel_builders: by security protocol; CHANNEL_BUILDERS if not given.
+        """`on_fatal` stops the broker. channel_builders: of each listener.
 
-        Raises ConfigError for a security protocol that cannot be served, ValueError when the listener of the brokers or
+        Raises ConfigError for a listener whose security cannot be had, ValueError when the listener of the brokers or
         of the control plane is not among `end_points`.
         """
         names = [end_point.listener_name for end_point in end_points]
@@ -86,11 +83,11 @@ class SocketServer:
             planes,
             self.connection_quotas,
             self.memory_pool,
-            CHANNEL_BUILDERS if channel_builders is None else channel_builders,
+            channel_builders,
             clock,
             on_fatal,
         )
-        self._factory.check_protocols(end_points)
+        self._factory.check_security(end_points)
         # The controller's own listener comes first, then that of the brokers, so that the cluster works before the
         # first client is served.
         first = (config.control_plane_listener, config.inter_broker_listener)
@@ -138,7 +135,7 @@ class SocketServer:
         Raises OSError or ConfigError when one cannot be opened, and opens none of them then; ValueError for a listener
         that exists, RuntimeError when stopped.
         """
-        self._factory.check_protocols(end_points)
+        self._factory.check_security(end_points)
         with self._lock:
             if self._stopped:
                 raise RuntimeError("can't add new listeners: SocketServer is stopped.")

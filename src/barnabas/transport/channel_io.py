@@ -118,7 +118,7 @@ class ChannelIO:
         return completed
 
     def expect_more(self, channel: KafkaChannel) -> None:
-        """Go on after the authenticator has read frames: the Poller does not report the bytes behind them again."""
+        """Go on after handshake or authenticator have received bytes: the Poller does not report those behind again."""
         reader = channel.reader
         channel.readable = not reader.drained
         if channel.ready and (channel.readable or reader.buffered):

@@ -168,6 +168,7 @@ class ChannelSetup:
         self._prepare(channel)
 
     def _prepare(self, channel: KafkaChannel) -> None:
+        had_handshake = not channel.transport.ready
         try:
             channel.prepare()
         except AuthenticationFailed as error:
@@ -186,7 +187,9 @@ class ChannelSetup:
         if channel.ready:
             self._counters.successful_authentications += 1
             self._results.connected.append(channel.connection_id)
-        if channel.reader.received:
+        # A handshake may have received the first request with its own last bytes; the Poller, asked after that, sees an
+        # empty socket.
+        if channel.reader.received or had_handshake:
             self._io.expect_more(channel)
 
     # -- rejections

@@ -58,14 +58,25 @@ class StreamSocket(Protocol):
 
 
 class TransportLayer(Protocol):
-    """The transport of one channel. `recv`, `recv_into`, `send` and `sendmsg` behave as a non-blocking socket's."""
+    """The transport of one channel. `recv`, `recv_into`, `send` and `sendmsg` behave as a non-blocking socket's.
+
+    They raise BlockingIOError when they would wait, OSError when the connection is gone.
+    """
 
     ready: bool
     """Whether the handshake is over."""
-    recv: Callable[..., bytes]
-    recv_into: Callable[..., int]
-    send: Callable[..., int]
-    sendmsg: Callable[..., int]
+
+    def recv(self, bufsize: int, /) -> bytes:
+        """Receive up to `bufsize` bytes; fewer mean that no more are there now, none that the peer has finished."""
+
+    def recv_into(self, buffer: Any, /) -> int:
+        """Receive into `buffer`, like `recv`."""
+
+    def send(self, data: Any, flags: int = ..., /) -> int:
+        """Send as much of one buffer as fits; return the number of bytes."""
+
+    def sendmsg(self, buffers: Iterable[Any], ancdata: Any = ..., flags: int = ..., /) -> int:
+        """Send as much of several buffers as fits; return the number of bytes."""
 
     def fileno(self) -> int:
         """Return the descriptor, as registered with the Poller."""

@@ -73,7 +73,7 @@ def test_advertised_default_to_listeners() -> None:
         ({"listeners": "PLAINTEXT://:1", "advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "nonroutable meta-address"),
         ({"listeners": "PLAINTEXT://:1", "advertised.listeners": "SSL://h:1"}, "must be equal to or a subset"),
         ({"listeners": ""}, "at least one listener"),
-        ({"listeners": "SSL://:1"}, "PLAINTEXT listeners only"),
+        ({"listeners": "SSL://:1"}, "currently configured listeners are SSL"),
         (
             {
                 "listeners": "A://h:1,B://h:1",

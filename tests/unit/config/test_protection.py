@@ -17,11 +17,7 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
     ("name", "value", "missing"),
     [
         ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer", "there is no authorizer"),
-        ("ssl.client.auth", "required", "there is no TLS"),
-        ("ssl.client.auth", "requested", "there is no TLS"),
-        ("listener.name.plaintext.ssl.client.auth", "required", "there is no TLS"),
-        ("ssl.keystore.location", "/etc/kafka/keystore.p12", "there is no TLS"),
-        ("listener.name.plaintext.ssl.keystore.location", "/etc/kafka/keystore.p12", "there is no TLS"),
+        ("ssl.engine.factory.class", "org.example.Engines", "it would encrypt nothing"),
         ("sasl.enabled.mechanisms", "SCRAM-SHA-256", "there is no SASL"),
         ("listener.name.plaintext.scram-sha-256.sasl.jaas.config", "secret", "there is no SASL"),
         ("security.inter.broker.protocol", "SASL_SSL", "no TLS or SASL between brokers"),
@@ -29,9 +25,13 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
         ("delegation.token.secret.key", "secret", "there are no delegation tokens"),
         ("password.encoder.secret", "secret", "there is no store for encrypted passwords"),
         ("zookeeper.set.acl", "true", "no access control lists"),
-        ("principal.builder.class", "org.example.Principals", "every client is User:ANONYMOUS"),
+        ("principal.builder.class", "org.example.Principals", "it would name no principal"),
         ("create.topic.policy.class.name", "org.example.Policy", "it would refuse nothing"),
-        ("listeners", "SASL_SSL://:9092", "SASL_SSL uses SASL_SSL, and this version has PLAINTEXT listeners only"),
+        (
+            "listeners",
+            "SASL_SSL://:9092",
+            "SASL_SSL uses SASL_SSL, and this version has listeners of PLAINTEXT and SSL only",
+        ),
     ],
 )
 def test_a_promise_stops_the_start(name: str, value: str, missing: str) -> None:
@@ -48,15 +48,15 @@ def test_a_promise_stops_the_start(name: str, value: str, missing: str) -> None:
 
 def test_all_promises_are_named_at_once() -> None:
     settings = {
-        "listeners": "SSL://:9093,PLAINTEXT://:9092",
+        "listeners": "SASL_SSL://:9093,PLAINTEXT://:9092",
         "inter.broker.listener.name": "PLAINTEXT",
-        "ssl.keystore.location": "/x",
+        "ssl.engine.factory.class": "org.example.Engines",
         "super.users": "User:admin",
         "authorizer.class.name": "org.example.Authorizer",
     }
     with pytest.raises(ProtectionMissing) as caught:
         KafkaConfig.parse(settings)
-    for name in ("listeners", "ssl.keystore.location", "authorizer.class.name"):
+    for name in ("listeners", "ssl.engine.factory.class", "authorizer.class.name"):
         assert f"{name}={settings[name]}" in caught.value.message
     assert "super.users" not in caught.value.message, "it promises something only to an authorizer"
 
@@ -75,10 +75,9 @@ def test_kafkas_defaults_written_out_promise_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ssl.client.auth", "required"),
         ("sasl.enabled.mechanisms", "PLAIN"),
         ("principal.builder.class", "org.example.Principals"),
-        ("listener.name.plaintext.ssl.keystore.location", "/x"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
     ],
 )
 def test_a_promise_cannot_be_made_while_the_broker_runs(name: str, value: str) -> None:
@@ -86,6 +85,12 @@ def test_a_promise_cannot_be_made_while_the_broker_runs(name: str, value: str) -
     dynamic.load(lambda _entity: {}, 7)
     with pytest.raises(ConfigError, match="promise protection"):
         dynamic.validate({name: value}, per_broker=True)
+
+
+@pytest.mark.parametrize("name", ["inter.broker.listener.name", "control.plane.listener.name"])
+def test_brokers_are_not_reached_over_tls(name: str) -> None:
+    with pytest.raises(ProtectionMissing, match="brokers connect to each other in plaintext only"):
+        KafkaConfig.parse({"listeners": "SSL://:9093,PLAINTEXT://:9092", name: "ssl"})
 
 
 def test_every_promise_is_of_a_setting_that_exists() -> None:

@@ -1,0 +1,34 @@
+"""The part that hands changed settings of security to the listeners: key stores and trust stores.
+
+Called by DynamicBrokerConfig, one change at a time; has no state, so no lock. Kafka: the ListenerReconfigurable parts.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.listener_channels import ListenerChannels
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.listeners import ListenersConfig
+from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
+
+
+class DynamicSecurity:
+    """A part that reconfigures the channels of listeners."""
+
+    settings = (
+        TlsConfig.dynamic_names()
+        | KeyStoreConfig.dynamic_names()
+        | TrustStoreConfig.dynamic_names()
+        | ListenersConfig.dynamic_names()
+    )
+    """`listeners` is among them: a listener that is closed is forgotten, a new one is checked."""
+
+    def __init__(self, channels: ListenerChannels) -> None:
+        self._channels = channels
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """Check the listeners of the proposed settings. Raises ConfigError: one of them could not be served."""
+        self._channels.validate(proposed)
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """Take over changed key stores; a listener whose new one cannot be used keeps the old one."""
+        self._channels.reconfigure(current)

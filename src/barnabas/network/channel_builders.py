@@ -1,0 +1,53 @@
+"""The channel builders of listeners: the interface by which the network asks for them, and the one of a fixed table.
+
+Called on the thread that opens a listener or resizes its threads. The broker's own has a builder for each listener,
+made of that listener's settings (`broker.listener_channels`). Kafka: ChannelBuilders.serverChannelBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.listeners import EndPoint
+from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+
+
+class ChannelBuilders(Protocol):
+    """The builders of all listeners."""
+
+    def check(self, end_point: EndPoint) -> None:
+        """Check a listener that is to be opened. Raises ConfigError: its protocol or settings cannot be used."""
+
+    def builder_of(self, listener_name: str, security_protocol: str) -> ChannelBuilder:
+        """Return the builder of an open listener, the same one each time."""
+
+
+class BuildersByProtocol:
+    """One builder for all listeners of a security protocol. Immutable."""
+
+    def __init__(self, by_protocol: Mapping[str, ChannelBuilder]) -> None:
+        self._by_protocol = by_protocol
+
+    def check(self, end_point: EndPoint) -> None:
+        """Check a listener that is to be opened. Raises ConfigError: there is no builder for its protocol."""
+        check_protocol(end_point, self._by_protocol)
+
+    def builder_of(self, listener_name: str, security_protocol: str) -> ChannelBuilder:
+        """Return the protocol's builder."""
+        return self._by_protocol[security_protocol]
+
+
+PLAINTEXT_ONLY: Final = BuildersByProtocol({"PLAINTEXT": plaintext_channel})
+"""Listeners without protection. A listener of any other protocol is rejected, never served unencrypted."""
+
+
+def check_protocol(end_point: EndPoint, served: Mapping[str, object] | tuple[str, ...]) -> None:
+    """Check a listener's security protocol. Raises ConfigError: it is not among those that are served."""
+    if end_point.security_protocol not in served:
+        raise ConfigError(
+            f"listeners: {end_point.connection_string} uses {end_point.security_protocol}; supported is only "
+            f"{', '.join(served)}",
+            "listeners",
+        )

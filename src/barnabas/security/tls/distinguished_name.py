@@ -1,0 +1,192 @@
+"""X.509 certificates, as far as a broker reads them itself: the subject's name, other names, and the time of expiry.
+
+Pure functions over bytes, for the checks of key stores and on the thread of a channel that has become ready. Python's
+ssl decodes certificates too, but loses what the name of a principal needs: the order inside a part of the name, and the
+encoding of parts that have no keyword. Kafka: java.security.cert.X509Certificate, X500Principal.getName.
+
+A name is written as Java writes it (RFC 2253, last part first): `CN=kafka-1,OU=Streams\\, Inc.,O=Example,C=DE`. Parts
+that RFC 2253 has no keyword for are a number and the encoded value: `1.2.840.113549.1.9.1=#1603612e62`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+_SEQUENCE: Final = 0x30
+_SET: Final = 0x31
+_OBJECT_IDENTIFIER: Final = 0x06
+_UTC_TIME: Final = 0x17
+_EXPLICIT_VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_OCTET_STRING: Final = 0x04
+_BOOLEAN: Final = 0x01
+_SUBJECT_ALTERNATIVE_NAME: Final = "2.5.29.17"
+
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+"""The keywords of RFC 2253. Java writes every other type of a part as its number."""
+
+_TEXT_ENCODINGS: Final = {
+    0x0C: "utf-8",  # UTF8String
+    0x13: "ascii",  # PrintableString
+    0x14: "latin-1",  # T61String, as Java reads it
+    0x16: "ascii",  # IA5String
+    0x1B: "ascii",  # GeneralString
+    0x1E: "utf-16-be",  # BMPString
+}
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+
+
+class MalformedCertificate(ValueError):
+    """The error for bytes that are not an X.509 certificate."""
+
+
+class Certificate(NamedTuple):
+    """The part of a certificate that is read. subject: the name, as Java prints it. expires: when it ends to be valid.
+
+    alternative_names: the entries of the extension, each as its kind and bytes.
+    """
+
+    subject: str
+    expires: datetime
+    alternative_names: frozenset[tuple[int, bytes]]
+
+
+class _Element(NamedTuple):
+    """One element of DER: its tag, its content, and all its bytes."""
+
+    tag: int
+    content: bytes
+    encoded: bytes
+
+
+def parse_certificate(der: bytes) -> Certificate:
+    """Parse a certificate. Raises MalformedCertificate: the bytes are no certificate."""
+    try:
+        return _parse_certificate(der)
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise MalformedCertificate(f"The certificate cannot be read: {error}") from error
+
+
+def _parse_certificate(der: bytes) -> Certificate:
+    signed = _children(_single(der))[0]
+    fields = _children(signed)
+    # The version is left out by version 1.
+    first = 1 if fields[0].tag == _EXPLICIT_VERSION else 0
+    _serial, _algorithm, _issuer, validity, subject = fields[first : first + 5]
+    names: frozenset[tuple[int, bytes]] = frozenset()
+    for each in fields[first + 6 :]:
+        if each.tag == _EXTENSIONS:
+            names = _alternative_names(_children(each)[0])
+    return Certificate(_name(subject), _time(_children(validity)[1]), names)
+
+
+def _name(subject: _Element) -> str:
+    parts = []
+    for relative in reversed(_children(subject, _SEQUENCE)):
+        pairs = []
+        for pair in _children(relative, _SET):
+            kind, value = _children(pair, _SEQUENCE)
+            pairs.append(_part(_number(kind), value))
+        parts.append("+".join(pairs))
+    return ",".join(parts)
+
+
+def _part(number: str, value: _Element) -> str:
+    keyword = _KEYWORDS.get(number)
+    encoding = _TEXT_ENCODINGS.get(value.tag)
+    if keyword is None or encoding is None:
+        return f"{keyword or number}=#{value.encoded.hex()}"
+    text = value.content.decode(encoding)
+    escaped = ["\\" + char if char in _ESCAPED else "\\00" if char == "\0" else char for char in text]
+    # Spaces at either end would be lost by whoever parses the name.
+    for positions in (range(len(escaped)), range(len(escaped) - 1, -1, -1)):
+        for position in positions:
+            if escaped[position] not in (" ", "\r"):
+                break
+            escaped[position] = "\\" + escaped[position]
+    return f"{keyword}={''.join(escaped)}"
+
+
+def _alternative_names(extensions: _Element) -> frozenset[tuple[int, bytes]]:
+    for extension in _children(extensions, _SEQUENCE):
+        kind, *rest = _children(extension, _SEQUENCE)
+        if _number(kind) == _SUBJECT_ALTERNATIVE_NAME:
+            value = next(each for each in rest if each.tag != _BOOLEAN)
+            if value.tag != _OCTET_STRING:
+                raise ValueError("an extension without a value")
+            return frozenset((name.tag, name.content) for name in _children(_single(value.content), _SEQUENCE))
+    return frozenset()
+
+
+def _time(element: _Element) -> datetime:
+    text = element.content.decode("ascii")
+    if element.tag == _UTC_TIME:
+        # RFC 5280: years up to 49 are those of this century.
+        text = ("20" if text[:2] < "50" else "19") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+
+
+def _number(element: _Element) -> str:
+    if element.tag != _OBJECT_IDENTIFIER or not element.content:
+        raise ValueError("a type that is no object identifier")
+    values = []
+    value = 0
+    for byte in element.content:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            values.append(value)
+            value = 0
+    first = min(values[0] // 40, 2)
+    return ".".join(map(str, (first, values[0] - 40 * first, *values[1:])))
+
+
+def _single(data: bytes) -> _Element:
+    element, end = _element(data, 0)
+    if end != len(data):
+        raise ValueError("bytes behind the end")
+    return element
+
+
+def _children(parent: _Element, tag: int | None = None) -> list[_Element]:
+    """Return the elements inside another. tag: what the other one has to be."""
+    if tag is not None and parent.tag != tag:
+        raise ValueError(f"an element {parent.tag:#x} in the place of {tag:#x}")
+    children = []
+    position = 0
+    while position < len(parent.content):
+        child, position = _element(parent.content, position)
+        children.append(child)
+    return children
+
+
+class _Parsed(NamedTuple):
+    element: _Element
+    end: int
+
+
+def _element(data: bytes, start: int) -> _Parsed:
+    tag, length = data[start], data[start + 1]
+    position = start + 2
+    if tag & 0x1F == 0x1F:
+        raise ValueError("a tag of more than one byte")
+    if length & 0x80:
+        count = length & 0x7F
+        if not 1 <= count <= 4:
+            raise ValueError("an impossible length")
+        length = int.from_bytes(data[position : position + count])
+        position += count
+    end = position + length
+    if end > len(data):
+        raise ValueError("an element that is longer than its certificate")
+    return _Parsed(_Element(tag, data[position:end], data[start:end]), end)

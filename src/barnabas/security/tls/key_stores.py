@@ -1,0 +1,216 @@
+"""Key stores and trust stores: read from PEM or PKCS12, checked, and held as PEM, which OpenSSL loads.
+
+Called when a listener opens, when its settings change, and when a client is made: these threads may block on files.
+Nothing is kept. PKCS12 needs the package `cryptography`; PEM needs nothing. The checks between settings and their
+messages are Kafka's. Kafka: DefaultSslEngineFactory.createKeystore and createTruststore.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.secret import Secret
+from barnabas.security.tls.distinguished_name import Certificate, MalformedCertificate, parse_certificate
+from barnabas.security.tls.pem import PemText, parse_pem
+from barnabas.security.tls.tls_config import KeyStoreConfig, TrustStoreConfig
+
+PEM: Final = "PEM"
+_JKS_FORMS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
+_ONLY_PEM: Final = "Known are PEM and PKCS12"
+
+
+class KeyStore(NamedTuple):
+    """A private key, and the certificates that prove it, the key's own first.
+
+    private_key: PEM. key_password: of an encrypted key. chain: PEM. certificate: the first of the chain.
+    """
+
+    private_key: Secret
+    key_password: Secret | None
+    chain: str
+    certificate: Certificate
+
+
+class TrustStore(NamedTuple):
+    """The certificates that are trusted. certificates: PEM."""
+
+    certificates: str
+
+
+def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
+    """Read the key store of a configuration; None if there is none.
+
+    Raises ConfigError: settings contradict one another, or the store cannot be read with them.
+    """
+    if config.key is not None:
+        _check_inline_key(config)
+        assert config.certificate_chain is not None
+        text = parse_pem(config.key.reveal())
+        chain = parse_pem(config.certificate_chain.reveal())
+        return _from_pem(PemText(chain.certificates, text.private_keys), config.key_password, "ssl.keystore.key")
+    if config.certificate_chain is not None:
+        raise _error("SSL certificate chain is specified, but private key is not specified", "ssl.keystore.key")
+    location, password = config.location, config.password
+    if location is None:
+        if password is not None:
+            raise _error(
+                "SSL key store is not specified, but key store password is specified.", "ssl.keystore.password"
+            )
+        return None
+    if config.type.upper() == PEM:
+        if password is not None:
+            raise _error(
+                "SSL key store password cannot be specified with PEM format, only key password may be specified",
+                "ssl.keystore.password",
+            )
+        text = parse_pem(_read_text(location, "ssl.keystore.location"))
+        return _from_pem(text, config.key_password, "ssl.keystore.location", location)
+    if password is None:
+        raise _error("SSL key store is specified, but key store password is not specified.", "ssl.keystore.password")
+    data = _read_store(location, config.type, "ssl.keystore")
+    contents = _read_pkcs12(data, location, password, "ssl.keystore")
+    if not contents.private_keys or not contents.certificates:
+        raise _error(f"The key store {location} has no private key with a certificate", "ssl.keystore.location")
+    return _from_pem(contents, None, "ssl.keystore.location", location)
+
+
+def load_trust_store(config: TrustStoreConfig) -> TrustStore | None:
+    """Read the trust store of a configuration; None if there is none.
+
+    Raises ConfigError: settings contradict one another, or the store cannot be read with them.
+    """
+    location, password = config.location, config.password
+    is_pem = config.type.upper() == PEM
+    if config.certificates is not None:
+        name = "ssl.truststore.certificates"
+        if not is_pem:
+            raise _error(
+                f"SSL trust store certs can be specified only for PEM, but trust store type is {config.type}.", name
+            )
+        if location is not None:
+            raise _error("Both SSL trust store location and separate trust certificates are specified.", name)
+    if is_pem and password is not None:
+        raise _error("SSL trust store password cannot be specified for PEM format.", "ssl.truststore.password")
+    if config.certificates is not None:
+        return _trusted(parse_pem(config.certificates.reveal()).certificates, "ssl.truststore.certificates")
+    if location is None:
+        if password is not None:
+            raise _error(
+                "SSL trust store is not specified, but trust store password is specified.", "ssl.truststore.password"
+            )
+        return None
+    if is_pem:
+        text = _read_text(location, "ssl.truststore.location")
+        return _trusted(parse_pem(text).certificates, "ssl.truststore.location", location)
+    data = _read_store(location, config.type, "ssl.truststore")
+    certificates = _read_pkcs12(data, location, password, "ssl.truststore").certificates
+    return _trusted(certificates, "ssl.truststore.location", location)
+
+
+def _check_inline_key(config: KeyStoreConfig) -> None:
+    """Check the settings beside a private key in the settings. Raises ConfigError: one of them contradicts it."""
+    name = "ssl.keystore.key"
+    if config.type.upper() != PEM:
+        raise _error(f"SSL private key can be specified only for PEM, but key store type is {config.type}.", name)
+    if config.certificate_chain is None:
+        raise _error("SSL private key is specified, but certificate chain is not specified.", name)
+    if config.location is not None:
+        raise _error("Both SSL key store location and separate private key are specified.", name)
+    if config.password is not None:
+        raise _error(
+            "SSL key store password cannot be specified with PEM format, only key password may be specified.", name
+        )
+
+
+def _from_pem(text: PemText, key_password: Secret | None, name: str, location: str | None = None) -> KeyStore:
+    """Make a key store of PEM blocks. Raises ConfigError: it is not one key and its certificates."""
+    where = name if location is None else f"{name}={location}"
+    if len(text.private_keys) != 1:
+        raise _error(f"{where}: one private key in PEM is expected, and {len(text.private_keys)} are there", name)
+    if not text.certificates:
+        raise _error(f"{where}: at least one certificate in PEM is expected, and none is there", name)
+    if text.has_encrypted_key and key_password is None:
+        raise _error(f"{where}: the private key is encrypted, and ssl.key.password is not set", "ssl.key.password")
+    return KeyStore(
+        Secret(text.private_keys[0]), key_password, "".join(text.certificates), _parsed(text.certificates[0], where)
+    )
+
+
+def _trusted(certificates: tuple[str, ...], name: str, location: str | None = None) -> TrustStore:
+    where = name if location is None else f"{name}={location}"
+    if not certificates:
+        raise _error(f"{where}: at least one certificate is expected, and none is there", name)
+    for certificate in certificates:
+        _parsed(certificate, where)
+    return TrustStore("".join(certificates))
+
+
+def _parsed(certificate: str, where: str) -> Certificate:
+    try:
+        return parse_certificate(ssl.PEM_cert_to_DER_cert(certificate))
+    except (MalformedCertificate, ValueError) as error:
+        raise ConfigError(f"{where}: a certificate cannot be read: {error}") from error
+
+
+def _read_text(location: str, name: str) -> str:
+    return _read(location, name).decode("utf-8", "replace")
+
+
+def _read(location: str, name: str) -> bytes:
+    try:
+        return Path(location).read_bytes()
+    except OSError as error:
+        raise _error(f"{name}={location} cannot be read: {error.strerror}", name) from error
+
+
+def _read_store(location: str, kind: str, prefix: str) -> bytes:
+    """Read a store that is not PEM. Raises ConfigError: it is of a type that only Java reads."""
+    data = _read(location, f"{prefix}.location")
+    if data.startswith(_JKS_FORMS):
+        raise _error(
+            f"{prefix}.location={location} is a key store in Java's own format JKS. Convert it: keytool "
+            f"-importkeystore -srckeystore {location} -destkeystore {location}.p12 -deststoretype PKCS12; then set "
+            f"{prefix}.location={location}.p12 and {prefix}.type=PKCS12",
+            f"{prefix}.location",
+        )
+    # Java reads PKCS12 by the type JKS too, which is the default of the setting.
+    if kind.upper() not in ("PKCS12", "JKS"):
+        raise _error(f"{prefix}.type={kind}: this type of store cannot be read. {_ONLY_PEM}", f"{prefix}.type")
+    if b"-----BEGIN " in data:
+        raise _error(f"{prefix}.location={location} is PEM: set {prefix}.type=PEM", f"{prefix}.type")
+    return data
+
+
+def _read_pkcs12(data: bytes, location: str, password: Secret | None, prefix: str) -> PemText:
+    """Read a PKCS12 store. Raises ConfigError: the password is wrong, or the file is no such store."""
+    try:
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - only PKCS12 needs the extra
+        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
+    except ImportError:
+        raise _error(
+            f"{prefix}.location={location}: PKCS12 needs the package cryptography (pip install 'barnabas[tls]'); PEM "
+            "needs nothing",
+            f"{prefix}.location",
+        ) from None
+    try:
+        store = pkcs12.load_pkcs12(data, None if password is None else password.reveal().encode())
+    except ValueError as error:
+        raise _error(
+            f"{prefix}.location={location} cannot be read: {prefix}.password is wrong, or the file is no PKCS12 store",
+            f"{prefix}.password",
+        ) from error
+    found = [each for each in (store.cert, *store.additional_certs) if each is not None]
+    certificates = [each.certificate.public_bytes(serialization.Encoding.PEM).decode() for each in found]
+    if store.key is None:
+        return PemText(tuple(certificates), ())
+    key = store.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return PemText(tuple(certificates), (key.decode(),))
+
+
+def _error(message: str, name: str) -> ConfigError:
+    return ConfigError(message, name)

@@ -1,0 +1,155 @@
+"""Contexts of OpenSSL made of settings: for a listener, and for a client.
+
+Called when a listener opens or changes and when a client is made; a context is then shared by the threads of the
+connections, which only start handshakes with it. Kafka: DefaultSslEngineFactory.createSSLContext, createSslEngine.
+
+Beside the settings hold the rules of Kafka's engine: a client may not ask for a new handshake, and every certificate of
+a trust store is an anchor, not only those of root authorities.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from barnabas.config.config_error import ConfigError
+from barnabas.security.tls.cipher_suites import TLS_1_3_SUITES, cipher_suites_of
+from barnabas.security.tls.key_stores import KeyStore, TrustStore
+from barnabas.security.tls.tls_config import TlsConfig
+from barnabas.transport.tls_transport_layer import reason_of
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+HTTPS: Final = "https"
+
+
+def server_context(config: TlsConfig, key_store: KeyStore, trust_store: TrustStore | None) -> ssl.SSLContext:
+    """Return the context of a listener. Raises ConfigError: OpenSSL refuses the key, or a setting."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _set_up(context, config, key_store, trust_store, ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = _CLIENT_AUTH[config.client_auth]
+    return context
+
+
+def client_context(
+    config: TlsConfig, key_store: KeyStore | None, trust_store: TrustStore | None, endpoint_identification: str = HTTPS
+) -> ssl.SSLContext:
+    """Return the context of a client. endpoint_identification: `https` to check the server's name, empty not to.
+
+    Without a trust store the authorities of the system are trusted, as Java trusts those of its own. Raises
+    ConfigError: OpenSSL refuses the key, or a setting.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = endpoint_identification.lower() == HTTPS
+    _set_up(context, config, key_store, trust_store, ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def _set_up(
+    context: ssl.SSLContext,
+    config: TlsConfig,
+    key_store: KeyStore | None,
+    trust_store: TrustStore | None,
+    purpose: ssl.Purpose,
+) -> None:
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _set_versions(context, config.enabled_protocols)
+    if config.cipher_suites:
+        _set_cipher_suites(context, config.cipher_suites)
+    if key_store is not None:
+        _load_key(context, key_store)
+    if trust_store is None:
+        context.load_default_certs(purpose)
+    else:
+        try:
+            context.load_verify_locations(cadata=trust_store.certificates)
+        except ssl.SSLError as error:
+            raise ConfigError(f"The trust store cannot be used: {reason_of(error)}") from error
+
+
+def _set_versions(context: ssl.SSLContext, enabled: tuple[str, ...]) -> None:
+    name = "ssl.enabled.protocols"
+    for version in enabled:
+        if version not in _VERSIONS:
+            raise ConfigError.invalid(name, version, f"known are {', '.join(_VERSIONS)}")
+    versions = [_VERSIONS[version] for version in enabled] or list(_VERSIONS.values())
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
+    setting = "ssl.cipher.suites"
+    try:
+        suites = cipher_suites_of(names)
+        if suites.before_1_3:
+            context.set_ciphers(":".join(suites.before_1_3))
+    except (ValueError, ssl.SSLError) as error:
+        text = reason_of(error) if isinstance(error, ssl.SSLError) else str(error)
+        raise ConfigError.invalid(setting, ",".join(names), text) from error
+    chosen = {cipher["name"] for cipher in context.get_ciphers()}
+    for name in suites.before_1_3:
+        if name not in chosen:
+            raise ConfigError.invalid(setting, ",".join(names), f"this OpenSSL has no cipher suite {name}")
+    # Python cannot choose among the suites of TLS 1.3, so a choice must be all of them or none.
+    if not suites.of_1_3:
+        _limit(context, "maximum_version", ssl.TLSVersion.TLSv1_2, names)
+    elif suites.of_1_3 != TLS_1_3_SUITES:
+        raise ConfigError.invalid(
+            setting,
+            ",".join(names),
+            f"the suites of TLS 1.3 cannot be chosen one by one: name all of {', '.join(sorted(TLS_1_3_SUITES))}, or "
+            "none, which leaves TLSv1.2",
+        )
+    if not suites.before_1_3:
+        _limit(context, "minimum_version", ssl.TLSVersion.TLSv1_3, names)
+
+
+def _limit(context: ssl.SSLContext, bound: str, version: ssl.TLSVersion, names: tuple[str, ...]) -> None:
+    """Leave out the versions of TLS that have none of the suites. Raises ConfigError: no version is left."""
+    setattr(context, bound, version)
+    if context.minimum_version > context.maximum_version:
+        raise ConfigError.invalid(
+            "ssl.cipher.suites", ",".join(names), "none of these suites belongs to a version in ssl.enabled.protocols"
+        )
+
+
+def _load_key(context: ssl.SSLContext, key_store: KeyStore) -> None:
+    password = "" if key_store.key_password is None else key_store.key_password.reveal()
+    with _as_file(key_store.private_key.reveal() + key_store.chain) as path:
+        try:
+            # A password in any case: without one OpenSSL would ask at the terminal.
+            context.load_cert_chain(path, password=password)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                raise ConfigError("The private key does not belong to the first certificate of its chain") from None
+            if key_store.key_password is not None:
+                raise ConfigError(
+                    "The private key cannot be read: ssl.key.password is wrong, or the key is of an unknown kind",
+                    "ssl.key.password",
+                ) from None
+            raise ConfigError(f"The private key and its certificates cannot be used: {reason_of(error)}") from None
+
+
+@contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """Give OpenSSL a text as a file: Python hands over keys by path only. On Linux the file is in memory alone."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("barnabas-key", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # readable by this user alone
+        file.write(text)
+        file.flush()
+        yield file.name

@@ -1,0 +1,1 @@
+"""Brokers with TLS, SASL and access control lists."""

@@ -52,7 +52,7 @@ SUBSCRIBE_PATTERN = Option(
     "subscribePattern",
     Kind.TEXT,
     None,
-    "A regular expression that the whole name of a topic has to match; internal topics never do.",
+    "A regular expression that a part of a topic's name has to match; internal topics never do.",
     "Java's expressions; ours are Python's",
 )
 STRATEGIES = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
@@ -153,7 +153,11 @@ MIN_PARTITIONS = Option(
     "minPartitions", Kind.INTEGER, None, "The tasks to have at least: large ranges of offsets are divided."
 )
 MAX_RECORDS_PER_PARTITION = Option(
-    "maxRecordsPerPartition", Kind.INTEGER, None, "The offsets that one task reads at most."
+    "maxRecordsPerPartition",
+    Kind.INTEGER,
+    None,
+    "The offsets that one task reads at most.",
+    "in a batch query heeded only beside minPartitions",
 )
 PUSH_FILTERS = Option(
     "pushFilters",

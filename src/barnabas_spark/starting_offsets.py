@@ -57,7 +57,8 @@ def partitions_to_read(options: SourceOptions, broker: BrokerOffsets) -> list[To
     if choice.pattern is not None:
         # Topics may be created at any time, so each micro-batch asks for their names again.
         pattern = re.compile(choice.pattern)
-        names = [name for name in broker.topics() if pattern.fullmatch(name)]
+        # Spark's Kafka source too takes a topic if the expression matches a part of its name.
+        names = [name for name in broker.topics() if pattern.search(name)]
         return broker.partitions(names) if names else []
     existing = set(broker.partitions(sorted({partition.topic for partition in choice.assigned})))
     for partition in choice.assigned:

@@ -52,6 +52,22 @@ flights = (
   connector's sink, a class of Java, needs none.)
 - **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 
+## Beside Spark's Kafka connector
+
+More than 200 batch queries are put to the connector and to this source, on the same topics: every codec, gaps of
+compaction and retention, transactions, all options for offsets and times, and 62 wrong queries. Rows, columns, tasks
+and the meaning of errors are equal (`tests/spark/connector`; the connector 4.2.0 on Spark 4.3), with these differences
+on purpose:
+
+| | the connector | this source |
+|---|---|---|
+| a record without headers | `headers` is NULL | an empty array: NULL arrays are ten times slower in Python |
+| an unknown option or setting of Kafka | ignored | an error with the nearest right name |
+| `assign` names a partition that does not exist, or none | no rows | an error |
+| `endingOffsets` beyond the end | fails after `kafkaConsumer.pollTimeoutMs` | fails at once |
+| `maxRecordsPerPartition` in a batch query | heeded only beside `minPartitions` | heeded |
+| an empty partition | a task without rows, unless `minPartitions` is set | no task |
+
 ## Options
 
 Column "connector": the option in Spark's Kafka connector, where it differs.

@@ -12,6 +12,8 @@ import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.testing import broker
+from tests.spark.connector import connector_session
+from tests.support.maven import counterparts_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,11 +36,16 @@ def bootstrap_servers() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all tests of the process, with the connector's jars if a test of this run needs them."""
     from barnabas_spark.session import QUICK_START, local_session
 
+    settings = {}
+    if any(connector_session.FIXTURE in getattr(item, "fixturenames", ()) for item in request.session.items):
+        with counterparts_needed():
+            settings = connector_session.connector_settings()
     work_dir = os.fspath(tmp_path_factory.mktemp("spark"))
-    with local_session("barnabas-tests", work_dir, java_options=QUICK_START) as session:
+    with local_session("barnabas-tests", work_dir, java_options=QUICK_START, settings=settings) as session:
         yield session
 
 

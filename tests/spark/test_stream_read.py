@@ -132,7 +132,7 @@ def test_a_pattern_finds_topics_and_few_offsets_wait(
     frame = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", bootstrap_servers)
-        .option("subscribePattern", topic.replace("-", "."))
+        .option("subscribePattern", f"^{topic.replace('-', '.')}$")
         .option("startingTimestamp", 0)
         .option("minOffsetsPerTrigger", 20)
         .option("maxOffsetsPerTrigger", 60)

@@ -48,9 +48,9 @@ def plan_splits(options: LogSourceOptions, bounds: RowBounds, files: Files) -> l
 def _logs(options: LogSourceOptions, directories: ReadonlyDirectories) -> list[PartitionLog]:
     """Return the partitions to read. Raises LogUnreadable."""
     if options.choice.pattern is not None:
-        # As in Spark's Kafka source, the whole name has to match. A pattern that matches none reads nothing.
+        # As in Spark's Kafka source, a part of the name has to match. A pattern that matches none reads nothing.
         pattern = re.compile(options.choice.pattern)
-        return directories.logs({topic for topic in directories.topics() if pattern.fullmatch(topic)})
+        return directories.logs({topic for topic in directories.topics() if pattern.search(topic)})
     if not options.choice.assigned:
         return directories.logs(options.choice.names)
     logs = {log.topic_partition: log for log in directories.logs({key.topic for key in options.choice.assigned})}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.api.authorize import NOT_REQUESTED, AclOperation, Action, ResourceType
+from barnabas.api.authorize import NOT_REQUESTED
 from barnabas.api.request import ConnectionContext
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
@@ -59,6 +59,8 @@ from barnabas.protocol.messages.offsets import (
 )
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.security.acl.acl_authorizer import Action
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
 from barnabas.transport.channel_builder import plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
@@ -92,7 +94,7 @@ class OneTopicForAlice:
     def __init__(self) -> None:
         self.asked_about_strangers: list[Action] = []
 
-    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:
         if connection.principal == ANONYMOUS:
             return [True] * len(actions)
         if connection.principal == STRANGER:
@@ -105,7 +107,7 @@ class OneTopicForAlice:
         ]
 
     def authorize_by_resource_type(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, api_key: ApiKey
     ) -> bool:
         if connection.principal == ALICE:
             return resource_type is ResourceType.TOPIC and operation in self.ALLOWED

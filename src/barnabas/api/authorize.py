@@ -4,73 +4,36 @@ Called by the handlers, on any thread, before anything else happens; no lock. Th
 was given; None means that there is no access control and everything is allowed, as in Kafka without
 `authorizer.class.name`. Clients may also ask for the operations they are allowed (KIP-430).
 
-Kafka: AuthHelper, org.apache.kafka.server.authorizer.Authorizer and Action, AclOperation, ResourceType.
+Kafka: AuthHelper, org.apache.kafka.server.authorizer.Authorizer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from barnabas.api.request import ConnectionContext, Request
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-
-
-class AclOperation(IntEnum):
-    """Kafka's AclOperation codes."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(IntEnum):
-    """Kafka's ResourceType codes: what an operation is done to."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-
+from barnabas.security.acl.acl_authorizer import Action
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
 
 
-class Action(NamedTuple):
-    """An operation that a client is about to do to one resource, which is named literally: no pattern, no prefix.
-
-    reference_count: how often the request refers to the resource. log_if_allowed: the resource is really used, not only
-    offered. log_if_denied: the refusal means an attempt; it does not where another permission would do as well, or
-    where the resource is left out of a list.
-    """
-
-    operation: AclOperation
-    resource_type: ResourceType
-    resource_name: str
-    reference_count: int = 1
-    log_if_allowed: bool = True
-    log_if_denied: bool = True
-
-
 class Authorizer(Protocol):
     """Decides what clients may do. Called from any thread, network threads among them: it must not block."""
 
-    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
-        """Return for each of `actions`, in their order, whether the client of `connection` may do it."""
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:
+        """Return for each of `actions`, in their order, whether the client of `connection` may do it.
+
+        api_key: of the request that needs them.
+        """
 
     def authorize_by_resource_type(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, api_key: ApiKey
     ) -> bool:
         """Return whether the client may do `operation` to at least one resource of this type, existing or not."""
 
@@ -88,14 +51,16 @@ def is_allowed(
     if authorizer is None:
         return True
     action = Action(operation, resource_type, name, log_if_denied=log_if_denied)
-    return authorizer.authorize(request.connection, [action])[0]
+    return authorizer.authorize(request.connection, [action], request.handler.api_key)[0]
 
 
 def is_allowed_somewhere(
     authorizer: Authorizer | None, request: Request[Any], operation: AclOperation, resource_type: ResourceType
 ) -> bool:
     """Return whether the client may do `operation` to any resource of this type."""
-    return authorizer is None or authorizer.authorize_by_resource_type(request.connection, operation, resource_type)
+    if authorizer is None:
+        return True
+    return authorizer.authorize_by_resource_type(request.connection, operation, resource_type, request.handler.api_key)
 
 
 def require_cluster_permission(authorizer: Authorizer | None, request: Request[Any], operation: AclOperation) -> None:
@@ -131,7 +96,7 @@ def permitted(
     ]
     if not actions:
         return frozenset()
-    answers = authorizer.authorize(request.connection, actions)
+    answers = authorizer.authorize(request.connection, actions, request.handler.api_key)
     return frozenset(action.resource_name for action, allowed in zip(actions, answers, strict=True) if allowed)
 
 
@@ -178,7 +143,7 @@ def authorized_operations(
         return sum(1 << operation for operation in operations)
     # By position, since this is done for each topic of a Metadata answer.
     actions = [Action(operation, resource_type, name, 1, False, False) for operation in operations]
-    answers = authorizer.authorize(request.connection, actions)
+    answers = authorizer.authorize(request.connection, actions, request.handler.api_key)
     return sum(1 << operation for operation, allowed in zip(operations, answers, strict=True) if allowed)
 
 

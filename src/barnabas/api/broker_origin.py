@@ -15,16 +15,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.api.authorize import (
-    CLUSTER_NAME,
-    AclOperation,
-    Authorizer,
-    ResourceType,
-    is_allowed,
-    require_cluster_permission,
-)
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, require_cluster_permission
 from barnabas.api.controller_origin import is_on_this_machine, refuse_origin
 from barnabas.api.request import Request
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 
 class BrokerOrigin:

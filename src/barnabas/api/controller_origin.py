@@ -17,9 +17,10 @@ import logging
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, NoReturn
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.security.acl.acl_codes import AclOperation
 
 logger = logging.getLogger(__name__)
 

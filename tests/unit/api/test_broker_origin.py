@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.api.authorize import AclOperation, ResourceType
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import ConnectionContext
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from tests.unit.api.test_permissions import CLUSTER, Permissions
 
 ACT, ALTER = AclOperation.CLUSTER_ACTION, AclOperation.ALTER

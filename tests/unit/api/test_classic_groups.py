@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, Action, ResourceType
 from barnabas.api.brief import BUDGET_US, JOINING_MEMBER_US
 from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.classic_groups import (
@@ -23,6 +23,8 @@ from barnabas.protocol.messages.classic_groups import (
 )
 from barnabas.protocol.messages.message import Message
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.security.acl.acl_authorizer import Action
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from tests.support.classic_coordinator import GROUP, ClassicCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 
@@ -40,12 +42,12 @@ class Refusal:
     def __init__(self) -> None:
         self.asked: list[Action] = []
 
-    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:
         self.asked.extend(actions)
         return [False for _ in actions]
 
     def authorize_by_resource_type(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, api_key: ApiKey
     ) -> bool:
         raise AssertionError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.api.authorize import NOT_REQUESTED, AclOperation, Action, ResourceType
+from barnabas.api.authorize import NOT_REQUESTED
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.cluster import DescribeClusterRequest
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -17,6 +17,8 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.security.acl.acl_authorizer import Action
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from tests.support.raw_client import make_batch
 from tests.unit.api.test_permissions import CLUSTER, IDS, MINE, THEIRS, Broker, Permission
 

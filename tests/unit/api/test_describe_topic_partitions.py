@@ -10,17 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, Action, Authorizer, ResourceType
+from barnabas.api.authorize import Authorizer
 from barnabas.api.handlers.describe_topic_partitions import DescribeTopicPartitionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.messages.metadata import DescribeTopicPartitionsRequest as Asked
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.security.acl.acl_authorizer import Action
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from tests.support.recording_channel import RecordingChannel, connection
 
 Update = UpdateMetadataRequest
@@ -29,11 +32,11 @@ Update = UpdateMetadataRequest
 class Hidden:
     """Topics whose names end with `-hidden` may not be described."""
 
-    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:
         return [not each.resource_name.endswith("-hidden") for each in actions]
 
     def authorize_by_resource_type(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, api_key: ApiKey
     ) -> bool:
         return True
 

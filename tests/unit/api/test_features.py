@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, Action, Authorizer, ResourceType
+from barnabas.api.authorize import Authorizer
 from barnabas.api.handlers.features import FeaturesApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateMetadataRequest
 from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.security.acl.acl_authorizer import Action
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
@@ -28,14 +31,14 @@ from tests.support.recording_channel import RecordingChannel, connection
 class Nobody:
     """Allows nothing."""
 
-    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:
         assert [(each.operation, each.resource_type) for each in actions] == [
             (AclOperation.ALTER, ResourceType.CLUSTER)
         ]
         return [False]
 
     def authorize_by_resource_type(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, api_key: ApiKey
     ) -> bool:
         return False
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, Action, ResourceType
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
@@ -40,6 +39,7 @@ from barnabas.coordinator.transaction.service import TransactionService
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.topic_admin import CreateTopicResult, TopicToCreate
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -54,6 +54,8 @@ from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.topics import DeleteRecordsRequest
 from barnabas.protocol.messages.transactions import DescribeProducersRequest
+from barnabas.security.acl.acl_authorizer import Action
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.no_transaction_coordinator import NoTransactionCoordinator
@@ -75,13 +77,13 @@ class Permissions:
         self.allowed = set(allowed)
         self.asked: list[Action] = []
 
-    def authorize(self, connection: ConnectionContext, actions: Sequence[Action]) -> Sequence[bool]:
+    def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:
         assert connection.principal == "User:ANONYMOUS"
         self.asked += actions
         return [(each.operation, each.resource_type, each.resource_name) in self.allowed for each in actions]
 
     def authorize_by_resource_type(
-        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, api_key: ApiKey
     ) -> bool:
         return any((operation, resource_type) == allowed[:2] for allowed in self.allowed)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType
+from barnabas.api.authorize import Authorizer
 from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
@@ -18,6 +18,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.api.test_permissions import Permission, Permissions

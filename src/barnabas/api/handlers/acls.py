@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.brief import BRIEF
 from barnabas.api.request import Handler, Request
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from barnabas.security.acl.acl_codes import AclOperation
 
 
 class AclsApi:

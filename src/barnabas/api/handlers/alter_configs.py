@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
 from barnabas.api.broker_loggers import alter_logger_levels
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
@@ -35,6 +35,7 @@ from barnabas.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 logger = logging.getLogger(__name__)
 

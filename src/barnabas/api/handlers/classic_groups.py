@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.authorize import Authorizer, is_allowed
 from barnabas.api.brief import BRIEF, JOINING_MEMBER_US, LEAVING_MEMBER_US, check_cost
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.classic.service import ClassicGroupService
@@ -49,6 +49,7 @@ from barnabas.protocol.messages.classic_groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 REBALANCE_TIMEOUT_SINCE = 1
 KNOWN_MEMBER_ID_SINCE = 4

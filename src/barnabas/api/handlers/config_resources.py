@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
+from barnabas.security.acl.acl_codes import AclOperation
 
 GROUP = 32
 LISTED_TYPES = (*ConfigResourceType, GROUP)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
 from barnabas.api.config_entries import DescribedSetting, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.config.broker_settings import BrokerSettings
@@ -30,6 +30,7 @@ from barnabas.protocol.config_codes import ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.runtime.logger_levels import logger_levels
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 NO_MESSAGE = ""

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import BRIEF, hand_over
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
@@ -23,6 +23,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from barnabas.runtime.lazy import Lazy
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.service import ConsumerGroupService

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
 from barnabas.controller.controller import Controller
 from barnabas.protocol.api_keys import ApiKey
@@ -29,6 +29,7 @@ from barnabas.protocol.messages.inter_broker import (
     ControlledShutdownResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.security.acl.acl_codes import AclOperation
 from barnabas.zk.broker_zk_data import ProducerIdsBlock
 
 RemainingPartition = ControlledShutdownResponse.RemainingPartition

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.authorize import Authorizer, permitted
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
@@ -21,6 +21,7 @@ from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecord
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.delete_records import INVALID_LOW_WATERMARK, DeleteRecordsResult
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 
 class DeleteRecordsApi:

@@ -11,14 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from barnabas.api.authorize import (
-    NOT_REQUESTED,
-    AclOperation,
-    Authorizer,
-    ResourceType,
-    authorized_operations,
-    permitted,
-)
+from barnabas.api.authorize import NOT_REQUESTED, Authorizer, authorized_operations, permitted
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
@@ -27,6 +20,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 NO_LEADER: Final = -1
 

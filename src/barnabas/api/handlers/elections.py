@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -24,6 +24,7 @@ from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.security.acl.acl_codes import AclOperation
 
 _WITHOUT_TEXT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.cluster_features import ClusterFeatures, FeatureChange
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -21,6 +21,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.feature_codes import UpgradeType
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
+from barnabas.security.acl.acl_codes import AclOperation
 
 LAST_VERSION_WITH_RESULTS: Final = 1
 

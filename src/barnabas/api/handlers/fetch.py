@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.brief import Brief
 from barnabas.api.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
 from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION, RefusedPartition
@@ -38,6 +38,7 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.fetch_data import FetchIsolation
 
 ISOLATION_LEVELS: Final = {0: FetchIsolation.HIGH_WATERMARK, 1: FetchIsolation.TXN_COMMITTED}

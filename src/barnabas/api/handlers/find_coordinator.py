@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
 from barnabas.api.brief import BRIEF, COORDINATOR_KEY_US, check_cost
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
@@ -31,6 +31,7 @@ from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 NO_NODE: Final = -1
 GROUP, TRANSACTION, SHARE = 0, 1, 2

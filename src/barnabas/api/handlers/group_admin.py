@@ -19,15 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.api.authorize import (
-    CLUSTER_NAME,
-    AclOperation,
-    Authorizer,
-    ResourceType,
-    authorized_operations,
-    is_allowed,
-    permitted,
-)
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, authorized_operations, is_allowed, permitted
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.protocol.api_keys import ApiKey
@@ -41,6 +33,7 @@ from barnabas.protocol.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 MISSING_IS_AN_ERROR_SINCE: Final = 6
 """DescribeGroups v6."""

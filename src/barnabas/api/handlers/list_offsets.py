@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.authorize import Authorizer, permitted
 from barnabas.api.brief import BRIEF, hand_over
 from barnabas.api.request import Handler, Request
 from barnabas.protocol.api_keys import ApiKey
@@ -34,6 +34,7 @@ from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.timestamp_search import (
     EARLIEST_LOCAL_TIMESTAMP,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
 from barnabas.api.request import Handler, Request
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -22,6 +22,7 @@ from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, Describe
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.log_dir_descriptions import LogDirDescription
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 
 class LogDirsApi:

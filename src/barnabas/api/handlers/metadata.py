@@ -24,9 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from barnabas.api.authorize import (
     CLUSTER_NAME,
     NOT_REQUESTED,
-    AclOperation,
     Authorizer,
-    ResourceType,
     authorized_cluster_operations,
     authorized_operations,
     is_allowed,
@@ -44,6 +42,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = MetadataResponse.MetadataResponsePartition

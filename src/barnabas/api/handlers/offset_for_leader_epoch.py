@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.brief import BRIEF
 from barnabas.api.request import Handler, Request
 from barnabas.protocol.api_keys import ApiKey
@@ -24,6 +24,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 FIRST_FOLLOWER_ID = 0
 TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult

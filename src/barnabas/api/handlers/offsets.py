@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import COMMITTED_OFFSET_US, FETCHED_GROUP_US, FETCHED_OFFSET_US, Brief, check_cost, check_costs
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.offsets.service import OffsetService
@@ -50,6 +50,7 @@ from barnabas.protocol.messages.offsets import (
 )
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition

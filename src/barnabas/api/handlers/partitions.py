@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, permitted
+from barnabas.api.authorize import Authorizer, permitted
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota, respond_with_quota
 from barnabas.api.topic_changes import TopicChanges
@@ -23,6 +23,7 @@ from barnabas.metadata.topic_admin import TopicAdmin, TopicToGrow
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsResponse
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 Results = dict[str, ApiError | None]
 

@@ -24,7 +24,7 @@ import logging
 from collections.abc import Container, Sequence
 from typing import Final
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import MAX_FRAME_BYTES, Brief, hand_over
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.produced_batches import refused_batch
@@ -49,6 +49,7 @@ from barnabas.records.batch_header import CODEC_MASK, BatchHeader
 from barnabas.replica.append import VALID_ACKS, AppendCallback
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.validation.validator import MANY_RECORDS
 
 logger = logging.getLogger(__name__)

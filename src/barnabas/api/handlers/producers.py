@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.authorize import Authorizer, is_allowed
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
@@ -17,6 +17,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 PartitionResponse = DescribeProducersResponse.PartitionResponse
 

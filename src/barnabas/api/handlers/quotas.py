@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions, QuotaFilter
 from barnabas.metadata.client_quotas import ClientQuotaAdmin, QuotaChange
@@ -25,6 +25,7 @@ from barnabas.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from barnabas.security.acl.acl_codes import AclOperation
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barnabas.api.authorize import AclOperation, Authorizer, require_cluster_permission
+from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
 from barnabas.controller.controller import Controller
 from barnabas.protocol.api_keys import ApiKey
@@ -25,6 +25,7 @@ from barnabas.protocol.messages.reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.security.acl.acl_codes import AclOperation
 from barnabas.zk.replica_assignment import ReplicaAssignment
 
 AlteredTopic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse

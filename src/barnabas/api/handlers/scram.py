@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
 from barnabas.api.brief import BRIEF
 from barnabas.api.request import Handler, Request
 from barnabas.protocol.api_keys import ApiKey
@@ -20,6 +20,7 @@ from barnabas.protocol.messages.quotas import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from barnabas.api.authorize import CLUSTER_NAME, AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.config_entries import topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota, respond_with_quota
@@ -37,6 +37,7 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 CreatedAnswer = CreateTopicsResponse.CreatableTopicResult
 DeletedAnswer = DeleteTopicsResponse.DeletableTopicResult

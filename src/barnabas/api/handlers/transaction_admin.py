@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.transaction.admin import TransactionAdmin, TransactionFilter
 from barnabas.protocol.api_keys import ApiKey
@@ -24,6 +24,7 @@ from barnabas.protocol.messages.transactions import (
     ListTransactionsResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 WITHOUT_PATTERNS: Final = (0, 1)
 

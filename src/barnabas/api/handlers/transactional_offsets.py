@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from barnabas.api.authorize import AclOperation, Authorizer, ResourceType, is_allowed, permitted
+from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.request import Handler, Request
 from barnabas.api.transaction_verification import (
     TransactionalProducer,
@@ -33,6 +33,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.record_batch import NO_SEQUENCE
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 LOADING_SINCE: Final = 2
 """The first version whose clients understand COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""

@@ -19,15 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.api.authorize import (
-    CLUSTER_NAME,
-    AclOperation,
-    Authorizer,
-    ResourceType,
-    is_allowed,
-    is_allowed_somewhere,
-    permitted,
-)
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, is_allowed_somewhere, permitted
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
@@ -48,6 +40,7 @@ from barnabas.protocol.messages.transactions import (
     InitProducerIdResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 WITHOUT_TWO_PHASE_COMMIT: Final = (0, 5)
 _FENCED_SINCE: Final = {

@@ -1,0 +1,94 @@
+"""The codes of access control lists: operations, types of resources, types of patterns, permissions.
+
+Used by the authorizer, the handlers, the znodes of ACLs, the admin client and the command line, on any thread;
+immutable. Each has Kafka's code on the wire, and the title that Kafka writes in znodes, in its log and in its tools.
+
+Kafka: AclOperation, ResourceType, PatternType, AclPermissionType; SecurityUtils for the titles.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Self
+
+
+class _Code(IntEnum):
+    """A code with a title."""
+
+    @property
+    def title(self) -> str:
+        """The name as Kafka's znodes and its log have it, for example `DescribeConfigs`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @classmethod
+    def of_code(cls, code: int) -> Self:
+        """Return the member with a code; UNKNOWN (0) for a code that this version does not know."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls(0)
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        """Return the member of a title or a name, in upper or lower case; UNKNOWN (0) for any other text."""
+        wanted = text.replace("_", "").replace("-", "").casefold()
+        return next((member for member in cls if member.title.casefold() == wanted), cls(0))
+
+
+class AclOperation(_Code):
+    """An operation that an entry allows or denies. ANY is for filters only; ALL stands for every operation."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class ResourceType(_Code):
+    """The type of what an operation is done to. ANY is for filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(_Code):
+    """How a pattern's name stands for names of resources. ANY and MATCH are for filters only.
+
+    LITERAL: the name itself, or every name when it is `*`. PREFIXED: every name that begins with it.
+    """
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermissionType(_Code):
+    """Whether an entry allows or denies. ANY is for filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+RESOURCE_TYPES = tuple(each for each in ResourceType if each not in (ResourceType.UNKNOWN, ResourceType.ANY))
+"""The types that resources have."""

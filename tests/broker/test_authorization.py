@@ -76,6 +76,10 @@ OPEN_TO_ALL = {
     ApiKey.UNREGISTER_BROKER,  # refused, whoever asks
     ApiKey.SASL_HANDSHAKE,  # before anybody is known
     ApiKey.SASL_AUTHENTICATE,
+    ApiKey.CREATE_DELEGATION_TOKEN,  # refused in plaintext, whoever asks
+    ApiKey.RENEW_DELEGATION_TOKEN,  # the HMAC is the permission
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,  # asked for each token of somebody else
     ApiKey.LIST_TRANSACTIONS,  # asked for each transaction, and there is none
 }
 """The APIs, of those that ApiVersions lists, that Kafka asks no permission for."""

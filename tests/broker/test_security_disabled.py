@@ -1,4 +1,4 @@
-"""What a client is told that wants security of a broker without any: ACLs, SASL, TLS."""
+"""What a client is told that wants security of a broker without any: ACLs, SASL, TLS, tokens."""
 
 from __future__ import annotations
 
@@ -20,10 +20,21 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from barnabas.protocol.messages.tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from barnabas.protocol.messages.tokens import CreateDelegationTokenResponse as NewToken
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient
 
 TOPIC, LITERAL, ALLOW, READ, ANY = 2, 3, 3, 3, 1
+NO_TOKENS_HERE = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
@@ -67,3 +78,28 @@ def test_a_plaintext_listener_authenticates_no_client(client: RawClient, version
         ErrorCode.ILLEGAL_SASL_STATE,
         "SaslAuthenticate request received after successful authentication",
     )
+
+
+@each_version(ApiKey.CREATE_DELEGATION_TOKEN)
+def test_nobody_gets_a_token_in_plaintext(client: RawClient, version: int) -> None:
+    answer = client.call(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version, NewToken)
+    assert (answer.error_code, answer.token_id, answer.hmac) == (NO_TOKENS_HERE, "", b"")
+    assert (answer.principal_type, answer.principal_name, answer.max_timestamp_ms) == ("User", "ANONYMOUS", -1)
+
+
+@each_version(ApiKey.DESCRIBE_DELEGATION_TOKEN)
+def test_no_token_is_shown_in_plaintext(client: RawClient, version: int) -> None:
+    answer = client.call(DescribeDelegationTokenRequest(None), version, DescribeDelegationTokenResponse)
+    assert (answer.error_code, answer.tokens) == (NO_TOKENS_HERE, [])
+
+
+@each_version(ApiKey.RENEW_DELEGATION_TOKEN)
+def test_no_token_is_renewed_in_plaintext(client: RawClient, version: int) -> None:
+    answer = client.call(RenewDelegationTokenRequest(b"hmac", -1), version, RenewDelegationTokenResponse)
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (NO_TOKENS_HERE, -1)
+
+
+@each_version(ApiKey.EXPIRE_DELEGATION_TOKEN)
+def test_no_token_is_expired_in_plaintext(client: RawClient, version: int) -> None:
+    answer = client.call(ExpireDelegationTokenRequest(b"hmac", -1), version, ExpireDelegationTokenResponse)
+    assert (answer.error_code, answer.expiry_timestamp_ms) == (NO_TOKENS_HERE, -1)

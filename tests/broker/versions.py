@@ -66,6 +66,10 @@ SERVED = {
     ApiKey.DELETE_ACLS: (0, 3),
     ApiKey.SASL_HANDSHAKE: (0, 1),
     ApiKey.SASL_AUTHENTICATE: (0, 2),
+    ApiKey.CREATE_DELEGATION_TOKEN: (0, 3),
+    ApiKey.RENEW_DELEGATION_TOKEN: (0, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (0, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3),
 }
 """What ours serves: Kafka's floors of 3.9, the ceilings of 4.x (InitProducerId v6 is not stable there)."""
 

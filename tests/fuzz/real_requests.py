@@ -63,6 +63,12 @@ from barnabas.protocol.messages.reassignments import (
 )
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from barnabas.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
+from barnabas.protocol.messages.tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from barnabas.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -103,6 +109,7 @@ _OTHER_TOPIC = "no-such-topic"
 _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 6000, 1000
 _BY_TOPIC_ID_SINCE = 10
 """OffsetCommit and OffsetFetch."""
+_TOKEN_OWNER_SINCE = 3
 _SUBSCRIPTION = encode_subscription(Subscription((TARGET,)))
 
 
@@ -477,6 +484,23 @@ class RealRequests:
     def sasl_authenticate(self, _version: int) -> SaslAuthenticateRequest:
         return SaslAuthenticateRequest(self._random.randbytes(20))
 
+    def create_delegation_token(self, version: int) -> CreateDelegationTokenRequest:
+        renewer = CreateDelegationTokenRequest.CreatableRenewers("User", "renewer")
+        request = CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1)
+        if version >= _TOKEN_OWNER_SINCE:
+            request.owner_principal_type, request.owner_principal_name = "User", "owner"
+        return request
+
+    def renew_delegation_token(self, _version: int) -> RenewDelegationTokenRequest:
+        return RenewDelegationTokenRequest(self._random.randbytes(64), -1)
+
+    def expire_delegation_token(self, _version: int) -> ExpireDelegationTokenRequest:
+        return ExpireDelegationTokenRequest(self._random.randbytes(64), -1)
+
+    def describe_delegation_token(self, _version: int) -> DescribeDelegationTokenRequest:
+        owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner("User", "owner")
+        return DescribeDelegationTokenRequest(self._random.choice([None, [], [owner]]))
+
 
 MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.PRODUCE: RealRequests.produce,
@@ -540,4 +564,8 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.DELETE_ACLS: RealRequests.delete_acls,
     ApiKey.SASL_HANDSHAKE: RealRequests.sasl_handshake,
     ApiKey.SASL_AUTHENTICATE: RealRequests.sasl_authenticate,
+    ApiKey.CREATE_DELEGATION_TOKEN: RealRequests.create_delegation_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: RealRequests.renew_delegation_token,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: RealRequests.expire_delegation_token,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: RealRequests.describe_delegation_token,
 }

@@ -41,6 +41,7 @@ class ConnectionContext:
     """
 
     __slots__ = (
+        "authenticated_by_token",
         "client_address",
         "client_software_name",
         "client_software_version",
@@ -73,6 +74,8 @@ class ConnectionContext:
         self.security_protocol = security_protocol
         # Kafka's KafkaPrincipal as text: type, colon, name.
         self.principal = principal
+        # Whether the client has logged in by a delegation token: such a client can get no further tokens.
+        self.authenticated_by_token = False
         self.from_privileged_listener = from_privileged_listener
         self.plane = plane
         self.client_software_name = "unknown"

@@ -28,6 +28,7 @@ from barnabas.api.handlers.config_resources import ConfigResourcesApi
 from barnabas.api.handlers.configs import ConfigsApi
 from barnabas.api.handlers.consumer_groups import ConsumerGroupsApi
 from barnabas.api.handlers.controller_requests import ControllerRequestsApi
+from barnabas.api.handlers.delegation_tokens import DelegationTokensApi
 from barnabas.api.handlers.delete_records import DeleteRecordsApi
 from barnabas.api.handlers.describe_topic_partitions import DescribeTopicPartitionsApi
 from barnabas.api.handlers.elections import ElectionsApi
@@ -72,6 +73,7 @@ from barnabas.metadata.client_quotas import ClientQuotaAdmin
 from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.metadata.delegation_tokens import DelegationTokenManager
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
 from barnabas.metadata.producer_ids import ProducerIdManager
@@ -86,6 +88,7 @@ class ServedParts:
     """The parts of a broker that requests reach.
 
     broker_epoch: of the registration in force. inter_broker_listener: the name of the brokers' own listener.
+    delegation_tokens: None without their secret.
     """
 
     dynamic: DynamicBrokerConfig
@@ -105,6 +108,7 @@ class ServedParts:
     features: ClusterFeatures
     transactions: TransactionCoordinator
     verifications: VerificationMetrics
+    delegation_tokens: DelegationTokenManager | None
 
 
 def build_registry(
@@ -236,6 +240,7 @@ def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequ
         FeaturesApi(parts.broker_id, parts.metadata, parts.features, authorizer),
         ScramApi(authorizer),
         SaslApi(),
+        DelegationTokensApi(parts.delegation_tokens, authorizer),
         AclsApi(authorizer),
         TelemetryApi(),
     )

@@ -24,6 +24,7 @@ from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.broker.api_table import ServedParts, build_registry
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
+from barnabas.broker.delegation_tokens import start_delegation_tokens
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.handler_pools import HandlerPools
 from barnabas.broker.listener_channels import ListenerChannels
@@ -183,5 +184,6 @@ def _build_registry(
         features=storage.features,
         transactions=stages.transactions.coordinator,
         verifications=verifications,
+        delegation_tokens=start_delegation_tokens(foundations, storage.zk_client),
     )
     return build_registry(parts, authorizer, settings.emulated_release)

@@ -27,6 +27,7 @@ COMMANDS = {
     "reassignments": ("barnabas.cli.reassignments", "Move partitions to other brokers."),
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),
     "serve": ("barnabas.cli.serve", "Run a broker."),
+    "tokens": ("barnabas.cli.tokens", "Create, renew, expire and show delegation tokens."),
     "topics": ("barnabas.cli.topics", "Create, list, describe, alter, delete topics and records."),
     "transactions": ("barnabas.cli.transactions", "Show transactions, and end those that hang."),
 }

@@ -6,12 +6,12 @@ Kafka: TransactionsCommand (kafka-transactions.sh).
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Final
 
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.moments import utc_time
 from barnabas.cli.number_types import NUMBER, OFFSET
 from barnabas.cli.tables import print_table
 
@@ -56,7 +56,7 @@ def describe(transactional_id: str, bootstrap_servers: str, timeout_seconds: flo
     """Show the state, the start and the partitions of a transactional id."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         found = admin.describe_transactions([transactional_id])[transactional_id]
-    started = "-" if found.start_time_ms is None else _time(found.start_time_ms)
+    started = "-" if found.start_time_ms is None else utc_time(found.start_time_ms)
     row = (
         str(found.coordinator.id),
         str(found.producer_id),
@@ -90,7 +90,7 @@ def describe_producers(
             str(each.producer_epoch),
             str(each.coordinator_epoch),
             str(each.last_sequence),
-            _time(each.last_timestamp_ms),
+            utc_time(each.last_timestamp_ms),
             str(each.current_transaction_start_offset) if each.current_transaction_start_offset >= 0 else "none",
         )
         for each in found
@@ -148,7 +148,7 @@ def find_hanging_(
             str(each.producer.producer_epoch),
             str(each.producer.coordinator_epoch),
             str(each.producer.current_transaction_start_offset),
-            _time(each.producer.last_timestamp_ms),
+            utc_time(each.producer.last_timestamp_ms),
             str(each.age_ms // _MINUTE_MS),
         )
         for each in found
@@ -193,7 +193,3 @@ def force_terminate(transactional_id: str, bootstrap_servers: str, timeout_secon
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         fenced = admin.fence_producers([transactional_id])[transactional_id]
     click.echo(f"{transactional_id}\tproducer {fenced.producer_id}\tepoch {fenced.epoch}")
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,8 @@
 """Kafka's calls on ZooKeeper, by name: brokers, the controller, the cluster's id, features, producer ids.
 
 Made by `broker`, used by metadata and controller on any thread; blocks on the store. Its state is the table of handlers
-(in `znode_access`) and the ids of earlier sessions, which `_lock` guards. Topics, settings and consumer offsets are in
-its parts `topics`, `configs` and `consumer_offsets`.
+(in `znode_access`) and the ids of earlier sessions, which `_lock` guards. Topics, settings, consumer offsets and
+delegation tokens are in its parts `topics`, `configs`, `consumer_offsets` and `tokens`.
 
 Kafka: kafka.zk.KafkaZkClient.
 """
@@ -46,6 +46,7 @@ from barnabas.zk.store import (
     Store,
     value_of,
 )
+from barnabas.zk.token_znodes import TokenZnodes
 from barnabas.zk.topic_zk_data import IsrChangeNotificationZNode
 from barnabas.zk.topic_znodes import TopicZnodes
 from barnabas.zk.znode_access import ZnodeAccess
@@ -67,6 +68,7 @@ class KafkaZkClient:
         self.topics = TopicZnodes(self.access)
         self.configs = ConfigZnodes(self.access)
         self.consumer_offsets = ConsumerOffsetZnodes(self.access)
+        self.tokens = TokenZnodes(self.access)
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()

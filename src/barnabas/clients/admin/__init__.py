@@ -26,6 +26,7 @@ from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.feature_codes import UpgradeType
+from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation
 
 __all__ = [
     "DEFAULT",
@@ -38,6 +39,7 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "CreatedTopic",
+    "DelegationToken",
     "ElectionType",
     "FeatureUpdate",
     "FencedProducer",
@@ -56,6 +58,7 @@ __all__ = [
     "ReplicaInfo",
     "ScramCredential",
     "ScramMechanism",
+    "TokenInformation",
     "TopicDescription",
     "TransactionDescription",
     "TransactionListing",

@@ -24,6 +24,12 @@ from barnabas.clients.admin.client_quotas import (
     describe_client_quotas,
 )
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
+from barnabas.clients.admin.delegation_tokens import (
+    create_delegation_token,
+    describe_delegation_tokens,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate, describe_features, update_features
 from barnabas.clients.admin.group_admin import delete_groups, describe_groups, list_groups, remove_members
 from barnabas.clients.admin.group_members import GroupDescription, GroupListing
@@ -65,6 +71,7 @@ from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
+from barnabas.security.tokens.delegation_token import DelegationToken
 
 
 class Admin:
@@ -185,6 +192,29 @@ class Admin:
     ) -> None:
         """Set quotas by name. None removes a quota. Raises ApiError for the first entity that is rejected."""
         alter_client_quotas(self._calls, changes, validate_only=validate_only)
+
+    # -- delegation tokens
+
+    def create_delegation_token(
+        self, *, owner: str | None = None, renewers: Iterable[str] = (), max_lifetime_ms: int = -1
+    ) -> DelegationToken:
+        """Create a token by which programs log in as `owner` (`User:alice`), this client's principal if not given.
+
+        max_lifetime_ms: -1 for the broker's limit. Raises ApiError, and ValueError for a malformed principal.
+        """
+        return create_delegation_token(self._calls, owner, renewers, max_lifetime_ms)
+
+    def renew_delegation_token(self, hmac: bytes, period_ms: int = -1) -> int:
+        """Prolong a token, by the broker's period if not given. Return its expiry timestamp (ms). Raises ApiError."""
+        return renew_delegation_token(self._calls, hmac, period_ms)
+
+    def expire_delegation_token(self, hmac: bytes, period_ms: int = -1) -> int:
+        """End a token, at once or after a period. Return its expiry timestamp (ms). Raises ApiError."""
+        return expire_delegation_token(self._calls, hmac, period_ms)
+
+    def describe_delegation_tokens(self, owners: Collection[str] | None = None) -> list[DelegationToken]:
+        """Return the tokens of these principals, or all that this client may see. Raises ApiError."""
+        return describe_delegation_tokens(self._calls, owners)
 
     # -- groups
 

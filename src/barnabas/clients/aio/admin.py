@@ -131,6 +131,13 @@ class Admin:
     describe_client_quotas = _awaited(CoreAdmin.describe_client_quotas)
     alter_client_quotas = _awaited(CoreAdmin.alter_client_quotas)
 
+    # -- delegation tokens
+
+    create_delegation_token = _awaited(CoreAdmin.create_delegation_token)
+    renew_delegation_token = _awaited(CoreAdmin.renew_delegation_token)
+    expire_delegation_token = _awaited(CoreAdmin.expire_delegation_token)
+    describe_delegation_tokens = _awaited(CoreAdmin.describe_delegation_tokens)
+
     # -- groups
 
     list_groups = _awaited(CoreAdmin.list_groups)

@@ -1,0 +1,1 @@
+"""Delegation tokens in memory: values, and the cache that logins look them up in."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.clients.consumer.fetch.even_batches import EvenBatches, Wanted, take_even_batches
+from barnabas.clients.consumer.fetch.record_run import RunShapes
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
@@ -17,9 +19,12 @@ _RECORD_BATCH_MAGIC: Final = 2
 
 
 class AnswerBatches:
-    """A cursor over the whole batches of a buffer. `size`: the length of the buffer in bytes."""
+    """A cursor over the whole batches of a buffer. `size`: the length of the buffer in bytes.
 
-    __slots__ = ("_buffer", "_end_offset", "_position", "damage", "size")
+    `shapes`: the shapes of the records that were decoded; a batch has often those of the one before.
+    """
+
+    __slots__ = ("_buffer", "_end_offset", "_position", "damage", "shapes", "size")
 
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
@@ -27,6 +32,7 @@ class AnswerBatches:
         """Where the next batch begins."""
         self._end_offset: int | None = None
         self.size = len(buffer)
+        self.shapes = RunShapes()
         self.damage: str | None = None
         """The damage behind the batches that were taken whole: the text only, because a traceback holds the buffer."""
 
@@ -56,6 +62,16 @@ class AnswerBatches:
             self._position = other.end
             return other
         return None
+
+    def take_even(self, wanted: Wanted) -> EvenBatches | None:
+        """Return the records of the next batches, as long as all have the shape that was met last; None without one."""
+        shape = self.shapes.of_one_byte
+        if shape is None or self.damage is not None:
+            return None
+        even = take_even_batches(self._buffer, self._position, shape, wanted)
+        if even is not None:
+            self._position = even.end
+        return even
 
     def end_offset(self, start: int) -> int:
         """Return the offset behind the last batch, or `start` if no batch ends behind it. Found once, then kept."""

@@ -21,7 +21,14 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch.record_run import BatchFields, DecodedRecord, take_run
+from barnabas.clients.consumer.fetch.record_run import (
+    BatchFields,
+    DecodedRecord,
+    RunShapes,
+    RunStart,
+    shape_of,
+    take_run,
+)
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
@@ -36,17 +43,23 @@ _NULL: Final = 1
 """The length -1 in zigzag."""
 _SHORT_RUN: Final = 16
 """A run of fewer records costs more than their decoding one by one (measured)."""
+_SHORT_KNOWN_RUN: Final = 6
+"""The same for a run whose shape is known from an earlier batch."""
 _PATIENCE: Final = 2
 """After so many short runs, the rest of what a call takes is decoded one by one: the records differ."""
 
 
 class BatchRecords:
-    """The records of a v2 batch that were not taken yet. The constructor raises CorruptRecord for bad compression."""
+    """The records of a v2 batch that were not taken yet. The constructor raises CorruptRecord for bad compression.
 
-    __slots__ = ("_body", "_error", "_fields", "_index", "_position", "batch")
+    shapes: those of the records in earlier batches of the answer. This batch adds its own.
+    """
 
-    def __init__(self, topic_partition: TopicPartition, batch: RecordBatch) -> None:
+    __slots__ = ("_body", "_error", "_fields", "_index", "_position", "_shapes", "batch")
+
+    def __init__(self, topic_partition: TopicPartition, batch: RecordBatch, shapes: RunShapes) -> None:
         self.batch = batch
+        self._shapes = shapes
         self._body = batch.decompressed_records()
         topic, partition = topic_partition
         timestamp_type = batch.timestamp_type
@@ -89,23 +102,35 @@ class BatchRecords:
 
     def _take_runs(self, taken: list[ConsumerRecord], until: int) -> None:
         """Append records up to index `until` at most, while they are laid out alike. Raises CorruptRecord."""
-        body, fields = self._body, self._fields
+        body, fields, shapes = self._body, self._fields, self._shapes
         patience = _PATIENCE
-        while patience and until - self._index > _SHORT_RUN:
-            start = self._position
-            self._decode(taken, self._index + 1)
-            # Most records of other sizes show it in the first byte of their length.
-            if self._position < len(body) and body[self._position] != body[start]:
-                patience -= 1
-                continue
-            last = taken[-1]
-            if last.headers:
-                return
-            decoded = DecodedRecord(start, self._position, last.offset - fields.base_offset, last.key, last.value)
-            run = take_run(body, decoded, until - self._index, fields)
+        while patience and until - self._index >= _SHORT_KNOWN_RUN:
+            delta = taken[-1].offset + 1 - fields.base_offset if taken else self._index
+            shape = shapes.find(body, self._position, delta)
+            if shape is None:
+                if until - self._index <= _SHORT_RUN:
+                    if not shapes.lessons:
+                        return
+                    shapes.lessons -= 1
+                start = self._position
+                self._decode(taken, self._index + 1)
+                # Most records of other sizes show it in the first byte of their length.
+                if self._position < len(body) and body[self._position] != body[start]:
+                    patience -= 1
+                    continue
+                last = taken[-1]
+                if last.headers:
+                    return
+                delta = last.offset + 1 - fields.base_offset
+                shape = shape_of(body, DecodedRecord(start, last.key, last.value))
+                if shape is None:
+                    patience -= 1
+                    continue
+                shapes.add(shape)
+            run = take_run(body, RunStart(self._position, delta), shape, until - self._index, fields)
             taken += run
             self._index += len(run)
-            self._position += len(run) * (self._position - start)
+            self._position += len(run) * shape.layout.size
             if len(run) < _SHORT_RUN:
                 patience -= 1
 

@@ -15,6 +15,7 @@ from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
 from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords
+from barnabas.clients.consumer.fetch.even_batches import Wanted
 from barnabas.clients.consumer.fetch.fetch_metrics import Consumed
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -113,8 +114,12 @@ class CompletedFetch:
         """
         taken: list[ConsumerRecord] = []
         try:
-            while len(taken) < limit and (self._records is not None or self._begin_batch()):
-                some = self._take_from_batch(limit - len(taken))
+            while len(taken) < limit:
+                some = self._take_even(limit - len(taken))
+                if not some:
+                    if self._records is None and not self._begin_batch():
+                        break
+                    some = self._take_from_batch(limit - len(taken))
                 # Nearly always one batch has all records that are wanted, or the list is empty: no copy.
                 if taken:
                     taken += some
@@ -177,6 +182,20 @@ class CompletedFetch:
             f"Record batch for partition {self.topic_partition} at offset {self.next_offset} is invalid: {error}"
         )
 
+    def _take_even(self, limit: int) -> list[ConsumerRecord]:
+        """Return the records of the next whole batches of one shape, at most `limit`; none if they need more care."""
+        if self._records is not None or self._aborted is not None or self._given_back is not None:
+            return []
+        batches = self._batches
+        even = batches.take_even(Wanted(self.topic_partition, self._start, limit, self._check_crcs))
+        if even is None:
+            return []
+        self.next_offset = max(self.next_offset, even.next_offset)
+        self.last_epoch = even.leader_epoch
+        self.unread_bytes = batches.size - even.end
+        self._record_count += len(even.records)
+        return even.records
+
     def _take_from_batch(self, limit: int) -> list[ConsumerRecord]:
         records = self._records
         assert records is not None
@@ -202,7 +221,7 @@ class CompletedFetch:
         if batch is None:
             return False
         self._records = (
-            BatchRecords(self.topic_partition, batch)
+            BatchRecords(self.topic_partition, batch, self._batches.shapes)
             if isinstance(batch, RecordBatch)
             else LegacyRecords(self.topic_partition, batch)
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.clients.consumer.fetch.batch_records import BatchRecords
+from barnabas.clients.consumer.fetch.record_run import RunShapes
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import HEADER_SIZE, RecordBatch
@@ -68,7 +69,7 @@ def carefully(batch: RecordBatch) -> Decoded:
 def quickly(batch: RecordBatch, limit: int) -> Decoded:
     records: list[tuple[object, ...]] = []
     try:
-        decoder = BatchRecords(TP0, batch)
+        decoder = BatchRecords(TP0, batch, RunShapes())
         while not decoder.is_done:
             records += decoder.take(limit)
     except CorruptRecord:

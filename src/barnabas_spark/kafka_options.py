@@ -30,6 +30,7 @@ HONOURED_BY_SINK = (
     "kafka.enable.idempotence",
     REQUEST_TIMEOUT_MS.name,
     SECURITY_PROTOCOL.name,
+    "kafka.transaction.timeout.ms",
 )
 
 _JAVA_CLIENT_ONLY = """

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from barnabas.clients.producer import RecordMetadata
+from barnabas.clients.prepared_transaction import PreparedTransaction
+from barnabas.clients.producer import Producer, RecordMetadata
 from barnabas_spark.client_cache import connections
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.sink_rows import RowAddresser
@@ -29,33 +30,46 @@ _UNANSWERED_BATCHES = 64
 class WrittenRows(WriterCommitMessage):
     """The result of one task."""
 
-    def __init__(self, rows: int, size_bytes: int) -> None:
+    def __init__(self, rows: int, size_bytes: int, prepared: PreparedTransaction | None = None) -> None:
         self.rows = rows
         self.size_bytes = size_bytes
+        self.prepared = prepared
+        """The transaction in which the rows are. The driver ends it. None: they are in no transaction."""
 
 
 def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> WrittenRows:
     """Write Arrow batches with acks=all. Raises ApiError when the broker rejects one, ClientTimeout, OptionError."""
-    context = TaskContext.get()
     producer = connections.producer(options)
+    try:
+        return deliver(batches, options, producer, set())
+    except BaseException:
+        # Spark cancels a task by an exception too. Its queued rows must not be sent by the worker's next task.
+        connections.discard_producer(options)
+        raise
+
+
+def deliver(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, producer: Producer, topics: set[str]
+) -> WrittenRows:
+    """Send the rows by a producer, and wait until the broker has all. The topics written to are added to `topics`.
+
+    Raises ApiError, ClientTimeout, OptionError.
+    """
+    context = TaskContext.get()
     addresser = RowAddresser(
         options, lambda topic: len(producer.partitions_for(topic)), context.partitionId() if context else 0
     )
     unanswered: deque[Future[RecordMetadata]] = deque()
     rows = size_bytes = 0
-    try:
-        for batch in batches:
-            for topic, partition, encoded in addresser.batches(batch):
-                unanswered.append(producer.send_batch(topic, partition, encoded.data))
-                rows += encoded.record_count
-                size_bytes += len(encoded.data)
-                if len(unanswered) >= _UNANSWERED_BATCHES:
-                    # The oldest result is awaited first: its batch is the likeliest to have been answered.
-                    unanswered.popleft().result()
-        for future in unanswered:
-            future.result()
-    except BaseException:
-        # Spark cancels a task by an exception too. Its queued rows must not be sent by the worker's next task.
-        connections.discard_producer(options)
-        raise
+    for batch in batches:
+        for topic, partition, encoded in addresser.batches(batch):
+            topics.add(topic)
+            unanswered.append(producer.send_batch(topic, partition, encoded.data))
+            rows += encoded.record_count
+            size_bytes += len(encoded.data)
+            if len(unanswered) >= _UNANSWERED_BATCHES:
+                # The oldest result is awaited first: its batch is the likeliest to have been answered.
+                unanswered.popleft().result()
+    for future in unanswered:
+        future.result()
     return WrittenRows(rows, size_bytes)

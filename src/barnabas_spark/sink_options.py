@@ -10,15 +10,41 @@ from dataclasses import dataclass
 
 from barnabas.records.compression import Codec
 from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
-from barnabas_spark.option_values import OptionValues
+from barnabas_spark.option_values import OptionError, OptionValues
 
-SINK_OPTION_NAMES = (*HONOURED_BY_SINK, *WITHOUT_EFFECT_ON_SINK, "checkpointLocation", "includeHeaders", "topic")
+EXACTLY_ONCE = "exactlyOnce"
+TXN_APP_ID = "txnAppId"
+TXN_VERSION = "txnVersion"
+
+SINK_OPTION_NAMES = (
+    *HONOURED_BY_SINK,
+    *WITHOUT_EFFECT_ON_SINK,
+    "checkpointLocation",
+    EXACTLY_ONCE,
+    "includeHeaders",
+    "topic",
+    TXN_APP_ID,
+    TXN_VERSION,
+)
 
 DEFAULT_BATCH_BYTES = 256 << 10
 """The default batch size. It is larger than a Kafka producer's 16 KB, because rows come by the ten thousand.
 
 No record waits for its batch to fill.
 """
+
+TRANSACTION_TIMEOUT = "kafka.transaction.timeout.ms"
+DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
+"""How long one task of a micro-batch may write. Until then, a transaction whose driver has died for good keeps readers
+of committed records waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIdentity:
+    """What tells one write from another: the application, or query, and a number that grows with its writes."""
+
+    application_id: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +65,11 @@ class SinkOptions:
     delivery_timeout_ms: int
     checkpoint_location: str | None
     """The directory with a streaming query's progress, where the sink keeps the number of its last commit."""
+    exactly_once: bool = False
+    """Whether a stream's micro-batches are written in transactions, which also note their numbers."""
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    write_identity: WriteIdentity | None = None
+    """The identity of a batch write, which is written in a transaction, and never a second time."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
@@ -64,4 +95,18 @@ class SinkOptions:
             request_timeout_ms=options.integer("kafka.request.timeout.ms", 30_000) or 30_000,
             delivery_timeout_ms=options.integer("kafka.delivery.timeout.ms", 120_000) or 120_000,
             checkpoint_location=options.text("checkpointLocation"),
+            exactly_once=options.boolean(EXACTLY_ONCE, default=False),
+            transaction_timeout_ms=options.integer(TRANSACTION_TIMEOUT, DEFAULT_TRANSACTION_TIMEOUT_MS)
+            or DEFAULT_TRANSACTION_TIMEOUT_MS,
+            write_identity=_write_identity(options),
         )
+
+
+def _write_identity(options: OptionValues) -> WriteIdentity | None:
+    """Return the identity of a batch write, if one is given. Raises OptionError for half of one."""
+    application_id, version = options.text(TXN_APP_ID), options.integer(TXN_VERSION, None, 0)
+    if application_id is None and version is None:
+        return None
+    if not application_id or version is None:
+        raise OptionError(f"options {TXN_APP_ID!r} and {TXN_VERSION!r} belong together: one of them is missing")
+    return WriteIdentity(application_id, version)

@@ -16,9 +16,11 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from barnabas_spark.committed_batches import CommittedBatches
+from barnabas_spark.option_values import OptionError
 from barnabas_spark.row_sender import WrittenRows, send_rows
 from barnabas_spark.sink_columns import check_sink_schema
-from barnabas_spark.sink_options import SinkOptions
+from barnabas_spark.sink_options import EXACTLY_ONCE, SinkOptions, WriteIdentity
+from barnabas_spark.transactional_sender import end_transactions, send_rows_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH_ID_PROPERTY = "streaming.sql.batchId"
-"""The property with the number of a task's micro-batch: undocumented, found in Spark 4.2 and 4.3."""
+_QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""The properties with the number of a task's micro-batch and its query: undocumented, found in Spark 4.2 and 4.3."""
 
 
 class BarnabasStreamWriter(DataSourceStreamArrowWriter):
@@ -35,12 +38,15 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
     Guaranteed: every row is written at least once, acknowledged with acks=all before Spark commits the micro-batch. A
     micro-batch that the sink has committed is not written again when Spark, having died before its own commit, plans it
     once more: the commit is noted in the query's checkpoint directory, which must be the option `checkpointLocation`
-    (not the session's default) for that. Not guaranteed yet: a micro-batch that fails half-way, or between its last
-    row and its commit, is written again as a whole, so its first rows may be in the topic twice.
+    (not the session's default) for that. A micro-batch that fails half-way, or between its last row and its commit, is
+    written again as a whole, so its first rows may be in the topic twice. With the option `exactlyOnce` they are not,
+    for readers of committed records: see `transactional_sender`.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = SinkOptions.parse(given)
+        if self._options.write_identity is not None:
+            raise OptionError(f"options 'txnAppId' and 'txnVersion' belong to batch writes; use {EXACTLY_ONCE!r} here")
         check_sink_schema(schema, self._options)
         location = self._options.checkpoint_location
         self._commits = None if location is None else CommittedBatches(location)
@@ -55,21 +61,43 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
             for _ in iterator:
                 pass
             return WrittenRows(0, 0)
-        return send_rows(iterator, self._options)
+        if not self._options.exactly_once:
+            return send_rows(iterator, self._options)
+        query_id = _property(_QUERY_ID_PROPERTY)
+        if batch_id is None or query_id is None:
+            raise OptionError(
+                f"option {EXACTLY_ONCE!r} cannot be: this Spark does not tell its tasks the query and the micro-batch"
+            )
+        return send_rows_once(iterator, self._options, WriteIdentity(query_id, batch_id))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Note the micro-batch as committed, after all tasks have written."""
+        """Commit the transactions, and note the micro-batch as committed, after all tasks have written.
+
+        Raises ApiError when a transaction was aborted meanwhile, ClientTimeout: the query fails, and writes again.
+        """
+        written = [cast("WrittenRows", message) for message in messages if message]
+        end_transactions(written, self._options, commit=True)
         # A micro-batch that is planned again was committed already; its tasks wrote no rows this time.
         if self._commits is not None and batchId > self._last_committed:
-            self._commits.commit(batchId, sum(cast("WrittenRows", message).rows for message in messages if message))
+            self._commits.commit(batchId, sum(each.rows for each in written))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Log that a task failed. The rows of other tasks stay written, and Spark plans the micro-batch again."""
-        written = sum(cast("WrittenRows", message).rows for message in messages if message)
-        logger.warning("micro-batch %d failed after %d rows; they will be written again", batchId, written)
+        """Abort the transactions of a failed micro-batch. Without any, the rows of other tasks stay written."""
+        written = [cast("WrittenRows", message) for message in messages if message]
+        end_transactions(written, self._options, commit=False)
+        logger.warning(
+            "micro-batch %d failed after %d rows; they will be written again",
+            batchId,
+            sum(each.rows for each in written),
+        )
 
 
 def _batch_id() -> int | None:
-    context = TaskContext.get()
-    value = None if context is None else context.getLocalProperty(_BATCH_ID_PROPERTY)
+    value = _property(_BATCH_ID_PROPERTY)
     return int(value) if value else None
+
+
+def _property(name: str) -> str | None:
+    context = TaskContext.get()
+    value: str | None = None if context is None else context.getLocalProperty(name)
+    return value

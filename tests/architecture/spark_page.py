@@ -50,6 +50,11 @@ flights = (
   options of `CREATE TABLE ... USING` on to a Python source, so such a table is refused.
 - **Writing** needs `.mode("append")`: without it, Spark refuses every sink in Python before it asks the sink. (The
   connector's sink, a class of Java, needs none.)
+- **Exactly-once**: a stream with the option `exactlyOnce`, and a batch write with `txnAppId` and `txnVersion` (Delta
+  Lake's names: the query, and a number that grows; for `foreachBatch`), write in transactions. Readers of committed
+  records then see every row once, whatever crashes, and none of a micro-batch that failed. A row may be written twice
+  without these options. `.repartition(1)` makes a micro-batch one transaction; with several tasks, their number must
+  stay the same. `kafka.transaction.timeout.ms` (300000) is the longest time that a micro-batch may be written for.
 - **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 
 ## Beside Spark's Kafka connector

@@ -367,6 +367,41 @@ def test_an_administrator_sees_fences_and_ends_transactions(bootstrap: str, topi
     assert committed(bootstrap, topic) == []
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_another_client_ends_a_prepared_transaction(bootstrap: str, topic: str, commit: bool) -> None:
+    producer = transactional(bootstrap, topic)
+    producer.init_transactions()
+    with pytest.raises(RuntimeError, match="outside of a transaction"):
+        producer.prepare_transaction()
+    producer.begin_transaction()
+    producer.send(topic, b"prepared", partition=0)
+    prepared = producer.prepare_transaction()
+    producer.abort()
+    with Admin(bootstrap) as admin:
+        # Once more, as after an answer that was lost.
+        for _ in range(2):
+            admin.end_transaction(prepared, commit=commit)
+        with pytest.raises(ApiError) as other:
+            admin.end_transaction(prepared, commit=not commit)
+        assert other.value.code is ErrorCode.INVALID_TXN_STATE
+    assert committed(bootstrap, topic) == ([b"prepared"] if commit else [])
+
+
+def test_a_prepared_transaction_of_a_fenced_producer_is_aborted(bootstrap: str, topic: str) -> None:
+    producer = transactional(bootstrap, topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"prepared", partition=0)
+    prepared = producer.prepare_transaction()
+    producer.abort()
+    with transactional(bootstrap, topic) as successor, Admin(bootstrap) as admin:
+        successor.init_transactions()
+        with pytest.raises(ApiError) as fenced:
+            admin.end_transaction(prepared, commit=True)
+        assert fenced.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert committed(bootstrap, topic) == []
+
+
 def test_close_aborts_an_open_transaction(bootstrap: str, topic: str) -> None:
     producer = transactional(bootstrap, topic)
     producer.init_transactions()

@@ -23,6 +23,7 @@ from barnabas.clients.admin.transactions import (
 )
 from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.feature_codes import UpgradeType
@@ -53,6 +54,7 @@ __all__ = [
     "OpenTransaction",
     "PartitionInfo",
     "PartitionReassignment",
+    "PreparedTransaction",
     "ProducerState",
     "QuotaEntity",
     "ReplicaInfo",

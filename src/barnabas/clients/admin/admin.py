@@ -66,6 +66,7 @@ from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.isolation_level import isolation_number
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
+from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
@@ -341,6 +342,15 @@ class Admin:
     def fence_producers(self, transactional_ids: Collection[str]) -> dict[str, FencedProducer]:
         """Make the producers of these transactional ids fail, and abort their open transactions. Raises ApiError."""
         return transactions.fence_producers(self._calls, transactional_ids)
+
+    def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """Commit, or abort, a transaction that `Producer.prepare_transaction` has returned.
+
+        May be repeated, with the same decision. Raises ApiError: INVALID_PRODUCER_EPOCH, PRODUCER_FENCED or
+        INVALID_TXN_STATE when the transaction was aborted, by its timeout or by another producer of the same
+        `transactional_id`. ClientTimeout: the transaction may have been ended.
+        """
+        transactions.end_transaction(self._calls, prepared, commit=commit)
 
     def abort_transaction(self, transaction: OpenTransaction) -> None:
         """End a hanging transaction in one partition, as `describe_producers` shows it, by an abort marker.

@@ -11,10 +11,13 @@ from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.group_coordinators import TRANSACTION, CoordinatedIds
+from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListTransactionsRequest,
@@ -27,6 +30,8 @@ _FENCING_TIMEOUT_MS = 1
 """The timeout of transactions that the fencing producer never begins."""
 _FENCING_VERSIONS = (0, 4)
 _MARKER_VERSIONS = (0, 1)
+_END_VERSIONS = (0, 3)
+"""Those of our producer, which has begun the transaction: later ones belong to clients of transaction.version 2."""
 
 
 class TransactionListing(NamedTuple):
@@ -145,6 +150,21 @@ def _fence(calls: AdminCalls, transactional_id: str) -> FencedProducer:
     _, answer = found[transactional_id]
     raise_error(answer.error_code, None, f"Transactional id: {transactional_id}")
     return FencedProducer(answer.producer_id, answer.producer_epoch)
+
+
+def end_transaction(calls: AdminCalls, prepared: PreparedTransaction, *, commit: bool) -> None:
+    """Commit or abort a transaction that a producer has prepared. Raises ApiError, ClientTimeout."""
+    name = prepared.transactional_id
+
+    def request_for(_ids: Iterable[str]) -> EndTxnRequest:
+        return EndTxnRequest(*prepared, commit)
+
+    def results_in(answer: EndTxnResponse) -> Iterator[tuple[str, int, int]]:
+        yield name, answer.error_code, answer.error_code
+
+    wanted = CoordinatedIds([name], TRANSACTION)
+    _, error_code = calls.ask_coordinators(wanted, request_for, results_in, _END_VERSIONS)[name]
+    raise_error(error_code, None, f"Transactional id: {name}")
 
 
 def abort_transaction(calls: AdminCalls, transaction: OpenTransaction) -> None:

@@ -153,6 +153,7 @@ class Admin:
     list_transactions = _awaited(CoreAdmin.list_transactions)
     describe_transactions = _awaited(CoreAdmin.describe_transactions)
     fence_producers = _awaited(CoreAdmin.fence_producers)
+    end_transaction = _awaited(CoreAdmin.end_transaction)
     abort_transaction = _awaited(CoreAdmin.abort_transaction)
 
     # -- settings

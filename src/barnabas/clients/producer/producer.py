@@ -29,6 +29,7 @@ from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.clients.producer.buffer_pool import BufferPool
 from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.murmur2 import partition_for_key
@@ -343,6 +344,18 @@ class Producer:
         may yet be committed, so call this again. TransactionalProducerFailed, RuntimeError outside of a transaction.
         """
         self._transactional("commit_transaction").commit()
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Send the remaining records, and return what `Admin.end_transaction` needs to end the transaction.
+
+        For work in several processes, of which one decides. Call `abort`, not `close`, afterwards: `close` aborts the
+        transaction. The coordinator aborts it after `transaction_timeout_ms`, and when another producer takes over the
+        `transactional_id`. Raises TransactionAbortable if a record has failed, TransactionalProducerFailed,
+        RuntimeError outside of a transaction.
+        """
+        manager = self._transactional("prepare_transaction").manager
+        self.flush()
+        return manager.prepared()
 
     def abort_transaction(self) -> None:
         """Drop the records that were not sent, and abort the others. Readers of committed records see none of them.

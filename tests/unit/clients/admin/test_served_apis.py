@@ -36,6 +36,7 @@ CALLS = {
     ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
     ApiKey.LIST_TRANSACTIONS: "list_transactions",
     ApiKey.INIT_PRODUCER_ID: "fence_producers",
+    ApiKey.END_TXN: "end_transaction",
     ApiKey.WRITE_TXN_MARKERS: "abort_transaction",
     ApiKey.API_VERSIONS: "describe_features",
     ApiKey.UPDATE_FEATURES: "update_features",

@@ -36,6 +36,7 @@ from concurrent.futures import Future
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.clients.producer.partition_sequences import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.producer.transactions.failures import (
     abortable_failure,
@@ -126,6 +127,12 @@ class TransactionManager:
         Raises TransactionAbortable, TransactionalProducerFailed, RuntimeError outside of a transaction.
         """
         return self._operate("commit_transaction", lambda: self._end(commits=True))
+
+    def prepared(self) -> PreparedTransaction:
+        """Return the transaction, for the client that will end it. Raises as `check_may_send`."""
+        with self._lock:
+            self._check_in_transaction("prepare the transaction")
+            return PreparedTransaction(self.transactional_id, *self._identity)
 
     def begin_abort(self) -> Future[None]:
         """Abort the transaction. Raises TransactionalProducerFailed, RuntimeError outside of a transaction."""

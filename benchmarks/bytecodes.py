@@ -36,6 +36,7 @@ from benchmarks.wire_requests import (
     batch_of_count,
     batch_of_size,
     fetch_frame,
+    list_offsets_frame,
     metadata_frame,
     produce_frame,
     session_fetch_frame,
@@ -93,6 +94,8 @@ def _requests(first_offset: int = 0) -> dict[str, bytes]:
         "f-16k": fetch_frame(TOPIC, 0, first_offset, 16 * 1024),
         "f-1m": fetch_frame(TOPIC, 0, first_offset, 1 << 20),
         "metadata of a topic": metadata_frame(TOPIC),
+        "latest offset": list_offsets_frame(TOPIC, 0, -1),
+        "earliest offset": list_offsets_frame(TOPIC, 0, -2),
     }
 
 

@@ -13,7 +13,6 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +20,8 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.testing import BrokerProcess, broker
 from barnabas_spark import table
-from benchmarks.process_usage import TICKS_PER_SECOND, cpu_seconds
+from benchmarks.process_usage import cpu_seconds
+from benchmarks.spark_cpu import cpu_of_children
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,14 +85,14 @@ def _fill(running: BrokerProcess, arguments: argparse.Namespace) -> None:
 
 def _measure(spark: SparkSession, running: BrokerProcess, source: str, arguments: argparse.Namespace) -> Run:
     """Read the topic once. Raises AssertionError unless every record was read."""
-    spark_before, broker_before = _cpu_of_children(running.pid), cpu_seconds(running.pid).total
+    spark_before, broker_before = cpu_of_children({running.pid}), cpu_seconds(running.pid).total
     started = time.perf_counter()
     [row] = (
         _frame(spark, running, source, arguments).selectExpr("count(1)", "sum(length(key) + length(value))").collect()
     )
     seconds = time.perf_counter() - started
     assert tuple(row) == (arguments.records, arguments.records * (8 + arguments.value_bytes)), row
-    spark_cpu = _cpu_of_children(running.pid) - spark_before
+    spark_cpu = cpu_of_children({running.pid}) - spark_before
     return Run(source, seconds, spark_cpu, cpu_seconds(running.pid).total - broker_before)
 
 
@@ -100,32 +100,6 @@ def _frame(spark: SparkSession, running: BrokerProcess, source: str, arguments: 
     if source == "barnabas":
         return table(spark, TOPIC, bootstrap_servers=running.bootstrap_servers)
     return table(spark, TOPIC, path=running.data_dir, splitBytes=arguments.split_mib << 20)
-
-
-def _cpu_of_children(broker_pid: int) -> float:
-    """Return the CPU seconds of the processes that this one has started and of their children, without the broker."""
-    import os
-
-    parents, spent = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            spent[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS_PER_SECOND
-    return sum(
-        ticks for pid, ticks in spent.items() if pid != broker_pid and _descends(pid, os.getpid(), broker_pid, parents)
-    )
-
-
-def _descends(pid: int, ancestor: int, excluded: int, parents: dict[int, int]) -> bool:
-    while pid in parents:
-        pid = parents[pid]
-        if pid in (ancestor, excluded):
-            return pid == ancestor
-    return False
 
 
 def _report(runs: Sequence[Run], arguments: argparse.Namespace) -> None:

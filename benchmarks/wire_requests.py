@@ -19,7 +19,8 @@ import crc32c
 Buffer = bytes | bytearray | memoryview
 
 CLIENT_ID = b"load-generator"
-PRODUCE, FETCH, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID, INCREMENTAL_ALTER_CONFIGS = 0, 1, 3, 19, 22, 44
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+CREATE_TOPICS, INIT_PRODUCER_ID, INCREMENTAL_ALTER_CONFIGS = 19, 22, 44
 COORDINATOR_LOAD_IN_PROGRESS = 14
 BATCH_HEADER_SIZE = 61
 TIMEOUT_SECONDS = 60
@@ -198,6 +199,13 @@ def metadata_frame(topic: str | None) -> bytes:
     if topic is not None:
         names = struct.pack(">ih", 1, len(topic)) + topic.encode()
     return _frame(METADATA, 4, names + b"\0", flexible=False)
+
+
+def list_offsets_frame(topic: str, partition: int, timestamp: int) -> bytes:
+    """ListOffsets v7 of one partition, as a consumer that seeks sends it; -1: the latest, -2: the earliest offset."""
+    place = struct.pack(">iiq", partition, -1, timestamp) + b"\0"
+    body = struct.pack(">ib", -1, 0) + b"\2" + _compact(topic) + b"\2" + place + b"\0\0"
+    return _frame(LIST_OFFSETS, 7, body, flexible=True)
 
 
 def metadata_of_all_frame() -> bytes:

@@ -59,10 +59,10 @@ flights = (
 
 ## Beside Spark's Kafka connector
 
-More than 200 batch queries are put to the connector and to this source, on the same topics: every codec, gaps of
-compaction and retention, transactions, all options for offsets and times, and 62 wrong queries. Rows, columns, tasks
-and the meaning of errors are equal (`tests/spark/connector`; the connector 4.2.0 on Spark 4.3), with these differences
-on purpose:
+More than 200 batch queries, 36 streams and 20 writes are put to the connector and to this source and sink, on the same
+topics: every codec, gaps of compaction and retention, transactions, topics that are created again, all options for
+offsets and times, and 70 wrong queries. Rows, micro-batches, tasks and the meaning of errors are equal
+(`tests/spark/connector`; the connector 4.2.0 on Spark 4.3), with these differences on purpose:
 
 | | the connector | this source |
 |---|---|---|
@@ -72,6 +72,30 @@ on purpose:
 | `endingOffsets` beyond the end | fails after `kafkaConsumer.pollTimeoutMs` | fails at once |
 | `maxRecordsPerPartition` in a batch query | heeded only beside `minPartitions` | heeded |
 | an empty partition | a task without rows, unless `minPartitions` is set | no task |
+
+The connector itself works with this broker, as source and sink, in batches and streams. After each fetch it asks for
+the first and the last offset of the partition (ListOffsets). An answer costs the broker half of what a fetch costs it;
+but, as with Apache Kafka, the question waits behind the connector's own next fetch on that connection when there are no
+more records. `kafka.max.poll.records` = `10000` and `kafka.fetch.max.wait.ms` = `5` take most of both away.
+
+## On a cluster, and through Spark Connect
+
+The readers and writers run in the executors' Python workers: each executor needs this package with its dependencies
+(`crc32c`, `cramjam`, `numpy`, `pandas`, `pyarrow`), under the driver's version of Python. Three ways:
+
+- Install it where the executors' Python is: `pip install "barnabas[spark]"` in the image (Kubernetes) or on the nodes,
+  and name that Python: `spark.pyspark.python`.
+- Pack a whole environment (`venv-pack`, `conda-pack`) and ship it: `spark.archives=environment.tar.gz#environment` and
+  `PYSPARK_PYTHON=./environment/bin/python` (YARN, Kubernetes).
+- Only this package is missing there: ship it as an archive, `zip -r barnabas.zip barnabas barnabas_spark
+  pyspark_barnabas*.py` in the directory of the packages, and `spark.submit.pyFiles=barnabas.zip` (or `--py-files`). It
+  holds for the uncompiled build.
+
+The driver needs the package too, on its Python's path: Spark looks there for `format("barnabas")`. With Spark Connect
+the driver is the server.
+
+Executors connect to the addresses that the brokers advertise (`advertised.listeners`), not only to the bootstrap
+servers; the driver does too, to plan. `127.0.0.1` works only when all run on one machine.
 
 ## Options
 

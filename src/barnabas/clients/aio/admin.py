@@ -71,13 +71,10 @@ class Admin:
         if self._thread is not None:
             raise RuntimeError("The admin client has been started already")
         self._thread = thread = CallThread(asyncio.get_running_loop(), "barnabas-aio-admin")
-        thread.start()
         try:
-            self._core = await thread.run(self._make_core)
+            self._core = await thread.start(self._make_core)
         except BaseException:
             self._is_stopped = True
-            thread.end()
-            await thread.join()
             raise
 
     async def stop(self) -> None:

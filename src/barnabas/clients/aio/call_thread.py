@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from barnabas.clients.aio.loop_results import LoopResults
@@ -32,6 +33,16 @@ class Wakeable(Protocol):
 
     def forget_wakeup(self) -> None:
         """Undo a wake-up that no call has noticed."""
+
+
+class Closeable(Protocol):
+    """A client that the thread makes."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+_C = TypeVar("_C", bound=Closeable)
 
 
 class _Call(NamedTuple):
@@ -57,9 +68,23 @@ class CallThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._ended: asyncio.Future[Any] = loop.create_future()
 
-    def start(self) -> None:
-        """Start the thread."""
+    async def start(self, make_client: Callable[[], _C]) -> _C:
+        """Start the thread, let it make the client, and return the client.
+
+        Raises what `make_client` raises. Then, and if the caller is cancelled, no client is left and the thread has
+        ended.
+        """
         self._thread.start()
+        making = self.submit(make_client)
+        try:
+            return await asyncio.shield(making)
+        except BaseException:
+            # Cancelled: the client is made all the same. Any other error is that of `making`, and raised again below.
+            with suppress(Exception):
+                self.submit((await making).close)
+            self.end()
+            await self.join()
+            raise
 
     def wakes(self, client: Wakeable) -> None:
         """Wake this client when a call has to give way."""

@@ -88,13 +88,10 @@ class Consumer:
         if self._thread is not None:
             raise RuntimeError("The consumer has been started already")
         self._thread = thread = CallThread(asyncio.get_running_loop(), "barnabas-aio-consumer")
-        thread.start()
         try:
-            self._core = await thread.run(self._make_core)
+            self._core = await thread.start(self._make_core)
         except BaseException:
             self._is_stopped = True
-            thread.end()
-            await thread.join()
             raise
         thread.wakes(self._core)
 

@@ -21,6 +21,10 @@ class Client:
         self.woken = threading.Event()
         self.begun = threading.Event()
         self.forgotten = 0
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def poll(self) -> None:
         self.begun.set()
@@ -39,9 +43,8 @@ class Client:
 
 def _run(test: Callable[[CallThread, Client], Awaitable[None]]) -> None:
     async def main() -> None:
-        client = Client()
         thread = CallThread(asyncio.get_running_loop(), "tested")
-        thread.start()
+        client = await thread.start(Client)
         thread.wakes(client)
         await asyncio.wait_for(test(thread, client), WAIT_S)
         thread.end()
@@ -49,6 +52,29 @@ def _run(test: Callable[[CallThread, Client], Awaitable[None]]) -> None:
         assert "tested" not in {each.name for each in threading.enumerate()}
         with pytest.raises(ClientClosed):
             await thread.run(lambda: 1)
+
+    asyncio.run(main())
+
+
+def test_a_start_that_is_cancelled_leaves_no_client_and_no_thread() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    made: list[Client] = []
+
+    def make() -> Client:
+        begun.set()
+        assert may_end.wait(WAIT_S)
+        made.append(Client())
+        return made[0]
+
+    async def main() -> None:
+        starting = asyncio.create_task(CallThread(asyncio.get_running_loop(), "tested").start(make))
+        assert await asyncio.to_thread(begun.wait, WAIT_S)
+        starting.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert [client.is_closed for client in made] == [True]
+        assert "tested" not in {each.name for each in threading.enumerate()}
 
     asyncio.run(main())
 

@@ -209,6 +209,21 @@ def test_each_end_raises_the_epoch_of_a_producer_of_version_2(
         assert raised == 4 if coordinator.is_version_2 else raised == 0
 
 
+def test_short_transactions_follow_one_another_at_once(bootstrap: str, topic: str) -> None:
+    with transactional(bootstrap, topic) as producer:
+        producer.init_transactions()
+        for number in range(60):
+            producer.begin_transaction()
+            producer.send(topic, b"%03d" % number, partition=number % 2)
+            producer.send(topic, b"%03d" % number, partition=1)
+            if number % 3:
+                producer.commit_transaction()
+            else:
+                producer.flush()
+                producer.abort_transaction()
+    assert committed(bootstrap, topic) == sorted([b"%03d" % number for number in range(60) if number % 3] * 2)
+
+
 def test_a_producer_follows_an_upgrade_between_two_transactions(tmp_path: Path) -> None:
     server = BarnabasProcess(tmp_path / "upgraded", SERVER_PROPERTIES, port=free_port())
     with server.running():

@@ -9,6 +9,10 @@ them.
 The coordinator of this broker mostly answers at once, and the request goes on in place. An answer from another thread
 goes on with it on a request handler's.
 
+The batch that begins a transaction of version 2 often comes while the one before is being ended. The coordinator then
+says so when that may be over (CONCURRENT_TRANSACTIONS), and is asked again, for `WAIT_MS` in all. Each question begins
+with a verification of its own: the marker of the transaction before, which is written meanwhile, ends the earlier one.
+
 Kafka: ReplicaManager.maybeStartTransactionVerificationForPartitions, AddPartitionsToTxnManager.
 """
 
@@ -24,6 +28,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 from barnabas.storage.producers.verification import Verification
 
 VerificationErrors: TypeAlias = Mapping[TopicPartition, ErrorCode]
@@ -39,6 +44,9 @@ RETRIABLE: Final = frozenset(
     }
 )
 """Errors of a coordinator that pass, and that a producer would not expect from a partition's leader."""
+
+WAIT_MS: Final = 100
+"""How long a batch waits for the end of the transaction before (Kafka: add.partitions.to.txn.retry.backoff.max.ms)."""
 
 
 class TransactionVerifier(Protocol):
@@ -58,7 +66,8 @@ class TransactionVerifier(Protocol):
 
         `callback` is called once, on any thread and without locks: with TRANSACTION_ABORTABLE for each partition that
         is not part of it, INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for another producer,
-        CONCURRENT_TRANSACTIONS while the transaction is being ended, or the reason why no coordinator can say.
+        CONCURRENT_TRANSACTIONS while the transaction is being ended, or the reason why no coordinator can say. With
+        `adds`, CONCURRENT_TRANSACTIONS is told when the end may be over, and not at once.
         """
 
 
@@ -112,12 +121,14 @@ class TransactionVerification:
         go_on: Callable[[VerificationErrors], None],
         *,
         before_asking: Callable[[], None] | None = None,
+        deadline_ns: int | None = None,
     ) -> None:
         """Call `go_on` once, with the errors of the partitions that must not be written to.
 
         In place when nothing has to be asked or the coordinator answers at once, else later on a request handler's
         thread. before_asking: called in place when a coordinator is asked: the frame of the request must not be used
-        after this call has returned.
+        after this call has returned. deadline_ns: the end of the time in which the coordinator is asked again; by
+        default it begins now.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         begun: dict[TopicPartition, _Begun] = {}
@@ -139,8 +150,13 @@ class TransactionVerification:
             before_asking()
         asking_thread: int | None = threading.get_ident()
         asked_ns = self._metrics.now_ns()
+        until_ns = asked_ns + WAIT_MS * NANOSECONDS_PER_MILLISECOND if deadline_ns is None else deadline_ns
 
         def verified(refused: VerificationErrors) -> None:
+            is_early = terms.adds and ErrorCode.CONCURRENT_TRANSACTIONS in refused.values()
+            if is_early and self._metrics.now_ns() < until_ns:
+                request.channel.resume(request.deferred(again))
+                return
             self._metrics.count(asked_ns, len(refused))
             for place, (partition, verification) in begun.items():
                 if place not in refused:
@@ -153,6 +169,10 @@ class TransactionVerification:
 
         def later() -> None:
             go_on(errors)
+            self._run_queued()
+
+        def again() -> None:
+            self.verify(request, producer, writes, terms, go_on, deadline_ns=until_ns)
             self._run_queued()
 
         self._verifier.verify(*producer, list(begun), verified, adds=terms.adds)

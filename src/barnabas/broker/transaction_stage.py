@@ -115,6 +115,7 @@ def build_transactions(
         markers=sender,
         expiry=TransactionExpiry(environment, service, foundations.scheduler),
         admin=TransactionAdmin(environment),
+        scheduler=foundations.scheduler,
     )
     # Last: a leadership may change on another thread from here on.
     replicas.orders.listeners.add(coordinator.loader.leadership_changed)

@@ -12,7 +12,7 @@ from barnabas.api.apis import Apis
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors
+from barnabas.api.transaction_verification import WAIT_MS, TransactionVerification, VerificationErrors
 from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -121,9 +121,30 @@ def test_a_batch_of_version_12_adds_its_partition() -> None:
         broker.send({version % 2: produced(7, 0, transactional=True)}, version=version)
     assert broker.results() == {0: (OK, 0)}
     assert (broker.coordinator.asked, broker.coordinator.adds) == ([("t", 7, 0, [PLACES[0]])], [True])
-    broker.coordinator.refusals = {PLACES[0]: ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
+def test_a_batch_of_version_12_waits_for_the_end_of_the_transaction_before() -> None:
+    broker = Broker()
+    early = {PLACES[0]: ErrorCode.CONCURRENT_TRANSACTIONS}
+    broker.coordinator.answers_at_once = False
+    broker.send({0: produced(7, 0, transactional=True)}, version=12)
+    broker.coordinator.waiting.pop()({})
+    assert broker.results() == {0: (OK, 0)}
     broker.send({0: produced(7, 0, epoch=1, transactional=True)}, version=12)
+    # The marker ends the verification that was begun before it. The next question begins another.
+    broker.mark(epoch=1)
+    broker.coordinator.waiting.pop()(early)
+    assert len(broker.channel.frames) == 1
+    broker.coordinator.waiting.pop()({})
+    assert broker.results() == {0: (OK, 2)}
+    broker.mark(epoch=2)
+    broker.send({0: produced(7, 0, epoch=2, transactional=True)}, version=12)
+    broker.replicas.clock.advance(WAIT_MS - 1)
+    broker.coordinator.waiting.pop()(early)
+    broker.replicas.clock.advance(1)
+    broker.coordinator.waiting.pop()(early)
     assert broker.results() == {0: (ErrorCode.CONCURRENT_TRANSACTIONS, -1)}
+    assert broker.metrics.failures.count == 1
 
 
 def test_a_batch_outside_of_transactions_is_not_asked_for() -> None:

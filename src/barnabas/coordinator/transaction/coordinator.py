@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.admin import TransactionAdmin
+from barnabas.coordinator.transaction.delayed_refusal import DelayedRefusal
 from barnabas.coordinator.transaction.expiry import TransactionExpiry
 from barnabas.coordinator.transaction.markers.sender import MarkerSender
 from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class TransactionCoordinator:
     markers: MarkerSender
     expiry: TransactionExpiry
     admin: TransactionAdmin
+    scheduler: Scheduler
 
     def startup(self) -> None:
         """Serve the ids whose partitions this broker leads. Until then clients get COORDINATOR_NOT_AVAILABLE."""
@@ -58,6 +61,8 @@ class TransactionCoordinator:
         """Answer a partition's leader before a producer's first append there (`api.transaction_verification`).
 
         This broker is asked for its own ids only: for another's it answers NOT_COORDINATOR, and the producer retries.
+        While the producer's transaction before is being ended, the refusal of an addition is held back
+        (`delayed_refusal`).
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         if not adds:
@@ -67,6 +72,7 @@ class TransactionCoordinator:
         def added(error: ErrorCode) -> None:
             callback({} if error is ErrorCode.NONE else dict.fromkeys(partitions, error))
 
+        refusal = DelayedRefusal(added, self.scheduler)
         self.transactions.add_partitions(
-            transactional_id, producer, partitions, added, client_version=RAISES_EPOCH_SINCE
+            transactional_id, producer, partitions, refusal.answer, client_version=RAISES_EPOCH_SINCE, waiter=refusal
         )

@@ -7,10 +7,23 @@ was removed from the table has `is_removed` set under its lock. Kafka: Transacti
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from barnabas.coordinator.transaction.decisions import Known
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.coordinator.transaction.states import TransactionState
 from barnabas.runtime.lock_order import LockRank, ranked_lock
+
+
+class TransitionWaiter(Protocol):
+    """A request that is refused because of the entry's state, and that may be made again after a transition."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the request does not wait any more, so that `again` would do nothing."""
+
+    def again(self) -> None:
+        """Say that there was a transition. Called on any thread, without locks."""
 
 
 class TransactionEntry:
@@ -28,6 +41,7 @@ class TransactionEntry:
         "partition",
         "pending",
         "transactional_id",
+        "waiters",
     )
 
     def __init__(self, metadata: TransactionMetadata, partition: int, coordinator_epoch: int) -> None:
@@ -41,6 +55,8 @@ class TransactionEntry:
         self.has_failed_fence = False
         """Whether the epoch was raised to fence a producer, and the abort could not be stored."""
         self.is_removed = False
+        self.waiters: list[TransitionWaiter] = []
+        """The requests that wait for the next transition."""
 
     @property
     def coordinated_id(self) -> str:
@@ -51,3 +67,18 @@ class TransactionEntry:
     def known(self) -> Known:
         """What decisions are made from. The caller holds the lock."""
         return Known(self.metadata, self.pending, self.has_failed_fence)
+
+    def add_waiter(self, waiter: TransitionWaiter) -> None:
+        """Keep a request until the next transition. The caller holds the lock."""
+        # While no transition comes, producers give up and send new requests.
+        self.waiters = [each for each in self.waiters if not each.is_ended]
+        self.waiters.append(waiter)
+
+    def wake_waiters(self) -> None:
+        """Tell the waiting requests of a transition. The caller holds no lock."""
+        if not self.waiters:
+            return
+        with self.lock:
+            waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter.again()

@@ -23,7 +23,7 @@ from barnabas.coordinator.transaction.decisions import (
     decide_init,
     verify,
 )
-from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.transaction.entry import TransactionEntry, TransitionWaiter
 from barnabas.coordinator.transaction.environment import TransactionEnvironment
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
 from barnabas.coordinator.transaction.metadata import (
@@ -155,10 +155,12 @@ class TransactionService:
         on_done: OnDone,
         *,
         client_version: int = 0,
+        waiter: TransitionWaiter | None = None,
     ) -> None:
         """Add partitions to the producer's transaction; the first ones begin it.
 
-        client_version: the `transaction.version` that the producer's requests are of.
+        client_version: the `transaction.version` that the producer's requests are of. waiter: called after the next
+        transition, if the answer is CONCURRENT_TRANSACTIONS.
         """
         try:
             entry = self._existing(transactional_id)
@@ -170,6 +172,7 @@ class TransactionService:
             lambda: decide_add(entry.known, producer, partitions, self._now_ms(), client_version=client_version),
             on_stored=on_done,
             on_refused=on_done,
+            waiter=waiter,
         )
 
     def verify(
@@ -293,7 +296,13 @@ class TransactionService:
         return entry
 
     def _decide_and_store(
-        self, entry: TransactionEntry, decide: Callable[[], Decision], *, on_stored: OnDone, on_refused: OnDone
+        self,
+        entry: TransactionEntry,
+        decide: Callable[[], Decision],
+        *,
+        on_stored: OnDone,
+        on_refused: OnDone,
+        waiter: TransitionWaiter | None = None,
     ) -> None:
         """Decide and append under the entry's lock; wait for the replicas, or tell a refusal, without it."""
         wait = None
@@ -301,6 +310,8 @@ class TransactionService:
             decision = self._decision(entry, decide)
             if not isinstance(decision, Refused):
                 wait = self._log.append(entry, decision.metadata)
+            elif waiter is not None and decision.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+                entry.add_waiter(waiter)
         if wait is not None:
             wait(on_stored)
         elif isinstance(decision, Refused):

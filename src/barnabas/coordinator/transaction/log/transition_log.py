@@ -53,7 +53,11 @@ class TransitionLog:
         stored = self._log.append(entry.partition, [record], LOG_ERRORS)
 
         def wait(on_stored: OnStored) -> None:
-            stored.when_replicated(lambda error: on_stored(_finish(entry, following, error)))
+            def finished(error: ErrorCode) -> None:
+                on_stored(_finish(entry, following, error))
+                entry.wake_waiters()
+
+            stored.when_replicated(finished)
 
         return wait
 

@@ -1,0 +1,70 @@
+"""The refusal of a partition that its leader adds to a transaction, held back while the one before is being ended.
+
+Made by `TransactionCoordinator` for a leader's question (KIP-890), on any thread. `_lock` guards all fields; it is held
+for moments, and never while anything is called. Kafka: AddPartitionsToTxnConfig, by which a leader asks every 20 ms.
+
+A producer of `transaction.version` 2 goes on as soon as its EndTxn is answered, and the markers are written afterwards.
+So the first batch of nearly every transaction comes a few milliseconds too early. Told CONCURRENT_TRANSACTIONS, the
+producer would wait for its `retry.backoff.ms`: a hundred. Therefore the coordinator holds this answer back until the
+id's next transition, or for `WAIT_MS`. The leader then asks again (`api.transaction_verification`).
+
+    refused: CONCURRENT_TRANSACTIONS     the entry keeps this as a waiter; the expiry is scheduled
+    the end is stored: `again`           the leader is told, and asks again; the expiry is cancelled
+    or the expiry comes first            the leader is told, and tells the producer
+
+The leader asks again instead of being answered late: a verification that its log began before the marker is no longer
+valid behind the marker. A transition may come between a refusal and its report: then `again` is called first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.runtime.scheduler import ScheduledTask, Scheduler
+
+WAIT_MS: Final = 100
+"""The longest wait, as in Kafka 4 (add.partitions.to.txn.retry.backoff.max.ms)."""
+
+
+class DelayedRefusal:
+    """The answer to one question. on_done: called once, on any thread, without locks."""
+
+    __slots__ = ("_expiry", "_is_ended", "_lock", "_on_done", "_scheduler")
+
+    def __init__(self, on_done: Callable[[ErrorCode], None], scheduler: Scheduler) -> None:
+        self._on_done = on_done
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._expiry: ScheduledTask | None = None
+        self._is_ended = False
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether `on_done` has been called, or is being called."""
+        return self._is_ended
+
+    def answer(self, error: ErrorCode) -> None:
+        """Pass the coordinator's answer on, now; CONCURRENT_TRANSACTIONS later."""
+        if error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            self._end(error)
+            return
+        with self._lock:
+            if not self._is_ended:
+                self._expiry = self._scheduler.schedule("delayed-refusal", self.again, delay_ms=WAIT_MS)
+
+    def again(self) -> None:
+        """Say that the question may be asked again: after a transition, or when the time is over."""
+        self._end(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def _end(self, error: ErrorCode) -> None:
+        with self._lock:
+            if self._is_ended:
+                return
+            self._is_ended = True
+            expiry = self._expiry
+        if expiry is not None:
+            expiry.cancel()
+        self._on_done(error)

@@ -25,7 +25,7 @@ from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, 
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.config.reconfigurable import Reconfigurable
+from barnabas.config.reconfigurable import FollowsFiles, Reconfigurable
 from barnabas.metadata.config_repository import ALL_BROKERS
 from barnabas.network.network_config import NetworkConfig
 
@@ -40,6 +40,7 @@ class DynamicBrokerConfig:
         self._broker_id = ""
         self._lock = threading.RLock()
         self._parts: tuple[Reconfigurable, ...] = ()
+        self._follows_files: FollowsFiles | None = None
 
     @property
     def current(self) -> KafkaConfig:
@@ -70,10 +71,16 @@ class DynamicBrokerConfig:
             if made_from is not None and part.settings.intersection(_changed(made_from, current)):
                 part.reconfigure(made_from, current)
 
+    def follow_files(self, part: FollowsFiles) -> None:
+        """Have `part` read its files again whenever a request alters the settings of this broker."""
+        with self._lock:
+            self._follows_files = part
+
     def stop(self) -> None:
         """Detach the parts from their settings before they are stopped; waits for a change in progress."""
         with self._lock:
             self._parts = ()
+            self._follows_files = None
 
     def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
         """Check a change before it is stored. per_broker: the settings are for this broker, and not for all.
@@ -88,6 +95,8 @@ class DynamicBrokerConfig:
         except RequirementFailed as error:
             raise ConfigError(f"requirement failed: {error.message}", error.name) from error
         self._validate_parts(settings.current, proposed.current)
+        if per_broker and (files := self._follows_files) is not None:
+            files.check_files(proposed.current)
 
     def entity_changed(self, entity: str, stored: Mapping[str, str]) -> None:
         """Take over the settings that the store now has for this broker, or for all. Other brokers' are ignored."""
@@ -115,6 +124,8 @@ class DynamicBrokerConfig:
             self._settings = settings
             _warn_of_kept(previous.of_broker if per_broker else previous.of_cluster, usable)
             self._reconfigure(parts, previous.current, settings.current)
+            if per_broker and self._follows_files is not None:
+                self._follows_files.reload_files(settings.current)
 
     def _validate_parts(
         self, current: KafkaConfig, proposed: KafkaConfig, *, accepted: bool = False

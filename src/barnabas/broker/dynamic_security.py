@@ -32,3 +32,11 @@ class DynamicSecurity:
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
         """Take over changed key stores; a listener whose new one cannot be used keeps the old one."""
         self._channels.reconfigure(current)
+
+    def check_files(self, current: KafkaConfig) -> None:
+        """Check key stores whose files have changed (FollowsFiles). Raises ConfigError: one cannot be used."""
+        self._channels.validate(current)
+
+    def reload_files(self, current: KafkaConfig) -> None:
+        """Take over key stores whose files have changed (FollowsFiles)."""
+        self._channels.reload(current)

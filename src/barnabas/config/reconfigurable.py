@@ -29,3 +29,16 @@ class Reconfigurable(Protocol):
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
         """Apply the settings of `current` that differ from those of `previous`."""
+
+
+class FollowsFiles(Protocol):
+    """A part whose settings name files, which may have changed although no setting has: key stores.
+
+    As in Kafka a request that alters the settings of a broker, be it to the values they have, reads such files again.
+    """
+
+    def check_files(self, current: KafkaConfig) -> None:
+        """Check files that have changed. Raises ConfigError: the part cannot use one of them."""
+
+    def reload_files(self, current: KafkaConfig) -> None:
+        """Take over files that have changed; one that cannot be used is logged."""

@@ -36,14 +36,8 @@ _KEYWORDS: Final = {
 }
 """The keywords of RFC 2253. Java writes every other type of a part as its number."""
 
-_TEXT_ENCODINGS: Final = {
-    0x0C: "utf-8",  # UTF8String
-    0x13: "ascii",  # PrintableString
-    0x14: "latin-1",  # T61String, as Java reads it
-    0x16: "ascii",  # IA5String
-    0x1B: "ascii",  # GeneralString
-    0x1E: "utf-16-be",  # BMPString
-}
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java reads the bytes of all as UTF-8."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
@@ -104,10 +98,9 @@ def _name(subject: _Element) -> str:
 
 def _part(number: str, value: _Element) -> str:
     keyword = _KEYWORDS.get(number)
-    encoding = _TEXT_ENCODINGS.get(value.tag)
-    if keyword is None or encoding is None:
+    if keyword is None or value.tag not in _TEXTS:
         return f"{keyword or number}=#{value.encoded.hex()}"
-    text = value.content.decode(encoding)
+    text = value.content.decode("utf-8", "replace")
     escaped = ["\\" + char if char in _ESCAPED else "\\00" if char == "\0" else char for char in text]
     # Spaces at either end would be lost by whoever parses the name.
     for positions in (range(len(escaped)), range(len(escaped) - 1, -1, -1)):

@@ -66,15 +66,16 @@ class TlsListener:
     # -- new keys
 
     def check(self, config: TlsConfig) -> None:
-        """Check that the listener can take over other settings. Raises ConfigError: it cannot."""
-        self._check_compatible(self._load(config))
+        """Check settings that are to be taken over, and changed files. Raises ConfigError: they cannot be used."""
+        if not self._is_loaded(config):
+            self._check_compatible(self._load(config))
 
     def reload(self, config: TlsConfig) -> bool:
         """Take over settings, and files that have changed. New handshakes use them. Returns whether anything differs.
 
         Raises ConfigError: the stores cannot be read, or Kafka does not allow the change; the old ones stay in force.
         """
-        if config == self._loaded.config and _versions(config) == self._loaded.versions:
+        if self._is_loaded(config):
             return False
         loaded = self._load(config)
         self._check_compatible(loaded)
@@ -87,6 +88,10 @@ class TlsListener:
         )
         self._warn_if_expired()
         return True
+
+    def _is_loaded(self, config: TlsConfig) -> bool:
+        loaded = self._loaded
+        return config == loaded.config and _versions(config) == loaded.versions
 
     def _load(self, config: TlsConfig) -> LoadedStores:
         # Read before the files: a file that is replaced meanwhile is read again by the next reload.

@@ -72,8 +72,9 @@ def test_a_part_of_several_values_keeps_their_order() -> None:
     assert sorted(subject_of(several).split("+")) == ["CN=a", "OU=b"]
 
 
-def test_other_encodings_are_texts_too() -> None:
-    assert subject_of(part(NameOID.COMMON_NAME, "kafka é", _ASN1Type.BMPString)) == "CN=kafka é"
+def test_other_encodings_are_read_as_java_reads_them() -> None:
+    assert subject_of(part(NameOID.COMMON_NAME, "k", _ASN1Type.BMPString)) == "CN=\\00k"
+    assert subject_of(part(NameOID.COMMON_NAME, "é", _ASN1Type.T61String)) == "CN=é"
 
 
 def test_expiry_and_other_names_are_read() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from barnabas.broker.listener_channels import ListenerChannels
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import ListenersConfig
+from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
 
@@ -18,9 +19,11 @@ class DynamicSecurity:
         TlsConfig.dynamic_names()
         | KeyStoreConfig.dynamic_names()
         | TrustStoreConfig.dynamic_names()
+        | SaslConfig.dynamic_names()
         | ListenersConfig.dynamic_names()
     )
-    """`listeners` is among them: a listener that is closed is forgotten, a new one is checked."""
+    """`listeners` is among them: a listener that is closed is forgotten, a new one is checked. The mechanisms of SASL
+    and their users count for listeners that are opened later, as in Kafka."""
 
     def __init__(self, channels: ListenerChannels) -> None:
         self._channels = channels

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import Authorizer
 from barnabas.api.fetch_session_cache import FetchSessionCache
+from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
@@ -35,12 +36,14 @@ from barnabas.broker.thread_pools_config import RequestHandlerConfig
 from barnabas.broker.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
 from barnabas.network.request_metrics import RequestMetrics
 from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.replica.replica_metrics import register_purgatory
+from barnabas.security.sasl.sasl_listener import LoginParts
 from barnabas.transport.channel_builder import ChannelBuilder
 
 if TYPE_CHECKING:
@@ -96,7 +99,11 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     parser = RequestParser(served, request_log)
     startup_gate = StartupGate(parser, served, apis.handle_moved)
     requests = RequestMetrics(request_log)
-    channels = ListenerChannels(lambda: foundations.dynamic.current, clock, access.channel_builders)
+    versions = ApiVersionsApi(lambda: served, storage.features)
+    credentials = ScramCredentialCache(storage.zk_client)
+    credentials.start(storage.config_changes)
+    logins = LoginParts(credentials, versions.before_login)
+    channels = ListenerChannels(lambda: foundations.dynamic.current, clock, logins, access.channel_builders)
     sockets = SocketServer(
         NetworkConfig.from_kafka_config(
             config,

@@ -1,7 +1,7 @@
 """The channels of each listener, by its security protocol and its own settings; and its new keys while the broker runs.
 
 Made with the sockets, on the main thread. The network asks for a listener's builder when it opens the listener and when
-it makes threads for it; DynamicSecurity calls `validate` and `reconfigure`, one change at a time. The dictionary is
+it makes threads for it; DynamicSecurity calls `validate` and `reconfigure`, one change at a time. Each dictionary is
 replaced by one assignment, since a validation may read it while a listener is opened. Kafka:
 ChannelBuilders.serverChannelBuilder, and the reconfigurable channel builders of a Selector.
 """
@@ -15,51 +15,78 @@ from typing import Final
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import EndPoint, listeners_of
-from barnabas.config.protection import SERVED_PROTOCOLS
 from barnabas.network.channel_builders import check_protocol
 from barnabas.runtime.clock import Clock
+from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_listener import TlsListener
+from barnabas.transport.authenticator import Authenticator
 from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+from barnabas.transport.transport_layer import StreamSocket, TransportLayer
 
 logger = logging.getLogger(__name__)
 
-SSL: Final = "SSL"
+_WITH_TLS: Final = ("SSL", "SASL_SSL")
+_WITH_SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class ListenerChannels:
     """The builders of all listeners (ChannelBuilders), and the keeper of their keys."""
 
     def __init__(
-        self, current: Callable[[], ConfigValues], clock: Clock, given: Mapping[str, ChannelBuilder] | None = None
+        self,
+        current: Callable[[], ConfigValues],
+        clock: Clock,
+        logins: LoginParts,
+        given: Mapping[str, ChannelBuilder] | None = None,
     ) -> None:
-        """current: returns the settings in force. given: builders by security protocol to use instead (tests)."""
+        """current: returns the settings in force. logins: what the logins of all SASL listeners share.
+
+        given: builders by security protocol to use instead (tests).
+        """
         self._current = current
         self._clock = clock
+        self._logins = logins
         self._given = given
         self._tls: dict[str, TlsListener] = {}
+        self._sasl: dict[str, SaslListener] = {}
 
     # -- what the network asks for
 
     def check(self, end_point: EndPoint) -> None:
         """Check a listener that is to be opened, and load its keys.
 
-        Raises ConfigError: this version does not have the protocol, or the listener's settings cannot be used.
+        Raises ConfigError: the listener's settings cannot be used.
         """
-        check_protocol(end_point, SERVED_PROTOCOLS if self._given is None else self._given)
+        if self._given is not None:
+            check_protocol(end_point, self._given)
         self.builder_of(end_point.listener_name, end_point.security_protocol)
 
     def builder_of(self, listener_name: str, security_protocol: str) -> ChannelBuilder:
         """Return the builder of a listener's channels. Raises ConfigError as `check` does, if it was not called."""
         if self._given is not None:
             return self._given[security_protocol]
-        if security_protocol != SSL:
-            return plaintext_channel
+        if security_protocol in _WITH_SASL:
+            sasl = self._sasl_of(listener_name)
+            if security_protocol not in _WITH_TLS:
+                return sasl.build
+            return _sasl_over_tls(self._tls_of(listener_name), sasl)
+        return self._tls_of(listener_name).build if security_protocol in _WITH_TLS else plaintext_channel
+
+    def _sasl_of(self, listener_name: str) -> SaslListener:
+        sasl = self._sasl.get(listener_name)
+        if sasl is None:
+            sasl = SaslListener(listener_name, SaslConfig.of(self._current(), listener_name), self._logins)
+            self._sasl = {**self._sasl, listener_name: sasl}
+        return sasl
+
+    def _tls_of(self, listener_name: str) -> TlsListener:
         tls = self._tls.get(listener_name)
         if tls is None:
             tls = TlsListener(listener_name, _tls_config(self._current(), listener_name), self._clock)
             self._tls = {**self._tls, listener_name: tls}
-        return tls.build
+        return tls
 
     # -- changed settings
 
@@ -67,19 +94,24 @@ class ListenerChannels:
         """Check the listeners of the proposed settings. Raises ConfigError: one of them could not be served."""
         opened = self._tls
         for end_point in listeners_of(proposed):
-            check_protocol(end_point, SERVED_PROTOCOLS if self._given is None else self._given)
-            if end_point.security_protocol != SSL or self._given is not None:
+            if self._given is not None:
+                check_protocol(end_point, self._given)
                 continue
-            name = end_point.listener_name
+            name, protocol = end_point.listener_name, end_point.security_protocol
+            if protocol in _WITH_SASL and name not in self._sasl:
+                SaslListener(name, SaslConfig.of(proposed, name), self._logins)  # made for its checks alone
+            if protocol not in _WITH_TLS:
+                continue
             if name in opened:
                 opened[name].check(_tls_config(proposed, name))
             else:
-                TlsListener(name, _tls_config(proposed, name), self._clock)  # made for its checks alone
+                TlsListener(name, _tls_config(proposed, name), self._clock)
 
     def reconfigure(self, current: ConfigValues) -> None:
         """Take over changed key stores; a listener whose new one cannot be used keeps the old one."""
         names = {end_point.listener_name for end_point in listeners_of(current)}
         self._tls = {name: tls for name, tls in self._tls.items() if name in names}
+        self._sasl = {name: sasl for name, sasl in self._sasl.items() if name in names}
         self.reload(current)
 
     def reload(self, current: ConfigValues) -> None:
@@ -93,3 +125,10 @@ class ListenerChannels:
 
 def _tls_config(config: ConfigValues, listener_name: str) -> TlsConfig:
     return TlsConfig.of(config.of_listener(listener_name))
+
+
+def _sasl_over_tls(tls: TlsListener, sasl: SaslListener) -> ChannelBuilder:
+    def build(stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
+        return tls.transport(stream_socket), sasl.authenticator()
+
+    return build

@@ -63,7 +63,7 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no SASL and stored passwords yet",
+        "there are no Kerberos, OAUTHBEARER, delegation tokens and stored passwords yet",
         """
         password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
         password.encoder.keyfactory.algorithm sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
@@ -75,7 +75,6 @@ _BY_REASON: Final = (
         sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.jwks.endpoint.refresh.ms
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
         sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-        sasl.server.max.receive.size
         """,
     ),
     (

@@ -51,12 +51,11 @@ def _differs(name: str) -> Callable[[ConfigValue], bool]:
 
 
 _NO_AUTHORIZER: Final = "there is no authorizer, so every client may do everything"
-_NO_SASL: Final = "there is no SASL, so clients are not authenticated"
+_NO_OAUTH: Final = "there is no OAUTHBEARER, so no token would be checked"
 _NO_TOKENS: Final = "there are no delegation tokens, so none would be checked"
 _NO_PASSWORDS: Final = "there is no store for encrypted passwords"
 _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
 
-SERVED_PROTOCOLS: Final = ("PLAINTEXT", "SSL")
 _BETWEEN_BROKERS: Final = ("inter.broker.listener.name", "control.plane.listener.name")
 
 # A new row belongs here when an operator who reads the setting in a file would believe that an access is checked, a
@@ -74,18 +73,16 @@ PROMISES: Final[Mapping[str, Promise]] = {
     "security.inter.broker.protocol": Promise(
         _differs("security.inter.broker.protocol"), "there is no TLS or SASL between brokers"
     ),
-    # -- SASL; `sasl.enabled.mechanisms` alone does nothing in Kafka either, but an operator takes it for a check
-    "sasl.enabled.mechanisms": Promise(_differs("sasl.enabled.mechanisms"), _NO_SASL),
-    "sasl.jaas.config": Promise(_is_given, _NO_SASL),
-    "sasl.server.callback.handler.class": Promise(_is_given, _NO_SASL),
+    # -- SASL; the mechanisms that are enabled are checked with their listener (`security.sasl.sasl_listener`)
+    "sasl.server.callback.handler.class": Promise(_is_given, _NO_JAVA),
     "sasl.mechanism.inter.broker.protocol": Promise(
         _differs("sasl.mechanism.inter.broker.protocol"), "there is no SASL between brokers"
     ),
-    "sasl.kerberos.service.name": Promise(_is_given, _NO_SASL),
-    "sasl.oauthbearer.jwks.endpoint.url": Promise(_is_given, _NO_SASL),
-    "sasl.oauthbearer.expected.audience": Promise(_is_given, _NO_SASL),
-    "sasl.oauthbearer.expected.issuer": Promise(_is_given, _NO_SASL),
-    "connections.max.reauth.ms": Promise(_is_positive, _NO_SASL),
+    "sasl.kerberos.service.name": Promise(_is_given, "there is no Kerberos, so no ticket would be checked"),
+    "sasl.oauthbearer.jwks.endpoint.url": Promise(_is_given, _NO_OAUTH),
+    "sasl.oauthbearer.expected.audience": Promise(_is_given, _NO_OAUTH),
+    "sasl.oauthbearer.expected.issuer": Promise(_is_given, _NO_OAUTH),
+    "connections.max.reauth.ms": Promise(_is_positive, "no session of SASL ends, so a login would stay valid"),
     # -- secrets, and the metadata store
     "delegation.token.secret.key": Promise(_is_given, _NO_TOKENS),
     "delegation.token.master.key": Promise(_is_given, _NO_TOKENS),
@@ -106,12 +103,7 @@ def check_protection(config: ConfigValues) -> None:
     Raises ProtectionMissing: settings do. The message names all of them, their values and what is missing.
     """
     broken = {name: missing for name in sorted(config.originals) if (missing := _broken_promise(config, name))}
-    # Of the listeners that are opened only: the default map of protocols names SSL and SASL for no listener at all.
     end_points = listeners_of(config)
-    for end_point in end_points:
-        if end_point.security_protocol not in SERVED_PROTOCOLS:
-            missing = f"{end_point.listener_name} uses {end_point.security_protocol}, and "
-            broken["listeners"] = missing + f"this version has listeners of {' and '.join(SERVED_PROTOCOLS)} only"
     for setting in _BETWEEN_BROKERS:
         name = (config.optional_string(setting) or "").upper()
         if any(each.listener_name == name and each.security_protocol != "PLAINTEXT" for each in end_points):

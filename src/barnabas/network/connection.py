@@ -28,6 +28,7 @@ from barnabas.network.mute_states import (
 from barnabas.network.request_path import RequestPath
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
+from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.kafka_channel import KafkaChannel
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
@@ -240,6 +241,16 @@ class Connection:
             channel.measure_network_time(self._now)
 
     # -- the Processor's thread: the connection
+
+    def authenticated(self) -> None:
+        """Note who the client is: its authenticator has finished."""
+        authenticator, context = self.channel.authenticator, self.context
+        context.principal = authenticator.principal
+        if isinstance(authenticator, SaslServerAuthenticator):
+            context.authenticated_by_token = authenticator.is_token
+            software = authenticator.client_software
+            if software is not None:
+                context.client_software_name, context.client_software_version = software
 
     def account_for_memory(self) -> None:
         """Charge the memory pool for the bytes that the connection holds now.

@@ -209,7 +209,7 @@ class Processor(AbstractServerThread):
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
                 if channel is not None:
-                    channel.attachment.context.principal = channel.principal
+                    channel.attachment.authenticated()
 
     def process_completed_receives(self) -> None:
         """Parse each request that has arrived whole, and run it at once or queue it."""

@@ -20,6 +20,9 @@ class Conversation(Protocol):
         Raises InvalidReceive for an impossible length, OSError when the connection is gone.
         """
 
+    def limit_frames(self, max_bytes: int | None) -> None:
+        """Bound the frames received from now on; None: by the bound of requests again."""
+
     def send(self, frame: Sequence[Any]) -> None:
         """Send a frame, size prefix included.
 

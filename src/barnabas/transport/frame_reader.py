@@ -68,6 +68,7 @@ class FrameReader:
         "_filled",
         "_lease",
         "_max_bytes",
+        "_max_request_bytes",
         "_memory",
         "_missing",
         "_pieces",
@@ -98,13 +99,14 @@ class FrameReader:
         self._recv = recv
         self._recv_into = recv_into
         self._pool = pool
-        self._max_bytes = max_bytes
+        self._max_bytes = self._max_request_bytes = max_bytes
         self._memory = memory
         # Where memory is limited, the beginning of a frame that waits for its lease is not charged, so it must be
         # small.
         self._receive_bytes = RECEIVE_BYTES if memory is None else FREE_BYTES - LEASED_FRAME_BYTES
         # The largest receive that, when it is exactly one frame, `read` returns without any bookkeeping.
-        self._whole_bytes = _PREFIX_BYTES + (max_bytes if memory is None else min(max_bytes, LEASED_FRAME_BYTES - 1))
+        self._whole_bytes = 0
+        self.limit_frames(None)
         self.buffered = b""
         """Bytes received and not cut into frames yet, at most `RECEIVE_BYTES` and one small frame; empty if there are
         none."""
@@ -127,6 +129,14 @@ class FrameReader:
         """Whether the peer has finished sending."""
         self.release: Callable[[], None] | None = None
         """Gives back the buffer or lease of the frame that was returned last; None if that frame has neither."""
+
+    def limit_frames(self, max_bytes: int | None) -> None:
+        """Bound the frames received from now on, at most by the bound of requests; None: by that bound."""
+        if max_bytes is None or max_bytes > self._max_request_bytes:
+            max_bytes = self._max_request_bytes
+        self._max_bytes = max_bytes
+        is_leased = self._memory is not None
+        self._whole_bytes = _PREFIX_BYTES + (min(max_bytes, LEASED_FRAME_BYTES - 1) if is_leased else max_bytes)
 
     @property
     def bytes_held(self) -> int:

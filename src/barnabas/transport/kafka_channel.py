@@ -204,6 +204,10 @@ class KafkaChannel:
             if reader.waiting or (reader.drained and not (self.hangup and reader.received > received)):
                 return None
 
+    def limit_frames(self, max_bytes: int | None) -> None:
+        """Bound the frames received from now on, at most by the bound of requests; None: by that bound."""
+        self.reader.limit_frames(max_bytes)
+
     def discard_unread(self) -> None:
         """Receive once and drop the bytes: a socket closed with unread bytes is reset, and the last answer is lost."""
         with suppress(OSError):

@@ -18,20 +18,15 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
     [
         ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer", "there is no authorizer"),
         ("ssl.engine.factory.class", "org.example.Engines", "it would encrypt nothing"),
-        ("sasl.enabled.mechanisms", "SCRAM-SHA-256", "there is no SASL"),
-        ("listener.name.plaintext.scram-sha-256.sasl.jaas.config", "secret", "there is no SASL"),
+        ("listener.name.external.sasl.oauthbearer.expected.issuer", "us", "no token would be checked"),
+        ("sasl.kerberos.service.name", "kafka", "there is no Kerberos"),
         ("security.inter.broker.protocol", "SASL_SSL", "no TLS or SASL between brokers"),
-        ("connections.max.reauth.ms", "3600000", "there is no SASL"),
+        ("connections.max.reauth.ms", "3600000", "a login would stay valid"),
         ("delegation.token.secret.key", "secret", "there are no delegation tokens"),
         ("password.encoder.secret", "secret", "there is no store for encrypted passwords"),
         ("zookeeper.set.acl", "true", "no access control lists"),
         ("principal.builder.class", "org.example.Principals", "it would name no principal"),
         ("create.topic.policy.class.name", "org.example.Policy", "it would refuse nothing"),
-        (
-            "listeners",
-            "SASL_SSL://:9092",
-            "SASL_SSL uses SASL_SSL, and this version has listeners of PLAINTEXT and SSL only",
-        ),
     ],
 )
 def test_a_promise_stops_the_start(name: str, value: str, missing: str) -> None:
@@ -48,15 +43,13 @@ def test_a_promise_stops_the_start(name: str, value: str, missing: str) -> None:
 
 def test_all_promises_are_named_at_once() -> None:
     settings = {
-        "listeners": "SASL_SSL://:9093,PLAINTEXT://:9092",
-        "inter.broker.listener.name": "PLAINTEXT",
         "ssl.engine.factory.class": "org.example.Engines",
         "super.users": "User:admin",
         "authorizer.class.name": "org.example.Authorizer",
     }
     with pytest.raises(ProtectionMissing) as caught:
         KafkaConfig.parse(settings)
-    for name in ("listeners", "ssl.engine.factory.class", "authorizer.class.name"):
+    for name in ("ssl.engine.factory.class", "authorizer.class.name"):
         assert f"{name}={settings[name]}" in caught.value.message
     assert "super.users" not in caught.value.message, "it promises something only to an authorizer"
 
@@ -75,9 +68,8 @@ def test_kafkas_defaults_written_out_promise_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("sasl.enabled.mechanisms", "PLAIN"),
         ("principal.builder.class", "org.example.Principals"),
-        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.plaintext.connections.max.reauth.ms", "1000"),
     ],
 )
 def test_a_promise_cannot_be_made_while_the_broker_runs(name: str, value: str) -> None:

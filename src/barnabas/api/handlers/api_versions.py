@@ -42,14 +42,31 @@ class ApiVersionsApi:
         Raises ApiError: UNSUPPORTED_VERSION when the version is unknown, which is answered in the layout of v0;
         INVALID_REQUEST when the client's software name or version is malformed.
         """
-        if not request.handler.min_version <= request.api_version <= request.handler.max_version:
+        handler = request.handler
+        if not handler.min_version <= request.api_version <= handler.max_version:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        request.respond(self._answer(request.body, request.api_version))
+
+    def before_login(self, request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
+        """Return the answer to a client that has not logged in yet: the same one, errors included.
+
+        None: the request's version is unknown, and the answer has the layout of v0.
+        """
+        if request is None:
+            return _error_response(ErrorCode.UNSUPPORTED_VERSION, self._registry().handlers[ApiKey.API_VERSIONS])
+        try:
+            return self._answer(request, version)
+        except ApiError as error:
+            return ApiVersionsResponse(error_code=error.code, api_keys=[])
+
+    def _answer(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
+        """Return the table of APIs. Raises ApiError: INVALID_REQUEST."""
         # Name and version end up in metrics and logs, so they are checked although nothing depends on them (KIP-511).
-        if request.api_version >= 3 and not valid_software(request.body):
+        if version >= 3 and not valid_software(request):
             raise ApiError(ErrorCode.INVALID_REQUEST)
         response = ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._supported())
-        self._add_features(response, request.api_version)
-        request.respond(response)
+        self._add_features(response, version)
+        return response
 
     def _add_features(self, response: ApiVersionsResponse, version: int) -> None:
         """Name the features: nothing where the broker has none, as before there were any."""
@@ -78,11 +95,14 @@ class ApiVersionsApi:
 
 
 def _error_answer(request: Request[ApiVersionsRequest], error: ApiError) -> ApiVersionsResponse:
+    return _error_response(error.code, request.handler)
+
+
+def _error_response(code: ErrorCode, handler: Handler) -> ApiVersionsResponse:
     """Name, with UNSUPPORTED_VERSION, the versions of ApiVersions itself: the client asks again (KIP-511)."""
-    handler = request.handler
     own = ApiVersionsResponse.ApiVersion(
         api_key=handler.api_key, min_version=handler.min_version, max_version=handler.max_version
     )
     # Clients read the highest version they may use from the one entry; other errors come without any.
-    is_unsupported = error.code is ErrorCode.UNSUPPORTED_VERSION
-    return ApiVersionsResponse(error_code=error.code, api_keys=[own] if is_unsupported else [])
+    is_unsupported = code is ErrorCode.UNSUPPORTED_VERSION
+    return ApiVersionsResponse(error_code=code, api_keys=[own] if is_unsupported else [])

@@ -1,0 +1,93 @@
+"""The SCRAM credentials of all users, in memory: what logins are checked against.
+
+Made by `broker`. The main thread calls `start`; ConfigChangeListener then passes changed users on a scheduler's thread,
+and network threads look credentials up. They read one immutable dictionary a mechanism, which `_lock` guards only
+against two changes at once. Kafka: CredentialProvider, UserConfigHandler.
+
+The credentials are settings of users in the store, in Kafka's form, beside their quotas:
+`/config/users/<user>` has `SCRAM-SHA-256=salt=...,stored_key=...,server_key=...,iterations=4096`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize
+from barnabas.security.sasl.scram_credential import ScramCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramMechanism
+from barnabas.security.sasl.scram_server import TokenCredential
+from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+logger = logging.getLogger(__name__)
+
+TokenLookup = Callable[[ScramMechanism, str], TokenCredential | None]
+"""Returns the credential of a delegation token that is valid now."""
+
+
+class ScramCredentialCache:
+    """The credentials (security.sasl.scram_server.ScramCredentials)."""
+
+    def __init__(self, zk_client: KafkaZkClient) -> None:
+        self._configs = zk_client.configs
+        self._by_user: dict[str, Mapping[str, ScramCredential]] = {}
+        self._lock = threading.Lock()
+        self._tokens: TokenLookup | None = None
+
+    def start(self, changes: ConfigChangeListener) -> None:
+        """Follow changes from now on, and read the credentials in the store."""
+        # Registered before the reading: a change meanwhile waits for the lock, and is applied after what was read.
+        changes.register(ConfigEntityType.USER, lambda name, _: self._changed(name))
+        with self._lock:
+            for name in self._configs.entities(ConfigEntityType.USER):
+                self._apply(name, self._configs.entity(ConfigEntityType.USER, name))
+
+    def use_tokens(self, lookup: TokenLookup) -> None:
+        """Let clients log in by delegation tokens."""
+        self._tokens = lookup
+
+    # -- as ScramCredentials
+
+    def of_user(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        """Return a user's credential; None if there is none."""
+        credentials = self._by_user.get(user)
+        return None if credentials is None else credentials.get(mechanism.name)
+
+    def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+        """Return the credential of a delegation token that is valid now; None if there is none."""
+        tokens = self._tokens
+        return None if tokens is None else tokens(mechanism, token_id)
+
+    # -- changes
+
+    def _changed(self, name: str) -> None:
+        with self._lock:
+            # Read again under the lock: of two changes in a row, the later one must win.
+            self._apply(name, self._configs.entity(ConfigEntityType.USER, name))
+
+    def _apply(self, name: str, settings: Mapping[str, str]) -> None:
+        if "/" in name or name == DEFAULT_NAME:
+            return  # the quotas of a user's clients, and of all other users
+        user = desanitize(name)
+        credentials = credentials_of(user, settings)
+        by_user = {**self._by_user, user: credentials}
+        if not credentials:
+            del by_user[user]
+        self._by_user = by_user
+
+
+def credentials_of(user: str, settings: Mapping[str, str]) -> dict[str, ScramCredential]:
+    """Return the credentials among a user's settings, by mechanism. One that cannot be read is logged and left out."""
+    credentials = {}
+    for mechanism in SCRAM_MECHANISMS:
+        text = settings.get(mechanism)
+        if text is None:
+            continue
+        try:
+            credentials[mechanism] = ScramCredential.parse(text)
+        except ValueError as error:
+            logger.warning("Ignoring the %s credential of user %s in the store: %s", mechanism, user, error)
+    return credentials

@@ -1,0 +1,69 @@
+"""The server's side of PLAIN (RFC 4616): the client sends user and password in one token.
+
+One object a login, on the thread of its channel; the users are immutable and shared. Kafka: PlainSaslServer,
+PlainServerCallbackHandler.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.security.sasl.jaas import LoginModule
+from barnabas.security.sasl.sasl_server import Login, told
+
+PLAIN: Final = "PLAIN"
+_USER_PREFIX: Final = "user_"
+
+
+class PlainUsers:
+    """The users of a listener and their passwords, which no text of this object shows."""
+
+    __slots__ = ("_passwords",)
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = {user: password.encode() for user, password in passwords.items()}
+
+    @classmethod
+    def of_module(cls, module: LoginModule) -> PlainUsers:
+        """Return the users of a login module: its options `user_<name>=<password>`."""
+        options = module.options.items()
+        return cls({name.removeprefix(_USER_PREFIX): value for name, value in options if name.startswith(_USER_PREFIX)})
+
+    def is_valid(self, user: str, password: str) -> bool:
+        """Return whether this is the user's password. The time does not tell how much of the password is right."""
+        expected = self._passwords.get(user)
+        given = password.encode()
+        # An unknown user costs a comparison, too.
+        return hmac.compare_digest(given, given if expected is None else expected) and expected is not None
+
+    def __repr__(self) -> str:
+        return f"PlainUsers({len(self._passwords)} users, hidden)"
+
+
+class PlainServer:
+    """The server of one login by PLAIN."""
+
+    __slots__ = ("_users", "login")
+
+    def __init__(self, users: PlainUsers) -> None:
+        self._users = users
+        self.login: Login | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Take the token: authorization id, user and password, separated by NUL. Raises LoginRejected."""
+        parts = token.decode("utf-8", "replace").split("\0", 3)
+        if len(parts) != 3:
+            raise told(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, user, password = parts
+        if not user:
+            raise told("Authentication failed: username not specified")
+        if not password:
+            raise told("Authentication failed: password not specified")
+        if not self._users.is_valid(user, password):
+            raise told("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", user):
+            raise told("Authentication failed: Client requested an authorization id that is different from username")
+        self.login = Login(user)
+        return b""

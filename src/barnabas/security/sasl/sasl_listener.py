@@ -1,0 +1,102 @@
+"""The SASL of one listener: its mechanisms, made of its settings, and the authenticators of its connections.
+
+One object for each listener with SASL, shared by the Processors of the listener; immutable. Kafka: SaslChannelBuilder.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.secret import Secret
+from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
+from barnabas.security.sasl.plain_server import PLAIN, PlainServer, PlainUsers
+from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.sasl.sasl_server import SaslServer, SaslServerFactory
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
+from barnabas.security.sasl.scram_server import ScramCredentials, ScramServer
+from barnabas.security.sasl.server_authenticator import AnswerVersions, SaslRules, SaslServerAuthenticator
+from barnabas.transport.authenticator import Authenticator
+from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
+
+logger = logging.getLogger(__name__)
+
+_MODULES: Final[Mapping[str, str]] = {PLAIN: "PlainLoginModule"} | dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")
+"""Mechanism -> the Java class that its login context names."""
+
+
+class LoginParts(NamedTuple):
+    """What the logins of all listeners share."""
+
+    credentials: ScramCredentials
+    answer_versions: AnswerVersions
+
+
+class SaslListener:
+    """A listener's channel builder (`build`), and the maker of its authenticators."""
+
+    def __init__(self, listener_name: str, config: SaslConfig, parts: LoginParts) -> None:
+        """Raises ConfigError: a mechanism is unknown, or lacks its users, or a login context is malformed."""
+        if not config.enabled_mechanisms:
+            raise ConfigError(
+                f"Listener {listener_name} uses SASL and enables no mechanism: set sasl.enabled.mechanisms",
+                "sasl.enabled.mechanisms",
+            )
+        if config.login_of_no_mechanism is not None:
+            logger.warning(
+                "Listener %s: sasl.jaas.config has no effect without the prefixes of a listener and a mechanism "
+                "(listener.name.%s.<mechanism>.sasl.jaas.config)",
+                listener_name,
+                listener_name.lower(),
+            )
+        mechanisms = {
+            mechanism: _factory(listener_name, mechanism, config.logins.get(mechanism), parts)
+            for mechanism in config.enabled_mechanisms
+        }
+        self._rules = SaslRules(mechanisms, config.max_receive_bytes, parts.answer_versions)
+
+    def build(self, stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
+        """Build a SASL_PLAINTEXT channel (ChannelBuilder)."""
+        return PlaintextTransportLayer(stream_socket), self.authenticator()
+
+    def authenticator(self) -> SaslServerAuthenticator:
+        """Return the authenticator of a new connection."""
+        return SaslServerAuthenticator(self._rules)
+
+
+def _factory(listener_name: str, mechanism: str, login: Secret | None, parts: LoginParts) -> SaslServerFactory:
+    """Return the maker of a mechanism's servers. Raises ConfigError: as `SaslListener`."""
+    if mechanism not in _MODULES:
+        reason = "Kerberos (GSSAPI) is not supported" if mechanism == "GSSAPI" else f"{mechanism} is not supported"
+        raise ConfigError(
+            f"Listener {listener_name}: the SASL mechanism {reason}; "
+            f"set sasl.enabled.mechanisms to some of {', '.join(_MODULES)}",
+            "sasl.enabled.mechanisms",
+        )
+    setting = f"listener.name.{listener_name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    module = None if login is None else _login_module(setting, mechanism, login)
+    scram = SCRAM_MECHANISMS.get(mechanism)
+    if scram is not None:
+        make_scram: Callable[[], SaslServer] = partial(ScramServer, scram, parts.credentials)
+        return make_scram
+    if module is None:
+        raise ConfigError(
+            f"Listener {listener_name} enables {mechanism} and has no users: set {setting} to "
+            f'org.apache.kafka.common.security.plain.PlainLoginModule required user_<name>="<password>";',
+            setting,
+        )
+    make_plain: Callable[[], SaslServer] = partial(PlainServer, PlainUsers.of_module(module))
+    return make_plain
+
+
+def _login_module(setting: str, mechanism: str, login: Secret) -> LoginModule:
+    try:
+        module = parse_login_module(login.reveal())
+    except InvalidJaas as error:
+        raise ConfigError(f"{setting}: {error}", setting) from None  # the cause's frames hold the text
+    if module.short_name != _MODULES[mechanism]:
+        raise ConfigError(f"{setting}: the login module of {mechanism} is {_MODULES[mechanism]}", setting)
+    return module

@@ -1,0 +1,233 @@
+"""The authenticator of a SASL connection: from its first frame to its login.
+
+Made for each connection by its listener; called by the thread that owns the channel, so no lock. `sasl_states` has the
+order of the requests. Kafka: SaslServerAuthenticator.
+
+A client may send ApiVersions, then SaslHandshake with a mechanism, then the mechanism's tokens: with SaslHandshake v1
+in SaslAuthenticate requests, with v0 as bare frames (KIP-152). Any other request closes the connection, and so does a
+frame above `sasl.server.max.receive.size`. A login that fails is answered after
+`connection.failed.authentication.delay.ms` (the Selector's setup does both).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
+
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import DecodeError, ErrorCode
+from barnabas.protocol.headers import RequestHeader, parse_request_header, response_frame
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from barnabas.security.sasl.sasl_server import LoginRejected, SaslServer, SaslServerFactory
+from barnabas.security.sasl.sasl_states import REQUESTS, TRANSITIONS, SaslEvent, SaslState
+from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
+
+logger = logging.getLogger(__name__)
+
+_REQUESTS: Final[Mapping[int, type[Message]]] = {
+    int(request.api_key): request for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+}
+_SIZE_BYTES: Final = 4
+_NAMES_SOFTWARE_SINCE: Final = 3
+
+
+class ClientSoftware(NamedTuple):
+    """The name and the version of the client's library, as its ApiVersions request has them."""
+
+    name: str
+    version: str
+
+
+class AnswerVersions(Protocol):
+    """The answer to ApiVersions before the login."""
+
+    def __call__(self, request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
+        """Return the answer to a request; None: to one of an unknown version, which is answered in the layout of v0."""
+
+
+class SaslRules(NamedTuple):
+    """The settings of one listener, and what all its logins share. mechanisms: name -> maker of a login's server."""
+
+    mechanisms: Mapping[str, SaslServerFactory]
+    max_receive_bytes: int
+    answer_versions: AnswerVersions
+
+
+class SaslServerAuthenticator:
+    """The authenticator (transport.authenticator.Authenticator) of one connection."""
+
+    __slots__ = (
+        "_mechanism",
+        "_rules",
+        "_server",
+        "_state",
+        "_wraps_tokens",
+        "client_software",
+        "complete",
+        "is_token",
+        "principal",
+    )
+
+    def __init__(self, rules: SaslRules) -> None:
+        self._rules = rules
+        self._state = SaslState.INITIAL
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._wraps_tokens = False
+        """Whether tokens come in SaslAuthenticate requests: after SaslHandshake v1."""
+        self.complete = False
+        self.principal = ANONYMOUS
+        self.is_token = False
+        """Whether the client has logged in by a delegation token: it may then not create others."""
+        self.client_software: ClientSoftware | None = None
+        """The client's software; None: it has not named it."""
+
+    def authenticate(self, conversation: Conversation) -> None:
+        """Answer the frames that are there. Raises AuthenticationFailed when the login fails."""
+        conversation.limit_frames(self._rules.max_receive_bytes)
+        while not self.complete:
+            frame = conversation.receive_frame()
+            if frame is None:
+                return
+            try:
+                answer = self._answer(bytes(frame))
+            except AuthenticationFailed:
+                self._move(SaslEvent.REJECTED)
+                raise
+            if answer:
+                conversation.send(answer)
+        conversation.limit_frames(None)
+
+    def close(self) -> None:
+        """Drop the login's server, and with it the credential."""
+        self._server = None
+
+    # -- frames
+
+    def _answer(self, frame: bytes) -> Sequence[Any]:
+        if self._state is SaslState.AUTHENTICATE and not self._wraps_tokens:
+            token = self._evaluate(frame)
+            return (len(token).to_bytes(_SIZE_BYTES, "big") + token,)
+        try:
+            header, offset = parse_request_header(frame)
+        except DecodeError as error:
+            self._reject_first_frame(f"unreadable request header of {len(frame)} bytes", error)
+        if header.api_key not in ApiKey.__members__.values():
+            self._reject_first_frame(f"unknown API key {header.api_key}", None)
+        if self._state is SaslState.INITIAL:
+            self._move(SaslEvent.REQUEST)
+        name = ApiKey(header.api_key).name
+        if header.api_key not in REQUESTS[self._state]:
+            raise AuthenticationFailed(
+                f"Unexpected Kafka request of type {name} during SASL "
+                + ("authentication." if self._state is SaslState.AUTHENTICATE else "handshake."),
+                self._unexpected(header),
+            )
+        request_class = _REQUESTS[header.api_key]
+        if not request_class.min_version <= header.api_version <= request_class.max_version:
+            return self._unsupported_version(header, name)
+        try:
+            request, _ = request_class.decoders[header.api_version](frame, offset)
+        except DecodeError as error:
+            raise AuthenticationFailed(f"unreadable body of {name} v{header.api_version}: {error}") from error
+        if isinstance(request, ApiVersionsRequest):
+            return self._versions(header, request)
+        if isinstance(request, SaslHandshakeRequest):
+            return self._handshake(header, request)
+        return self._token(header, request)
+
+    def _reject_first_frame(self, reason: str, cause: DecodeError | None) -> NoReturn:
+        """Reject a frame that is no request; a first one may be a token of GSSAPI, of clients of Kafka 0.9."""
+        if self._state is SaslState.INITIAL:
+            reason = f"Exception handling first SASL packet from client, GSSAPI is not supported by server: {reason}"
+        raise AuthenticationFailed(reason) from cause
+
+    def _unexpected(self, header: RequestHeader) -> Sequence[Any]:
+        """Return the answer to a request out of order: ILLEGAL_SASL_STATE, where its messages have an error."""
+        if self._state is not SaslState.AUTHENTICATE or header.api_key != ApiKey.SASL_HANDSHAKE:
+            return ()
+        if header.api_version not in (0, 1):
+            return ()
+        return response_frame(header, SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[]))[0]
+
+    def _unsupported_version(self, header: RequestHeader, name: str) -> Sequence[Any]:
+        if header.api_key != ApiKey.API_VERSIONS:
+            raise AuthenticationFailed(f"Version {header.api_version} is not supported for apiKey {name}")
+        # The client asks again, with a version that the answer names (KIP-511).
+        return response_frame(header, self._rules.answer_versions(None, header.api_version), 0)[0]
+
+    # -- requests
+
+    def _versions(self, header: RequestHeader, request: ApiVersionsRequest) -> Sequence[Any]:
+        answer = self._rules.answer_versions(request, header.api_version)
+        if answer.error_code == ErrorCode.NONE:
+            if header.api_version >= _NAMES_SOFTWARE_SINCE:
+                self.client_software = ClientSoftware(request.client_software_name, request.client_software_version)
+            self._move(SaslEvent.VERSIONS_ANSWERED)
+        return response_frame(header, answer)[0]
+
+    def _handshake(self, header: RequestHeader, request: SaslHandshakeRequest) -> Sequence[Any]:
+        mechanisms = self._rules.mechanisms
+        mechanism = request.mechanism
+        make_server = mechanisms.get(mechanism)
+        answer = SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=[*mechanisms])
+        if make_server is None:
+            answer.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            shown = ascii(mechanism[:64])
+            raise AuthenticationFailed(f"Unsupported SASL mechanism {shown}", response_frame(header, answer)[0])
+        self._wraps_tokens = header.api_version >= 1
+        self._mechanism = mechanism
+        self._server = make_server()
+        self._move(SaslEvent.MECHANISM_CHOSEN)
+        return response_frame(header, answer)[0]
+
+    def _token(self, header: RequestHeader, request: SaslAuthenticateRequest) -> Sequence[Any]:
+        try:
+            token = self._evaluate(bytes(request.auth_bytes))
+        except AuthenticationFailed as error:
+            answer = SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=self._told(error), auth_bytes=b""
+            )
+            raise AuthenticationFailed(str(error), response_frame(header, answer)[0]) from error
+        return response_frame(
+            header,
+            SaslAuthenticateResponse(error_code=ErrorCode.NONE, error_message=None, auth_bytes=token),
+        )[0]
+
+    def _evaluate(self, token: bytes) -> bytes:
+        """Pass a token to the mechanism. Raises AuthenticationFailed: it rejects the login."""
+        server = self._server
+        if server is None:
+            raise AuthenticationFailed("The connection is closed")
+        try:
+            answer = server.evaluate(token)
+        except LoginRejected as error:
+            raise AuthenticationFailed(f"SASL mechanism {self._mechanism}: {error}") from error
+        login = server.login
+        if login is not None:
+            self.principal = f"User:{login.user}"
+            self.is_token = login.is_token
+            self._move(SaslEvent.LOGGED_IN)
+            self.complete = True
+        return answer
+
+    def _told(self, error: AuthenticationFailed) -> str:
+        """Return what the client is told: not whether its user exists, nor what was wrong with its message."""
+        cause = error.__cause__
+        if isinstance(cause, LoginRejected) and cause.told is not None:
+            return cause.told
+        return (
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            + self._mechanism
+        )
+
+    def _move(self, event: SaslEvent) -> None:
+        self._state = TRANSITIONS[self._state, event]

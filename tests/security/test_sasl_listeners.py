@@ -1,0 +1,180 @@
+"""SASL listeners of a broker: logins by PLAIN and SCRAM, what comes before them, and what is not told or logged."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
+from tests.security.conftest import Certificates, ssl_properties
+from tests.support.barnabas_process import BarnabasProcess
+from tests.support.raw_client import SECONDS
+from tests.support.sasl_exchange import SaslRawClient, plain_token
+from tests.support.server_fixtures import SERVER_PROPERTIES
+from tests.support.server_process import ServerFailed
+
+PASSWORD = "alice-knows-this"
+LISTENERS = {"SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL"}
+
+
+def sasl_properties(certificates: Certificates) -> dict[str, str]:
+    """The settings of both SASL listeners."""
+    users = f'user_alice="{PASSWORD}" user_bob="bob-knows-this"'
+    login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+    return ssl_properties(certificates) | {
+        "listener.security.protocol.map": ",".join(
+            ["PLAINTEXT:PLAINTEXT", *(f"{name}:{protocol}" for name, protocol in LISTENERS.items())]
+        ),
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "connection.failed.authentication.delay.ms": "1",
+        **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": login for name in LISTENERS},
+    }
+
+
+@pytest.fixture(scope="session", params=["inline", "queue"])
+def sasl_server(
+    request: pytest.FixtureRequest, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BarnabasProcess]:
+    """A running broker with both listeners, in each dispatch mode."""
+    inline = {"inline.requests.enable": str(request.param == "inline").lower()}
+    properties = {
+        name: value for name, value in sasl_properties(certificates).items() if not name.startswith("listener.name.re")
+    }
+    broker = BarnabasProcess(tmp_path_factory.mktemp("sasl"), SERVER_PROPERTIES | properties | inline)
+    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in LISTENERS)
+    broker.start()
+    yield broker
+    broker.stop()
+    log = broker.log_text()
+    assert "Failed authentication" in log
+    for secret in (PASSWORD, "bob-knows-this"):
+        assert secret not in log, "a secret is in the log"
+
+
+@pytest.fixture
+def client(sasl_server: BarnabasProcess) -> Iterator[SaslRawClient]:
+    with SaslRawClient(sasl_server, address=(sasl_server.host, sasl_server.ports["SASL"])) as connected:
+        yield connected
+
+
+def test_a_client_works_after_its_login(client: SaslRawClient, topic: str) -> None:
+    assert client.log_in("alice", PASSWORD).error_code == ErrorCode.NONE
+    client.create_topic(topic)
+    assert [client.produce_values(topic, b"v") for _ in range(5)] == list(range(5))
+    assert bytes(client.fetch(topic, 0).records or b"").count(b"v") == 5
+
+
+def test_a_login_in_bare_frames(client: SaslRawClient) -> None:
+    assert client.handshake("PLAIN", 0).error_code == ErrorCode.NONE
+    client.send_raw(plain_token("alice", PASSWORD))
+    assert client.receive_frame() == b""
+    client.call(MetadataRequest(topics=None), 1, MetadataResponse)
+
+
+def test_requests_may_follow_the_last_token_at_once(client: SaslRawClient) -> None:
+    client.handshake("PLAIN")
+    token = client.encode(SaslAuthenticateRequest(plain_token("bob", "bob-knows-this")), 2, 1)
+    requests = [client.encode(MetadataRequest(topics=[]), 1, number) for number in range(2, 6)]
+    client.socket.sendall(token + b"".join(requests))
+    client.receive_frame()
+    for number in range(2, 6):
+        client.receive(MetadataResponse, 1, number)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_answered_and_closed(client: SaslRawClient, mechanism: str) -> None:
+    answer = client.log_in("alice", "wrong", mechanism)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.is_closed_by_broker()
+
+
+def test_a_request_before_the_login_closes_the_connection(client: SaslRawClient) -> None:
+    client.send(MetadataRequest(topics=None), 1)
+    assert client.is_closed_by_broker()
+
+
+def test_a_frame_above_the_limit_closes_the_connection(client: SaslRawClient) -> None:
+    client.socket.sendall(struct.pack(">i", 524_289) + b"x")
+    assert client.is_closed_by_broker()
+
+
+def test_a_frame_at_the_limit_is_read(client: SaslRawClient) -> None:
+    """After the handshake v0 it is a token; the answer to a wrong one is that the connection closes."""
+    client.handshake("PLAIN", 0)
+    client.send_raw(b"x" * 524_288)
+    assert client.is_closed_by_broker()
+
+
+def test_the_limit_is_that_of_requests_after_the_login(client: SaslRawClient, topic: str) -> None:
+    client.log_in("alice", PASSWORD)
+    client.create_topic(topic)
+    assert client.produce_values(topic, b"v" * 900_000) == 0
+
+
+def test_a_mechanism_that_is_not_enabled(client: SaslRawClient) -> None:
+    answer = client.call(SaslHandshakeRequest("GSSAPI"), 1, SaslHandshakeResponse)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert client.is_closed_by_broker()
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_librdkafka(sasl_server: BarnabasProcess, certificates: Certificates, listener: str, topic: str) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    settings = {
+        "bootstrap.servers": f"localhost:{sasl_server.ports[listener]}",
+        "security.protocol": LISTENERS[listener],
+        "ssl.ca.location": str(certificates.trust_pem),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": PASSWORD,
+        "broker.address.family": "v4",
+    }
+    producer = confluent_kafka.Producer(settings)
+    for number in range(100):
+        producer.produce(topic, str(number).encode())
+    assert producer.flush(SECONDS) == 0
+    consumer = confluent_kafka.Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes] = []
+    while len(found) < 100:
+        found += [message.value() for message in consumer.consume(100, SECONDS)]
+    consumer.close()
+    assert sorted(map(int, found)) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "Kerberos"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER is not supported"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "listener.name.sasl.plain.sasl.jaas.config"),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl.plain.sasl.jaas.config": f'x.PlainLoginModule required user_a="{PASSWORD}"',
+            },
+            "not terminated by semi-colon",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl.plain.sasl.jaas.config": f'x.OtherLoginModule required user_a="{PASSWORD}";',
+            },
+            "PlainLoginModule",
+        ),
+    ],
+)
+def test_settings_that_protect_nothing_stop_the_start(tmp_path: Path, settings: dict[str, str], message: str) -> None:
+    names = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT"}
+    broker = BarnabasProcess(tmp_path, SERVER_PROPERTIES | names | settings)
+    broker.more_listeners = ("SASL://127.0.0.1:0",)
+    with pytest.raises(ServerFailed):
+        broker.start()
+    assert message in broker.log_text()
+    assert PASSWORD not in broker.log_text()

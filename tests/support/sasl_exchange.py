@@ -1,0 +1,77 @@
+"""Logins for tests: SCRAM's client side, and a client of one connection that logs in request by request."""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
+from barnabas.security.sasl.scram_messages import ClientFinal, ClientFirst, ServerFinal, ServerFirst, auth_message
+from tests.support.raw_client import RawClient
+
+
+def plain_token(user: str, password: str, authorization_id: str = "") -> bytes:
+    """The one token of PLAIN."""
+    return f"{authorization_id}\0{user}\0{password}".encode()
+
+
+class ScramDialogue:
+    """The client's side of SCRAM. Its parts can be changed between the messages, to send wrong ones."""
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: str = "client-nonce") -> None:
+        self.mechanism = SCRAM_MECHANISMS[mechanism]
+        self.password = password
+        self.first = ClientFirst.make(user, nonce)
+        self.server_first: ServerFirst | None = None
+        self.said = b""
+
+    def first_message(self) -> bytes:
+        return self.first.to_bytes()
+
+    def final_message(self, answer: bytes) -> bytes:
+        self.server_first = server = ServerFirst.parse(answer)
+        final = ClientFinal.without_proof(self.first.gs2_header, server.nonce)
+        self.said = auth_message(self.first, server, final)
+        return final.to_bytes(self.mechanism.client_proof(self._salted(server), self.said))
+
+    def is_servers(self, answer: bytes) -> bool:
+        """Whether the server has proved that it knows the credential."""
+        server = self.server_first
+        assert server is not None
+        key = self.mechanism.server_key(self._salted(server))
+        return ServerFinal.parse(answer).signature == self.mechanism.server_signature(key, self.said)
+
+    def _salted(self, server: ServerFirst) -> bytes:
+        return self.mechanism.salted_password(self.password, server.salt, server.iterations)
+
+
+class SaslRawClient(RawClient):
+    """A RawClient that can log in."""
+
+    def handshake(self, mechanism: str, version: int = 1) -> SaslHandshakeResponse:
+        return self.call(SaslHandshakeRequest(mechanism), version, SaslHandshakeResponse)
+
+    def authenticate(self, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
+        return self.call(SaslAuthenticateRequest(token), version, SaslAuthenticateResponse)
+
+    def send_raw(self, token: bytes) -> None:
+        """Send a frame that is no request: a token after SaslHandshake v0."""
+        self.socket.sendall(struct.pack(">i", len(token)) + token)
+
+    def log_in(self, user: str, password: str, mechanism: str = "PLAIN") -> SaslAuthenticateResponse:
+        """Log in; the last answer, which may be an error."""
+        assert self.handshake(mechanism).error_code == 0
+        if mechanism == "PLAIN":
+            return self.authenticate(plain_token(user, password))
+        dialogue = ScramDialogue(mechanism, user, password)
+        answer = self.authenticate(dialogue.first_message())
+        if answer.error_code:
+            return answer
+        answer = self.authenticate(dialogue.final_message(bytes(answer.auth_bytes)))
+        assert answer.error_code or dialogue.is_servers(bytes(answer.auth_bytes))
+        return answer

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from barnabas.clients.admin import Admin
 from barnabas.clients.client_config import ClientConfig
-from barnabas.clients.errors import ClientTimeout, Disconnected
+from barnabas.clients.errors import ClientTimeout, Disconnected, Unreachable
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.source_options import ConnectionOptions, OffsetRetries
@@ -31,8 +31,8 @@ class TopicMissing(Exception):
 class AdminOffsets:
     """The questions about offsets, each asked `retries.attempts` times before it fails.
 
-    A question to brokers that cannot be reached fails at once: the client itself has retried for as long as
-    `request_timeout_ms` (no broker ever reached) or `api_timeout_ms`.
+    Each attempt may take `api_timeout_ms`. If no broker was ever reached, the question fails at once: the client itself
+    has tried for as long as `request_timeout_ms`.
     """
 
     def __init__(
@@ -131,13 +131,11 @@ class AdminOffsets:
         while True:
             try:
                 return self._question(question)
-            except ClientTimeout:
-                # The client has retried for its whole time. The next question gets a new one, which looks again for
-                # brokers that it could not reach.
-                self.close()
-                raise
-            except (ApiError, Disconnected) as error:
-                if attempt >= self._retries.attempts:
+            except (ApiError, ClientTimeout, Disconnected) as error:
+                if isinstance(error, ClientTimeout):
+                    # The next attempt gets another client, which looks again for brokers that this one did not reach.
+                    self.close()
+                if isinstance(error, Unreachable) or attempt >= self._retries.attempts:
                     raise
                 logger.warning("attempt %d of %d failed: %s", attempt, self._retries.attempts, error)
                 attempt += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.errors import Unreachable
+from barnabas.clients.errors import ClientTimeout, Unreachable
 from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -41,6 +41,19 @@ def test_a_question_is_asked_again_after_an_error() -> None:
     assert offsets.pauses == [0.25, 0.25]
     with pytest.raises(ApiError, match=r".*"):
         Answers([lost, lost], attempts=2).topics()
+
+
+def test_a_question_is_asked_again_after_a_timeout_but_not_where_no_broker_is() -> None:
+    late = ClientTimeout("no answer in time")
+    offsets = Answers([late, ["t"]])
+    assert offsets.topics() == ["t"]
+    assert offsets.pauses == [0.25]
+    with pytest.raises(ClientTimeout, match="no answer"):
+        Answers([late, late], attempts=2).topics()
+    nowhere = Answers([Unreachable("no broker"), ["t"]])
+    with pytest.raises(Unreachable):
+        nowhere.topics()
+    assert nowhere.pauses == []
 
 
 def test_a_topic_that_is_gone_is_named_with_what_the_query_reads() -> None:

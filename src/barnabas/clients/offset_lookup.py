@@ -5,7 +5,7 @@ Called by consumer and admin client, on the thread that owns the BlockingClient.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.clients.blocking_client import BlockingClient
@@ -48,17 +48,24 @@ def lookup_offsets(
     Errors that may pass are retried until the deadline; a partition that the cluster does not know, for `unknown_ms`
     unless that is None. Raises ApiError, ClientTimeout.
     """
-    oldest = _VERSION_OF_ONE_OFFSET if isolation_level == READ_UNCOMMITTED else _VERSION_OF_ISOLATION
-    if MAX_TIMESTAMP in timestamps.values():
-        oldest = _VERSION_OF_MAX_TIMESTAMP
     return ask_leaders(
         client,
         timestamps.keys(),
         lambda partitions: offsets_request({each: timestamps[each] for each in partitions}, isolation_level),
         offsets_in,
         LeaderWaits(deadline_ms, unknown_ms),
-        versions=(oldest, ListOffsetsRequest.max_version),
+        versions=(oldest_version(timestamps.values(), isolation_level), ListOffsetsRequest.max_version),
     )
+
+
+def oldest_version(timestamps: Iterable[int], isolation_level: int) -> int:
+    """Return the oldest version of ListOffsets that asks what is meant.
+
+    A version without the level of isolation would ask for the high watermark instead of the last stable offset.
+    """
+    if MAX_TIMESTAMP in timestamps:
+        return _VERSION_OF_MAX_TIMESTAMP
+    return _VERSION_OF_ONE_OFFSET if isolation_level == READ_UNCOMMITTED else _VERSION_OF_ISOLATION
 
 
 def offsets_request(

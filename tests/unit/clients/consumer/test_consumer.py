@@ -14,12 +14,16 @@ from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.rpc.client_request import UnsupportedVersion
 from tests.support.scripted_cluster import ScriptedCluster
+from tests.support.scripted_selector import all_versions
 
 TP0, TP1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -101,6 +105,20 @@ def test_begins_at_the_end_by_default() -> None:
     assert consumer.poll(10) == []
     cluster.logs["t", 0] += batch(1, [b"b"])
     assert [record.value for record in consumer.poll(5000)] == [b"b"]
+
+
+def test_a_reader_of_committed_records_does_not_begin_at_the_high_watermark_of_an_old_broker() -> None:
+    """ListOffsets v1 has no level of isolation: the end that it answers may lie behind an open transaction."""
+    cluster = ScriptedCluster({"t": [0]})
+    answer = all_versions(MetadataRequest, FetchRequest, ListOffsetsRequest)
+    for each in answer.api_keys:
+        if each.api_key == ApiKey.LIST_OFFSETS:
+            each.max_version = 1
+    cluster.handlers[ApiKey.API_VERSIONS] = lambda _: answer
+    cluster.logs["t", 0] += batch(0, [b"a"])
+    with pytest.raises(UnsupportedVersion):
+        consumer_of(cluster, TP0, isolation_level="read_committed").poll(1000)
+    assert not cluster.sent(ApiKey.LIST_OFFSETS)
 
 
 def test_out_of_range_resets_or_raises() -> None:

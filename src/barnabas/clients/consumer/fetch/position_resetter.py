@@ -13,7 +13,7 @@ from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.consumer.offset_reset import RESET_TO_LATEST, OffsetReset
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
-from barnabas.clients.offset_lookup import OffsetAndTimestamp, offsets_in, offsets_request
+from barnabas.clients.offset_lookup import OffsetAndTimestamp, offsets_in, offsets_request, oldest_version
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -21,8 +21,6 @@ from barnabas.rpc.client_request import ClientResponse
 from barnabas.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
-
-_VERSIONS = (1, ListOffsetsRequest.max_version)
 
 
 class PositionResetter:
@@ -81,7 +79,7 @@ class PositionResetter:
         request = self._client.network.new_request(
             node_id,
             offsets_request(timestamps, self._isolation_level),
-            versions=_VERSIONS,
+            versions=(oldest_version(timestamps.values(), self._isolation_level), ListOffsetsRequest.max_version),
             callback=lambda response: self._handle(resets, response),
         )
         self._asked.update(resets)

@@ -11,7 +11,7 @@ from barnabas.api.request import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, documentation_of
-from barnabas.config.keys.plugin_keys import PLUGIN_SETTINGS, PREFIXES_OF_PLUGINS
+from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, PLUGIN_SETTINGS, PREFIXES_OF_PLUGINS
 from barnabas.config.protection import PROMISES
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
@@ -51,6 +51,10 @@ def configuration_page() -> str:
         lines += ["|---|---|---|---|---|---|---|"]
         lines += [_row(BROKER_CONFIG_KEYS[key.name]) for key in sorted(keys, key=lambda key: key.name)]
         lines.append("")
+    lines += ["## Authorizer", "", "Read where `authorizer.class.name` selects the authorizer; docs/security.md.", ""]
+    lines += ["| setting | what the authorizer does with it |", "|---|---|"]
+    lines += [f"| `{name}` | {what} |" for name, what in sorted(AUTHORIZER_SETTINGS.items())]
+    lines.append("")
     lines += ["## Plug-ins", "", "Read by Kafka's plug-ins, and kept only: there is no Java to load them.", ""]
     lines += ["| setting | what the plug-in does with it |", "|---|---|"]
     lines += [f"| `{name}` | {what} |" for name, what in sorted(PLUGIN_SETTINGS.items())]

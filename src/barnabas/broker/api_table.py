@@ -66,6 +66,7 @@ from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.metadata.acl_admin import AclAdmin
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
 from barnabas.metadata.client_quota_store import ClientQuotaStore
@@ -88,7 +89,7 @@ class ServedParts:
     """The parts of a broker that requests reach.
 
     broker_epoch: of the registration in force. inter_broker_listener: the name of the brokers' own listener.
-    delegation_tokens: None without their secret.
+    delegation_tokens: None without their secret. acls: None without an authorizer that keeps lists.
     """
 
     dynamic: DynamicBrokerConfig
@@ -109,6 +110,7 @@ class ServedParts:
     transactions: TransactionCoordinator
     verifications: VerificationMetrics
     delegation_tokens: DelegationTokenManager | None
+    acls: AclAdmin | None
 
 
 def build_registry(
@@ -241,6 +243,6 @@ def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequ
         ScramApi(authorizer),
         SaslApi(),
         DelegationTokensApi(parts.delegation_tokens, authorizer),
-        AclsApi(authorizer),
+        AclsApi(parts.acls, authorizer),
         TelemetryApi(),
     )

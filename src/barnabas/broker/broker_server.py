@@ -27,10 +27,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import Authorizer
+from barnabas.broker.authorization import start_authorization
 from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.control_stage import build_control
 from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
-from barnabas.broker.foundations import start_foundations
+from barnabas.broker.foundations import Foundations, start_foundations
 from barnabas.broker.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.own_listeners import OwnListeners
@@ -42,7 +43,7 @@ from barnabas.broker.process_tuning import (
 )
 from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.replication_stage import start_replication
-from barnabas.broker.storage_stage import open_storage
+from barnabas.broker.storage_stage import StorageStage, open_storage
 from barnabas.broker.transaction_stage import build_transactions
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, kept_settings
@@ -67,7 +68,8 @@ class BrokerServer:
     """One broker in one process.
 
     config: the parsed settings. `metrics` names what it counts. After `startup`, `cluster_id` is known.
-    authorizer: decides who may do what; None: every client may do everything. channel_builders: as in AccessRules.
+    authorizer: of a test; None: that of `authorizer.class.name`, without which every client may do everything.
+    channel_builders: as in AccessRules.
     faults: of a broker that the test kit started for them; None, as always elsewhere: no request can be hit.
     """
 
@@ -80,7 +82,7 @@ class BrokerServer:
         faults: FaultLayer | None = None,
     ) -> None:
         self._config = config
-        self._access = AccessRules(authorizer, channel_builders)
+        self._access = AccessRules(authorizer, channel_builders=channel_builders)
         self._faults = faults
         self._lifecycle = lifecycle = BrokerLifecycle()
         self._listeners: OwnListeners | None = None
@@ -129,7 +131,7 @@ class BrokerServer:
         control = build_control(foundations, storage)
         transactions = build_transactions(foundations, storage, replication, control)
         stages = BuiltStages(foundations, storage, replication, control, transactions)
-        front = bind_front(stages, self._access, self._faults)
+        front = bind_front(stages, self._access_rules(foundations, storage), self._faults)
         _serve_controller(stages, front)
         _join_cluster(stages, front)
         storage.features.load()
@@ -146,6 +148,16 @@ class BrokerServer:
         freeze_startup_objects()
         lifecycle.state = BrokerState.RUNNING
         logger.info("started broker %d of cluster %s", storage.identity.broker_id, self.cluster_id)
+
+    def _access_rules(self, foundations: Foundations, storage: StorageStage) -> AccessRules:
+        """Return the rules of a test, or those of the settings, with all access control lists loaded."""
+        access = self._access
+        if access.authorizer is not None:
+            return access
+        authorization = start_authorization(foundations, storage.zk_client)
+        if authorization is None:
+            return access
+        return AccessRules(authorization.authorizer, authorization.acls, access.channel_builders)
 
     def await_shutdown(self) -> None:
         """Wait until the broker has been shut down or something fatal has happened to it."""

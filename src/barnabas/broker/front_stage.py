@@ -36,6 +36,7 @@ from barnabas.broker.thread_pools_config import RequestHandlerConfig
 from barnabas.broker.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.metadata.acl_admin import AclAdmin
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
@@ -56,6 +57,8 @@ class AccessRules:
 
     authorizer: Authorizer | None = None
     """None: every client may do everything."""
+    acls: AclAdmin | None = None
+    """The keeper of the lists that the authorizer decides by; None when it has none."""
     channel_builders: Mapping[str, ChannelBuilder] | None = None
     """The builders of channels by security protocol, for tests; None: those of each listener's settings."""
 
@@ -90,7 +93,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
     topic_changes = _follow_topic_changes(stages)
     elections = _follow_elections(stages)
-    registry = _build_registry(stages, topic_changes, elections, access.authorizer)
+    registry = _build_registry(stages, topic_changes, elections, access)
     request_log = RequestLog()
     foundations.scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
     apis = Apis(foundations.actions, clock.nanoseconds)
@@ -165,7 +168,7 @@ def _follow_elections(stages: BuiltStages) -> LeaderElections:
 
 
 def _build_registry(
-    stages: BuiltStages, topic_changes: TopicChanges, elections: LeaderElections, authorizer: Authorizer | None
+    stages: BuiltStages, topic_changes: TopicChanges, elections: LeaderElections, access: AccessRules
 ) -> Registry:
     foundations, storage, replication = stages.foundations, stages.storage, stages.replication
     settings = ServerConfig.from_kafka_config(foundations.dynamic.current)
@@ -192,5 +195,6 @@ def _build_registry(
         transactions=stages.transactions.coordinator,
         verifications=verifications,
         delegation_tokens=start_delegation_tokens(foundations, storage.zk_client),
+        acls=access.acls,
     )
-    return build_registry(parts, authorizer, settings.emulated_release)
+    return build_registry(parts, access.authorizer, settings.emulated_release)

@@ -14,7 +14,7 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import ConfigValue
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import check_settings
-from barnabas.config.keys.plugin_keys import PLUGIN_SETTINGS, is_of_plugin
+from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, PLUGIN_SETTINGS, is_of_plugin
 from barnabas.config.nearest_name import nearest_name
 
 # ${provider:path:key} or ${provider:key}, the forms that Kafka's ConfigTransformer fills in.
@@ -103,5 +103,7 @@ def is_known(name: str) -> bool:
 def unknown_setting_message(name: str, source: str) -> str:
     """Return what to say about a setting that does not exist."""
     message = f"Unknown setting {name} in {source}"
-    instead = RENAMED.get(name) or nearest_name(name, (*BROKER_CONFIG_KEYS, *PLUGIN_SETTINGS), cutoff=_MISSPELT)
+    instead = RENAMED.get(name) or nearest_name(
+        name, (*BROKER_CONFIG_KEYS, *AUTHORIZER_SETTINGS, *PLUGIN_SETTINGS), cutoff=_MISSPELT
+    )
     return f"{message}; did you mean {instead}?" if instead else message

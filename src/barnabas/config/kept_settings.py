@@ -14,7 +14,7 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
 from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, base_name
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.keys.plugin_keys import is_of_plugin
+from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, is_of_plugin
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 
 _NO_OTHER_BROKERS: Final = "there are no other brokers to replicate with"
@@ -144,6 +144,8 @@ KEPT_TOPIC_KEYS: Final[Mapping[str, str]] = {
 
 def why_nothing_acts(name: str) -> str | None:
     """Return why nothing acts on a broker's setting, also behind a listener's prefix; None if some part does."""
+    if name in AUTHORIZER_SETTINGS:
+        return None
     if is_of_plugin(name):
         return _NO_PLUGINS
     return KEPT_KEYS.get(base_name(name))

@@ -50,8 +50,15 @@ def _differs(name: str) -> Callable[[ConfigValue], bool]:
     return lambda value: _is_given(value) and value != default
 
 
-_NO_AUTHORIZER: Final = "there is no authorizer, so every client may do everything"
 _NO_OAUTH: Final = "there is no OAUTHBEARER, so no token would be checked"
+AUTHORIZERS: Final = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+)
+"""The values of `authorizer.class.name` that select the authorizer of this version. Kafka's two decide alike."""
+_OTHER_AUTHORIZER: Final = (
+    f"there is no Java to load the class, so it would refuse nothing; {AUTHORIZERS[0]} selects the authorizer there is"
+)
 _NO_TOKENS: Final = "there are no delegation tokens, so none would be checked"
 _NO_PASSWORDS: Final = "there is no store for encrypted passwords"
 _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
@@ -64,7 +71,7 @@ _BETWEEN_BROKERS: Final = ("inter.broker.listener.name", "control.plane.listener
 # authenticates to no server.
 PROMISES: Final[Mapping[str, Promise]] = {
     # -- permissions
-    "authorizer.class.name": Promise(_is_given, _NO_AUTHORIZER),
+    "authorizer.class.name": Promise(lambda value: _is_given(value) and value not in AUTHORIZERS, _OTHER_AUTHORIZER),
     "principal.builder.class": Promise(
         _differs("principal.builder.class"), "there is no Java to load the class, so it would name no principal"
     ),

@@ -1,8 +1,8 @@
 """Kafka's calls on ZooKeeper, by name: brokers, the controller, the cluster's id, features, producer ids.
 
 Made by `broker`, used by metadata and controller on any thread; blocks on the store. Its state is the table of handlers
-(in `znode_access`) and the ids of earlier sessions, which `_lock` guards. Topics, settings, consumer offsets and
-delegation tokens are in its parts `topics`, `configs`, `consumer_offsets` and `tokens`.
+(in `znode_access`) and the ids of earlier sessions, which `_lock` guards. Topics, settings, consumer offsets,
+delegation tokens and access control lists are in its parts `topics`, `configs`, `consumer_offsets`, `tokens`, `acls`.
 
 Kafka: kafka.zk.KafkaZkClient.
 """
@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
+from barnabas.zk.acl_znodes import AclZnodes
 from barnabas.zk.broker_zk_data import (
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -69,6 +70,7 @@ class KafkaZkClient:
         self.configs = ConfigZnodes(self.access)
         self.consumer_offsets = ConsumerOffsetZnodes(self.access)
         self.tokens = TokenZnodes(self.access)
+        self.acls = AclZnodes(self.access)
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()

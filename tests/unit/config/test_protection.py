@@ -16,7 +16,7 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
 @pytest.mark.parametrize(
     ("name", "value", "missing"),
     [
-        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer", "there is no authorizer"),
+        ("authorizer.class.name", "org.example.Authorizer", "kafka.security.authorizer.AclAuthorizer selects the"),
         ("ssl.engine.factory.class", "org.example.Engines", "it would encrypt nothing"),
         ("listener.name.external.sasl.oauthbearer.expected.issuer", "us", "no token would be checked"),
         ("sasl.kerberos.service.name", "kafka", "there is no Kerberos"),

@@ -1,8 +1,8 @@
 """Settings that Kafka's broker leaves to its plug-ins, which read them from the same file.
 
-Accepted as they are, because only the plug-in knows their types; shown and kept, but never acted on, since a plug-in is
-a Java class. Read by `broker_config_keys`. Immutable. Kafka: AclAuthorizer, StandardAuthorizer, JmxReporter,
-AbstractConfig.CONFIG_PROVIDERS_CONFIG, KafkaCSVMetricsReporter.
+Accepted as they are, because only the plug-in knows their types; shown and kept. Only those of the authorizer are acted
+on: any other plug-in is a Java class. Read by `kafka_config`. Immutable. Kafka: AclAuthorizer, StandardAuthorizer,
+JmxReporter, AbstractConfig.CONFIG_PROVIDERS_CONFIG, KafkaCSVMetricsReporter.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+AUTHORIZER_SETTINGS: Final[Mapping[str, str]] = {
+    "allow.everyone.if.no.acl.found": "Whether all is allowed to a resource that no access control list is about.",
+    "super.users": "The principals that may do everything, separated by semicolons: `User:admin;User:CN=ops,O=Us`.",
+}
+"""Name -> what the authorizer does with it: a plug-in in Kafka, a part of this broker."""
+
 PLUGIN_SETTINGS: Final[Mapping[str, str]] = {
-    "allow.everyone.if.no.acl.found": "Whether the authorizer allows what no access control list speaks of.",
-    "super.users": "The principals that the authorizer lets do everything, separated by semicolons.",
     "config.providers": "The names of configuration providers, which fill in values of the form ${provider:key}.",
     "kafka.csv.metrics.dir": "The directory of the CSV reporter of metrics.",
     "kafka.csv.metrics.reporter.enabled": "Whether metrics are written to CSV files.",
@@ -35,4 +39,4 @@ PREFIXES_OF_PLUGINS: Final = (
 
 def is_of_plugin(name: str) -> bool:
     """Tell whether only a plug-in knows what the setting means."""
-    return name in PLUGIN_SETTINGS or name.startswith(PREFIXES_OF_PLUGINS)
+    return name in PLUGIN_SETTINGS or name in AUTHORIZER_SETTINGS or name.startswith(PREFIXES_OF_PLUGINS)

@@ -109,13 +109,20 @@ def rows(name: str, results: Results) -> Iterable[str]:
     for library, rounds in results.items():
         rate = median(each["records"] / each["seconds"] for each in rounds)
         cpu_us = median(each["cpu_seconds"] / each["records"] * 1e6 for each in rounds)
-        ours = OURS + library.removeprefix("kafka-python") if library.startswith("kafka-python") else OURS
+        ours = _ours_like(library)
         ratio = ""
         if library != ours and ours in results:
             pairs = zip(results[ours], rounds, strict=True)
             ratios = sorted(_rate(mine) / _rate(theirs) for mine, theirs in pairs)
             ratio = f"{median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
         yield f"| {name} | {library} | {rate:,.0f} | {cpu_us:.1f} | {ratio} |"
+
+
+def _ours_like(library: str) -> str:
+    """Return which of ours a library is compared with: the one with asyncio, or without idempotence, if it is so."""
+    if library == "aiokafka":
+        return f"{OURS}-aio"
+    return OURS + library.removeprefix("kafka-python") if library.startswith("kafka-python") else OURS
 
 
 def _rate(result: dict[str, float]) -> float:

@@ -60,6 +60,21 @@ def barnabas(servers: str, topic: str, partitions: int, meter: Meter) -> None:
             pass
 
 
+def barnabas_aio(servers: str, topic: str, partitions: int, meter: Meter) -> None:
+    """Read with our asyncio consumer."""
+    from barnabas.clients.aio import Consumer
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    async def read() -> None:
+        async with Consumer(servers, auto_offset_reset="earliest") as consumer:
+            await consumer.assign(TopicPartition(topic, number) for number in range(partitions))
+            polled: Any = []
+            while not polled or not meter.is_done(len(record.value) for record in polled):
+                polled = await consumer.getmany(_TIMEOUT_MS, _MOST_RECORDS)
+
+    asyncio.run(read())
+
+
 def kafka_python(servers: str, topic: str, partitions: int, meter: Meter) -> None:
     """Read with kafka-python."""
     from kafka import KafkaConsumer, TopicPartition
@@ -105,6 +120,7 @@ def confluent_kafka(servers: str, topic: str, partitions: int, meter: Meter) -> 
 
 LIBRARIES: dict[str, Callable[[str, str, int, Meter], None]] = {
     "barnabas": barnabas,
+    "barnabas-aio": barnabas_aio,
     "kafka-python": kafka_python,
     "aiokafka": aiokafka,
     "confluent-kafka": confluent_kafka,

@@ -21,7 +21,7 @@ from benchmarks.clients.workload import values
 
 _SECONDS = 300
 _AWAITED = 1_000
-"""Records that aiokafka's program sends before it awaits their futures: it has no limit of its own but memory."""
+"""Records that the asyncio programs send before they await their futures: aiokafka has no limit but memory."""
 
 
 class Sending(NamedTuple):
@@ -70,6 +70,29 @@ def barnabas(sending: Sending, *, idempotent: bool = True) -> dict[str, float]:
 def barnabas_not_idempotent(sending: Sending) -> dict[str, float]:
     """Send with our producer, without idempotence."""
     return barnabas(sending, idempotent=False)
+
+
+def barnabas_aio(sending: Sending) -> dict[str, float]:
+    """Send with our asyncio producer."""
+    from barnabas.clients.aio import Producer
+
+    choices = values(sending.value_bytes)
+
+    async def send() -> dict[str, float]:
+        async with Producer(sending.servers, compression_type=sending.codec) as producer:
+            await producer.send_and_wait(sending.topic, b"first", key=b"00000000")
+            meter = Meter()
+            delivered = 0
+            waiting: list[Any] = []
+            for number in range(sending.records):
+                waiting.append(await producer.send(sending.topic, choices[number % len(choices)], key=b"%08d" % number))
+                if len(waiting) == _AWAITED:
+                    delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
+                    waiting.clear()
+            delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
+            return meter.result(delivered)
+
+    return asyncio.run(send())
 
 
 def kafka_python(sending: Sending, *, idempotent: bool = True) -> dict[str, float]:
@@ -163,6 +186,7 @@ def confluent_kafka(sending: Sending) -> dict[str, float]:
 
 LIBRARIES: dict[str, Callable[[Sending], dict[str, float]]] = {
     "barnabas": barnabas,
+    "barnabas-aio": barnabas_aio,
     "barnabas-not-idempotent": barnabas_not_idempotent,
     "kafka-python": kafka_python,
     "kafka-python-not-idempotent": kafka_python_not_idempotent,

@@ -18,6 +18,8 @@ After power failures without flushes, Kafka promises nothing of what replicas do
 broker starts; readers get values that were written, none twice; what the coordinator has forgotten can be found and
 aborted as an operator does (KIP-664); then the last stable offset is at the end, and new transactional ids begin, write
 and commit whole transactions.
+
+All of it is demanded of producers of transaction.version 2 (KIP-890), too.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from barnabas.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
+    EndTxnResponse,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
@@ -175,6 +178,10 @@ class Session:
 
 class CrashLife:
     """One history. cell: the only write beside which the process dies; any if it is None."""
+
+    produce_version = 11
+    commit_version = 3
+    end_version = 3
 
     def __init__(self, seed: int, loss: Loss, cell: Cell | None = None) -> None:
         self.chance = random.Random(seed)
@@ -427,7 +434,7 @@ class CrashLife:
         message = ProduceRequest(session.transactional_id, -1, 1000, topics)
 
         def ask() -> ErrorCode:
-            return E(self.ask(message, 11).responses[0].partition_responses[0].error_code)
+            return E(self.ask(message, self.produce_version).responses[0].partition_responses[0].error_code)
 
         transaction.is_uncertain = True
         error = self.until_told(ask)
@@ -441,8 +448,7 @@ class CrashLife:
         transaction, group = self.begun(session), self.chance.choice(GROUPS)
         if transaction.writes_no_more:
             return self.end(session)
-        add = AddOffsetsToTxnRequest(session.transactional_id, session.producer_id, session.epoch, group)
-        if not self.is_taken(self.until_told(lambda: E(self.ask(add, 3).error_code))):
+        if not self.add_group(session, group):
             return False
         place = self.chance.choice(DATA_PLACES)
         self.offset_number += 1
@@ -455,11 +461,16 @@ class CrashLife:
             session.transactional_id, group, session.producer_id, session.epoch, topics=[topic]
         )
         transaction.is_uncertain = True
-        error = self.until_told(lambda: E(self.ask(commit, 3).topics[0].partitions[0].error_code))
+        version = self.commit_version
+        error = self.until_told(lambda: E(self.ask(commit, version).topics[0].partitions[0].error_code))
         if error is E.NONE:
             transaction.is_uncertain = False
             transaction.offsets.append(write)
         return self.is_taken(error)
+
+    def add_group(self, session: Session, group: str) -> bool:
+        add = AddOffsetsToTxnRequest(session.transactional_id, session.producer_id, session.epoch, group)
+        return self.is_taken(self.until_told(lambda: E(self.ask(add, 3).error_code)))
 
     def end(self, session: Session) -> bool:
         transaction = session.transaction
@@ -470,15 +481,26 @@ class CrashLife:
             may_commit = bool(transaction.values) and not transaction.is_uncertain
             transaction.asked = may_commit and self.chance.random() < 0.65
         message = EndTxnRequest(session.transactional_id, session.producer_id, session.epoch, transaction.asked)
-        error = self.until_told(lambda: E(self.ask(message, 3).error_code))
+        answers: list[EndTxnResponse] = []
+
+        def ask() -> ErrorCode:
+            answers.append(self.ask(message, self.end_version))
+            return E(answers[-1].error_code)
+
+        error = self.until_told(ask)
         if error is E.NONE:
             assert not session.is_fenced or not self.is_strict, (
                 f"{session.transactional_id}: a fenced producer ended its transaction"
             )
             transaction.outcome = transaction.asked
             session.transaction = None
+            self.ended(session, answers[-1])
             self.counts["committed" if transaction.outcome else "aborted"] += 1
         return self.is_taken(error)
+
+    def ended(self, session: Session, answer: EndTxnResponse) -> None:
+        """Take the answer to an end, by which the producer keeps its epoch."""
+        assert answer.producer_id == -1
 
     def commit_plainly(self) -> None:
         """Commit an offset outside of a transaction, until it is acknowledged."""
@@ -613,8 +635,32 @@ class CrashLife:
             )
 
 
-def run(seed: int, loss: Loss, cell: Cell | None = None) -> CrashLife:
-    life = CrashLife(seed, loss, cell)
+class Version2Life(CrashLife):
+    """One history of producers of transaction.version 2: what they write adds itself, and an end raises the epoch."""
+
+    produce_version = 12
+    commit_version = 5
+    end_version = 5
+
+    def add_places(self, session: Session, places: list[TopicPartition]) -> bool:
+        self.broker.writes_markers_early = self.chance.random() < 0.7
+        self.begun(session)
+        session.places |= set(places)
+        return True
+
+    def add_group(self, session: Session, group: str) -> bool:
+        return True
+
+    def ended(self, session: Session, answer: EndTxnResponse) -> None:
+        following = (answer.producer_id, answer.producer_epoch)
+        assert not self.is_strict or following not in self.handed_out, f"{following} was handed out twice"
+        self.handed_out.add(following)
+        session.producer_id, session.epoch = following
+        session.sequences.clear()
+
+
+def run(seed: int, loss: Loss, cell: Cell | None = None, kind: type[CrashLife] = CrashLife) -> CrashLife:
+    life = kind(seed, loss, cell)
     try:
         life.run()
     except Exception as error:
@@ -625,17 +671,17 @@ def run(seed: int, loss: Loss, cell: Cell | None = None) -> CrashLife:
 CELLS = [(kind, moment) for kind in WriteKind for moment in Moment]
 
 
-def run_block(block: int, loss: Loss, count: int = BLOCK) -> None:
+def run_block(block: int, loss: Loss, count: int = BLOCK, kind: type[CrashLife] = CrashLife) -> None:
     for seed in range(block * BLOCK, block * BLOCK + count):
-        run(seed, loss)
+        run(seed, loss, kind=kind)
 
 
-def die(cell: Cell, loss: Loss, times: int) -> None:
+def die(cell: Cell, loss: Loss, times: int, kind: type[CrashLife] = CrashLife) -> None:
     """Run histories until the process has died so often beside writes of one kind, at one moment."""
     deaths, seed = 0, 0
     while deaths < times:
         assert seed < 20 * times, f"{deaths} deaths in {seed} histories"
-        deaths += run(seed, loss, cell).deaths[cell]
+        deaths += run(seed, loss, cell, kind).deaths[cell]
         seed += 1
 
 
@@ -648,6 +694,25 @@ def test_transactions_survive_the_end_of_the_process(loss: Loss, block: int) -> 
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_process_dies_beside_each_kind_of_write(cell: Cell) -> None:
     die(cell, Loss.FLUSHED, 2)
+
+
+@pytest.mark.parametrize("loss", Loss)
+def test_transactions_of_version_2_survive_the_end_of_the_process(loss: Loss) -> None:
+    run_block(0, loss, kind=Version2Life)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10, 40))
+@pytest.mark.parametrize("loss", Loss)
+def test_transactions_of_version_2_survive_many_ends(loss: Loss, block: int) -> None:
+    run_block(block, loss, kind=Version2Life)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("loss", Loss)
+def test_the_process_dies_fifty_times_in_transactions_of_version_2(loss: Loss, cell: Cell) -> None:
+    die(cell, loss, 50, Version2Life)
 
 
 @pytest.mark.slow
@@ -720,3 +785,26 @@ def test_a_planted_defect_is_found(
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         run_block(0, Loss.KILL, 3 * BLOCK)
+
+
+def _a_repeated_end_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.coordinator.transaction.decisions._is_repeated_end", lambda *_: False)
+
+
+def _an_addition_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(_: TransactionService, *args: Any, **terms: Any) -> None:
+        args[3](E.NONE)
+
+    monkeypatch.setattr(TransactionService, "add_partitions", add)
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize(
+    "plant", [_decided_transactions_are_not_resumed, _a_repeated_end_is_unknown, _an_addition_is_not_stored]
+)
+def test_a_planted_defect_is_found_in_version_2(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_block(0, Loss.KILL, 3 * BLOCK, Version2Life)

@@ -21,8 +21,10 @@ from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors
 from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.config.log_config import LogConfig
-from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.delayed_refusal import WAIT_MS, DelayedRefusal
+from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
@@ -71,6 +73,8 @@ class TransactionalBroker:
 
     def __init__(self, stored: StoredTopics, *, epoch: int, is_new: bool, first_producer_id: int) -> None:
         self.is_dead = False
+        self.writes_markers_early = True
+        """Whether markers are written while a request waits for them; else the request waits in vain."""
         self.replicas = replicas = Replicas(stored)
         self.scheduler = stored.scheduler
         self._announce()
@@ -143,6 +147,12 @@ class TransactionalBroker:
         channel = RecordingChannel()
         try:
             self._apis.handle(self._parser.parse(frame, self._connection, channel=channel, received_ns=1))
+            if not channel.frames and self.writes_markers_early:
+                self.transactions.send_markers()
+            # A refusal that is held back comes at last, and then the leader asks no more.
+            while not channel.frames:
+                self.scheduler.tick(WAIT_MS)
+                self.replicas.actions.run_all()
         except PowerOff:
             self.is_dead = True
             if not channel.frames:
@@ -165,9 +175,24 @@ class TransactionalBroker:
         adds: bool,
     ) -> None:
         """Answer a partition's leader, as TransactionCoordinator does."""
-        assert not adds, "the clients of these simulations add partitions themselves"
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
-        callback(self.transactions.service.verify(transactional_id, producer, partitions))
+        service = self.transactions.service
+        if not adds:
+            callback(service.verify(transactional_id, producer, partitions))
+            return
+
+        def added(error: ErrorCode) -> None:
+            callback({} if error is ErrorCode.NONE else dict.fromkeys(partitions, error))
+
+        refusal = DelayedRefusal(added, self.scheduler)
+        service.add_partitions(
+            transactional_id,
+            producer,
+            partitions,
+            refusal.answer,
+            client_version=RAISES_EPOCH_SINCE,
+            waiter=refusal,
+        )
 
     def log(self, place: TopicPartition) -> UnifiedLog:
         """The log of a partition."""

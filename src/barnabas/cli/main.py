@@ -15,6 +15,7 @@ from barnabas.cli.client_options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAG
 from barnabas.cli.standard_streams import discard_output, flush_output, replace_closed_streams
 
 COMMANDS = {
+    "acls": ("barnabas.cli.acls", "Say which principals may do what."),
     "cluster": ("barnabas.cli.cluster", "Show brokers, and the APIs and features they support."),
     "configs": ("barnabas.cli.configs", "Show and change settings of topics and brokers."),
     "consume": ("barnabas.cli.consume", "Print records of a topic."),

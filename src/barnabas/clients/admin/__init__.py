@@ -1,5 +1,6 @@
 """The admin client: `Admin`, its arguments and its results."""
 
+from barnabas.clients.admin.acls import DeletedAcls
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
@@ -27,10 +28,19 @@ from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.feature_codes import UpgradeType
+from barnabas.security.acl.acl_binding import AccessControlEntry, AccessControlEntryFilter, AclBinding, AclBindingFilter
+from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
+from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
 from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation
 
 __all__ = [
     "DEFAULT",
+    "AccessControlEntry",
+    "AccessControlEntryFilter",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
     "Admin",
     "BrokerFeatures",
     "ClusterDescription",
@@ -41,6 +51,7 @@ __all__ = [
     "ConfigResourceType",
     "CreatedTopic",
     "DelegationToken",
+    "DeletedAcls",
     "ElectionType",
     "FeatureUpdate",
     "FencedProducer",
@@ -54,10 +65,14 @@ __all__ = [
     "OpenTransaction",
     "PartitionInfo",
     "PartitionReassignment",
+    "PatternType",
     "PreparedTransaction",
     "ProducerState",
     "QuotaEntity",
     "ReplicaInfo",
+    "ResourcePattern",
+    "ResourcePatternFilter",
+    "ResourceType",
     "ScramCredential",
     "ScramMechanism",
     "TokenInformation",

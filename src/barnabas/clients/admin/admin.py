@@ -15,6 +15,7 @@ from typing import Self
 
 from barnabas.clients.admin import configs, records, transactions
 from barnabas.clients.admin import topics as topics_api
+from barnabas.clients.admin.acls import DeletedAcls, create_acls, delete_acls, describe_acls
 from barnabas.clients.admin.admin_calls import AdminCalls
 from barnabas.clients.admin.broker_registrations import unregister_broker
 from barnabas.clients.admin.client_quotas import (
@@ -72,6 +73,7 @@ from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
+from barnabas.security.acl.acl_binding import AclBinding, AclBindingFilter
 from barnabas.security.tokens.delegation_token import DelegationToken
 
 
@@ -193,6 +195,23 @@ class Admin:
     ) -> None:
         """Set quotas by name. None removes a quota. Raises ApiError for the first entity that is rejected."""
         alter_client_quotas(self._calls, changes, validate_only=validate_only)
+
+    # -- access control lists
+
+    def create_acls(self, bindings: Iterable[AclBinding]) -> dict[AclBinding, ApiError | None]:
+        """Create entries of access control lists.
+
+        Returns each entry's error, or None.
+        """
+        return create_acls(self._calls, bindings)
+
+    def describe_acls(self, selection: AclBindingFilter) -> list[AclBinding]:
+        """Return the entries that a filter selects, sorted; `AclBindingFilter()` selects all. Raises ApiError."""
+        return describe_acls(self._calls, selection)
+
+    def delete_acls(self, filters: Iterable[AclBindingFilter]) -> dict[AclBindingFilter, DeletedAcls]:
+        """Delete the entries that filters select. Returns what each filter deleted; an entry belongs to one filter."""
+        return delete_acls(self._calls, filters)
 
     # -- delegation tokens
 

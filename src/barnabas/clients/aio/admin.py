@@ -128,6 +128,12 @@ class Admin:
     describe_client_quotas = _awaited(CoreAdmin.describe_client_quotas)
     alter_client_quotas = _awaited(CoreAdmin.alter_client_quotas)
 
+    # -- access control lists
+
+    create_acls = _awaited(CoreAdmin.create_acls)
+    describe_acls = _awaited(CoreAdmin.describe_acls)
+    delete_acls = _awaited(CoreAdmin.delete_acls)
+
     # -- delegation tokens
 
     create_delegation_token = _awaited(CoreAdmin.create_delegation_token)

@@ -24,7 +24,8 @@ PRODUCER = KeywordModule(
     "from collections.abc import Sequence\nfrom typing import Literal, TypedDict\n\n"
     "from barnabas.clients.producer.interceptors import ProducerInterceptor\n"
     "from barnabas.clients.producer.partition_choice import Partitioner\n"
-    "from barnabas.clients.producer.serializers import Serializer\n",
+    "from barnabas.clients.producer.serializers import Serializer\n"
+    "from barnabas.config.secret import Secret\n",
 )
 CONSUMER = KeywordModule(
     ConsumerConfig,
@@ -32,7 +33,8 @@ CONSUMER = KeywordModule(
     "from collections.abc import Sequence\nfrom typing import TypedDict\n\n"
     "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n"
     "from barnabas.clients.consumer.deserializers import Deserializer\n"
-    "from barnabas.clients.consumer.interceptors import ConsumerInterceptor\n",
+    "from barnabas.clients.consumer.interceptors import ConsumerInterceptor\n"
+    "from barnabas.config.secret import Secret\n",
 )
 
 

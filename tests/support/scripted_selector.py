@@ -10,6 +10,8 @@ from barnabas.protocol.headers import RequestHeader, parse_request_header, respo
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.message import Message
+from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
 from tests.support.mock_clock import MockClock
 
@@ -58,7 +60,7 @@ class ScriptedSelector:
         self.disconnected: dict[str, ChannelState] = {}
         self.completed_receives: list[ScriptedChannel] = []
         self.completed_sends: list[ScriptedChannel] = []
-        self.connect_errors: dict[str, OSError] = {}
+        self.connect_errors: dict[str, OSError | AuthenticationFailed] = {}
         self.closed: list[str] = []
         self.last_timeout_ms = -1.0
         self._next_connected: list[str] = []
@@ -72,7 +74,12 @@ class ScriptedSelector:
         """Whether a poll that finds nothing lets the clock advance by its timeout, so that waiting loops end."""
 
     def connect(
-        self, connection_id: str, address: tuple[str, int], send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1
+        self,
+        connection_id: str,
+        address: tuple[str, int],
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        build: ChannelBuilder | None = None,
     ) -> None:
         self.attempts.append((connection_id, address))
         self.buffer_sizes.append((send_buffer_bytes, receive_buffer_bytes))
@@ -143,7 +150,7 @@ class ScriptedSelector:
     def answer_raw(self, connection_id: str, frame: bytes) -> None:
         self.channels[connection_id].frames.append(frame)
 
-    def take_connect_error(self, connection_id: str) -> OSError | None:
+    def take_connect_error(self, connection_id: str) -> OSError | AuthenticationFailed | None:
         return self.connect_errors.pop(connection_id, None)
 
     def disconnect(self, connection_id: str, state: ChannelState = ChannelState.READY) -> None:

@@ -91,7 +91,11 @@ class BlockingClient:
         return self.network.now_ms()
 
     def poll(self, timeout_ms: float) -> None:
-        """Let the network run for at most `timeout_ms`. Raises Unreachable after `bootstrap_timeout_ms`."""
+        """Let the network run for at most `timeout_ms`.
+
+        Raises AuthenticationError when a broker and this client do not trust each other, Unreachable after
+        `bootstrap_timeout_ms`.
+        """
         now_ms = self.now_ms()
         if self.telemetry is not None:
             timeout_ms = min(timeout_ms, self.telemetry.turn(now_ms))
@@ -99,7 +103,7 @@ class BlockingClient:
         if self.telemetry is not None:
             # Also here: before a poll, a node may have a fetch that is not written yet, and takes no further request.
             self.telemetry.turn(self.now_ms())
-        self.metadata.raise_unreachable()
+        self.metadata.raise_failure()
 
     def start_telemetry(self, measure: Callable[[], Mapping[MetricName, float]], resource: Mapping[str, str]) -> None:
         """Push what `measure` returns to brokers that ask for it, in the polls of this client."""

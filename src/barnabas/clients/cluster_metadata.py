@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, TypeAlias
 
+from barnabas.clients.authentication_errors import AuthenticationError
 from barnabas.clients.bootstrap import USE_ALL_DNS_IPS, BootstrapFailures
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed, ClientTimeout
@@ -151,6 +152,16 @@ class ClusterMetadata:
         error = self.cluster.topic_errors.get(topic)
         if error in _TOPIC_ERRORS_TO_RAISE:
             raise ApiError(error, f"{error.message} Topic: {topic}")
+
+    def raise_failure(self) -> None:
+        """Check the connections. Raises AuthenticationError once for each failure, and as `raise_unreachable` does."""
+        # Without the lock first: this runs in every poll of a consumer.
+        if isinstance(self._fatal_error, AuthenticationError):
+            with self._condition:
+                error, self._fatal_error = self._fatal_error, None
+            if error is not None:
+                raise error
+        self.raise_unreachable()
 
     def raise_unreachable(self) -> None:
         """Check the bootstrap brokers. Raises Unreachable if none could be reached for `bootstrap_timeout_ms`."""

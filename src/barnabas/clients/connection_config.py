@@ -1,4 +1,4 @@
-"""The settings of a client's connections: their set-up, their sockets and their requests. Immutable.
+"""The settings of a client's connections: their set-up, security, sockets and requests. Immutable.
 
 The base of ClientConfig, whose users and threads it shares: no lock. `network_config` returns the same settings in the
 form that NetworkClient takes. Kafka: CommonClientConfigs.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from barnabas.clients.bootstrap import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, USE_ALL_DNS_IPS
+from barnabas.clients.security_config import ClientSecurityConfig
 from barnabas.clients.settings import check_names, check_values, setting
 from barnabas.rpc.network_client_config import NetworkClientConfig
 
@@ -17,7 +18,7 @@ _MAX_IN_FLIGHT = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientConnectionConfig:
+class ClientConnectionConfig(ClientSecurityConfig):
     """The settings of the connections of one client. Times are milliseconds.
 
     Raises TypeError for a name that is no setting and for a value of a wrong type, ValueError for one out of bounds.
@@ -63,12 +64,18 @@ class ClientConnectionConfig:
 
     def __post_init__(self) -> None:
         """Check the values. Raises TypeError, ValueError."""
+        self.hide_secrets()
         check_values(self)
+        self.check_security()
 
     def network_config(self, default_client_id: str = "", max_in_flight: int = _MAX_IN_FLIGHT) -> NetworkClientConfig:
-        """Return the settings of the connections."""
+        """Return the settings of the connections. Reads key and trust stores, if there are any.
+
+        Raises ConfigError, a ValueError: such a store is missing or cannot be used.
+        """
+        client_id = self.client_id or default_client_id
         return NetworkClientConfig(
-            client_id=self.client_id or default_client_id,
+            client_id=client_id,
             max_in_flight=max_in_flight,
             request_timeout_ms=self.request_timeout_ms,
             reconnect_backoff_ms=self.reconnect_backoff_ms,
@@ -78,4 +85,5 @@ class ClientConnectionConfig:
             connections_max_idle_ms=self.connections_max_idle_ms,
             send_buffer_bytes=self.send_buffer_bytes,
             receive_buffer_bytes=self.receive_buffer_bytes,
+            channel_builder=self.channel_builder(client_id),
         )

@@ -8,12 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from barnabas.clients.authentication_errors import authentication_error
 from barnabas.clients.cluster_metadata import REBOOTSTRAP, ClusterMetadata
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node
+from barnabas.transport.authenticator import AuthenticationFailed
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +102,10 @@ class ClusterMetadataUpdater:
         if self.is_update_due(now_ms):
             self.handle_failed_request(now_ms, None)
         self._metadata.request_update()
+
+    def handle_authentication_failure(self, node: Node | None, error: AuthenticationFailed) -> None:
+        """Fail the call that waits, or else the next one: a retry with the same settings cannot help."""
+        self._metadata.fail(authentication_error(node, error))
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
         """Note that the request got no answer. With an `error`, no such request can ever be sent."""

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.secret import Secret
 
 T = TypeVar("T")
 
@@ -95,10 +96,12 @@ def check_values(config: Any) -> None:
     for each in fields(config):
         value, bound = getattr(config, each.name), _bound(each)
         if not _is_a(value, hints[each.name]):
-            raise TypeError(f"{each.name} must be {each.type}, not {value!r}")
+            # A password of a wrong type is still a password.
+            shown = f"a {type(value).__name__}" if Secret.__name__ in str(each.type) else repr(value)
+            raise TypeError(f"{each.name} must be {each.type}, not {shown}")
         if bound.minimum is not None and value is not None and value < bound.minimum:
             raise ValueError(f"{each.name} must be at least {bound.minimum}, not {value!r}")
-        if bound.choices and value not in bound.choices:
+        if bound.choices and value is not None and value not in bound.choices:
             hint = nearest_hint(value, bound.choices) if isinstance(value, str) else ""
             raise ValueError(f"{each.name} must be {' or '.join(bound.choices)}, not {value!r}{hint}")
 
@@ -113,7 +116,7 @@ def _is_a(value: object, hint: Any) -> bool:
     if hint is int:
         # A bool is an int for Python; as a number of milliseconds it is a mistake.
         return isinstance(value, int) and not isinstance(value, bool)
-    if hint in (bool, str, types.NoneType):
+    if hint in (bool, str, types.NoneType, Secret):
         return isinstance(value, hint)
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):

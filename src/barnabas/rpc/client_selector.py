@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from barnabas.runtime.clock import Clock
+from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame
 
@@ -47,7 +49,7 @@ class ClientSelector(Protocol):
     def completed_sends(self) -> Iterable[Any]:
         """The channels that have nothing left to send (ReceivingChannel)."""
 
-    def take_connect_error(self, connection_id: str) -> OSError | None:
+    def take_connect_error(self, connection_id: str) -> OSError | AuthenticationFailed | None:
         """Return why a connection in `disconnected` could not be made, and forget it."""
 
     def connect(
@@ -56,8 +58,9 @@ class ClientSelector(Protocol):
         address: tuple[str, int],
         send_buffer_bytes: int = ...,
         receive_buffer_bytes: int = ...,
+        build: ChannelBuilder | None = ...,
     ) -> None:
-        """Begin to connect."""
+        """Begin to connect. build: makes the channel; None: a plaintext one."""
 
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
         """Queue a frame."""

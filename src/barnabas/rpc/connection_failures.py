@@ -76,6 +76,11 @@ class ConnectionFailures:
         logger.warning("Cannot connect to broker %s: %s. Trying again%s.", attempts.address, reason, count)
         attempts.note_report(reason, now_ms)
 
+    def node_of(self, node_id: int) -> Node | None:
+        """Return the node of the attempts that have not succeeded yet; None if there are none."""
+        attempts = self._nodes.get(node_id)
+        return None if attempts is None else attempts.node
+
     def succeeded(self, node_id: int) -> None:
         """Note that the node takes requests, and report the end of the failures, if there were some."""
         attempts = self._nodes.pop(node_id, None)

@@ -12,6 +12,7 @@ from typing import Protocol
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import ClientRequest
 from barnabas.rpc.node import Node
+from barnabas.transport.authenticator import AuthenticationFailed
 
 FOREVER_MS = 2**31 - 1
 
@@ -59,6 +60,9 @@ class MetadataUpdater(Protocol):
     def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """Note that a connection was lost: the known nodes may be out of date."""
 
+    def handle_authentication_failure(self, node: Node | None, error: AuthenticationFailed) -> None:
+        """Note that a node and this client do not trust each other: a retry with the same settings cannot help."""
+
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
         """Note that the request of `maybe_update` got no answer, or cannot be sent at all (`error`)."""
 
@@ -96,6 +100,9 @@ class ManualMetadataUpdater:
 
     def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """Do nothing: the nodes stay the same."""
+
+    def handle_authentication_failure(self, node: Node | None, error: AuthenticationFailed) -> None:
+        """Do nothing: the caller of a channel to a known peer sees that the connection has failed, and the log why."""
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
         """Do nothing: there is no request of this updater."""

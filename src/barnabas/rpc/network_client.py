@@ -38,7 +38,7 @@ from barnabas.rpc.client_request import (
 )
 from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.connection_failures import ConnectionFailures
-from barnabas.rpc.connection_states import ConnectionStates
+from barnabas.rpc.connection_states import ConnectionState, ConnectionStates
 from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests
 from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client_config import NetworkClientConfig
@@ -46,6 +46,7 @@ from barnabas.rpc.node import Node
 from barnabas.rpc.node_api_versions import NodeApiVersions
 from barnabas.rpc.request_frame import decode_answer, request_frame
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.transport.authenticator import AuthenticationFailed
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame, InvalidReceive
 from barnabas.transport.host_addresses import host_addresses
@@ -56,11 +57,15 @@ _MAX_CORRELATION_ID = 2**31 - 1
 
 _REASONS = {
     ChannelState.NOT_CONNECTED: "the connection could not be established",
+    ChannelState.AUTHENTICATE: "the broker closed the connection during the handshake",
     ChannelState.READY: "the connection was lost",
     ChannelState.LOCAL_CLOSE: "the client closed the connection",
     ChannelState.EXPIRED: "the connection was idle",
 }
 """What users read of the ends of connections."""
+_NEVER_READY = frozenset({ChannelState.NOT_CONNECTED, ChannelState.AUTHENTICATE, ChannelState.AUTHENTICATION_FAILED})
+_OTHER_PROTOCOL = " before the first answer (check security.protocol)"
+"""What else a user reads when a node does not even answer ApiVersions: most often it expects a TLS handshake."""
 
 
 class NetworkClient:
@@ -190,8 +195,9 @@ class NetworkClient:
         self._failures.begun(node, now_ms)
         try:
             address = self._states.next_address(node.id, lambda: self._resolve(node.host, node.port))
+            build = None if config.channel_builder is None else config.channel_builder(node.host)
             self._selector.connect(
-                str(node.id), (address, node.port), config.send_buffer_bytes, config.receive_buffer_bytes
+                str(node.id), (address, node.port), config.send_buffer_bytes, config.receive_buffer_bytes, build
             )
         except OSError as error:
             self._failures.failed(node.id, _reason_of(error), now_ms)
@@ -467,17 +473,23 @@ class NetworkClient:
         failed = state is ChannelState.AUTHENTICATION_FAILED
         if reason is None:
             reason = _REASONS.get(state, state.value)
-        if failed:
-            logger.error("Connection to node %d failed authentication", node_id)
-        elif state is ChannelState.NOT_CONNECTED:
+        error = None
+        if state in _NEVER_READY:
             error = self._selector.take_connect_error(str(node_id))
             if error is not None:
                 reason = _reason_of(error)
+        elif self._states.state(node_id) is ConnectionState.CHECKING_API_VERSIONS and not timed_out:
+            reason += _OTHER_PROTOCOL
+        if failed:
+            logger.error("Connection to node %d failed authentication due to: %s", node_id, reason)
+        node = self._failures.node_of(node_id)
         if self._states.state(node_id).is_preparing:
             self._failures.failed(node_id, reason, now_ms)
         self._forget_connection(node_id, now_ms, authentication_failed=failed)
         self._cancel_in_flight(node_id, now_ms, responses, timed_out=timed_out)
         self._metadata_updater.handle_disconnect(node_id, now_ms, reason)
+        if isinstance(error, AuthenticationFailed):
+            self._metadata_updater.handle_authentication_failure(node, error)
 
     def _forget_connection(self, node_id: int, now_ms: int, *, authentication_failed: bool = False) -> None:
         self._states.disconnected(node_id, now_ms, authentication_failed=authentication_failed)
@@ -494,7 +506,9 @@ class NetworkClient:
                 self._metadata_updater.handle_failed_request(now_ms, None)
 
 
-def _reason_of(error: OSError) -> str:
-    """Return the system's words, such as "connection refused"."""
+def _reason_of(error: OSError | AuthenticationFailed) -> str:
+    """Return the words of the system, such as "connection refused", or those of a failed handshake or login."""
+    if isinstance(error, AuthenticationFailed):
+        return str(error)
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]

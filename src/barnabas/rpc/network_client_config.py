@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.transport.channel_builder import ClientChannelBuilder
+
 
 @dataclass(frozen=True)
 class NetworkClientConfig:
@@ -25,3 +27,5 @@ class NetworkClientConfig:
     receive_buffer_bytes: int = 65_536
     discover_broker_versions: bool = True
     """False where the peer is known to take what is sent, in its latest version: nothing is asked first."""
+    channel_builder: ClientChannelBuilder | None = None
+    """Makes the channels, with TLS and login (`security`); None: those of the Selector, which are plaintext."""

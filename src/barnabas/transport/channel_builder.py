@@ -12,6 +12,8 @@ from barnabas.transport.authenticator import Authenticator, PlaintextAuthenticat
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 ChannelBuilder = Callable[[StreamSocket], tuple[TransportLayer, Authenticator]]
+ClientChannelBuilder = Callable[[str], ChannelBuilder]
+"""Returns the builder of a connection to a host, given the host's name as the client's user knows it."""
 
 
 def plaintext_channel(stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:

@@ -46,9 +46,9 @@ class ChannelFactory(NamedTuple):
     memory: MemoryLimit
     now: Callable[[], int]
 
-    def make(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
-        """Make the channel of a socket. Raises OSError when its descriptor is gone."""
-        transport, authenticator = self.build(stream_socket)
+    def make(self, connection_id: str, stream_socket: StreamSocket, build: ChannelBuilder | None) -> KafkaChannel:
+        """Make the channel of a socket, by `build` if it is given. Raises OSError when its descriptor is gone."""
+        transport, authenticator = (self.build if build is None else build)(stream_socket)
         memory = self.memory.for_channel()
         channel = KafkaChannel(
             connection_id, transport, authenticator, self.buffers, self.max_receive_bytes, self.now(), memory
@@ -74,6 +74,7 @@ class ChannelSetup:
         "_channels",
         "_connect_errors",
         "_counters",
+        "_dialled",
         "_factory",
         "_failed_authentication_delay_ns",
         "_io",
@@ -102,16 +103,24 @@ class ChannelSetup:
         self._open_socket = open_socket
         self._now = factory.now
         self._failed_authentication_delay_ns = int(failed_authentication_delay_ms * 1_000_000)
-        self._connect_errors: dict[str, OSError] = {}  # kept until taken, so that no poll has to empty it
+        self._connect_errors: dict[str, OSError | AuthenticationFailed] = {}  # until taken: no poll has to empty it
+        self._dialled: set[str] = set()
+        """The connections that this side makes, until each is ready or lost: only their errors are kept."""
         self.delayed_closes: deque[DelayedClose] = deque()
         """The pending closes, in the order in which they are due, since all delays are the same."""
 
     def connect(
-        self, connection_id: str, address: tuple[str, int], send_buffer_bytes: int, receive_buffer_bytes: int
+        self,
+        connection_id: str,
+        address: tuple[str, int],
+        send_buffer_bytes: int,
+        receive_buffer_bytes: int,
+        build: ChannelBuilder | None = None,
     ) -> None:
         """Begin to connect to an IP address or host name and a port.
 
-        Raises ValueError for a connection id in use, OSError when connecting cannot even begin.
+        build: makes the channel of this connection, instead of the Selector's own builder. Raises ValueError for a
+        connection id in use, OSError when connecting cannot even begin.
         """
         self._channels.refuse_duplicate(connection_id)
         family, resolved = resolve(address)
@@ -121,25 +130,27 @@ class ChannelSetup:
             error = stream_socket.connect_ex(resolved)
             if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
                 raise OSError(error, os.strerror(error))
-            channel = self._factory.make(connection_id, stream_socket)
+            channel = self._factory.make(connection_id, stream_socket, build)
             self._channels.add(channel)
         except BaseException:
             stream_socket.close()  # no channel owns it yet
             raise
         # Registered with the Poller before: its first event may say that the connect has succeeded.
         channel.begin_connect()
+        self._connect_errors.pop(connection_id, None)
+        self._dialled.add(connection_id)
         if not error:
             # Connected at once: the Poller may report no event, so the next poll must not wait for one.
             self._channels.to_report.append(channel)
 
-    def take_connect_error(self, connection_id: str) -> OSError | None:
-        """Return the error of a connect that failed, and forget the error; None if there is none."""
+    def take_connect_error(self, connection_id: str) -> OSError | AuthenticationFailed | None:
+        """Return why a connection that this side began did not become ready, and forget the error; None: no error."""
         return self._connect_errors.pop(connection_id, None)
 
     def accept(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""
         self._channels.refuse_duplicate(connection_id)
-        channel = self._factory.make(connection_id, stream_socket)
+        channel = self._factory.make(connection_id, stream_socket, None)
         self._channels.add(channel)
         self._counters.connections_created += 1
         self._prepare(channel)
@@ -161,7 +172,7 @@ class ChannelSetup:
         try:
             channel.finish_connect()
         except OSError as error:
-            self._connect_errors[channel.connection_id] = error
+            self._keep_error(channel, error)
             self._channels.fail(channel, ChannelState.NOT_CONNECTED, error)
             return
         self._counters.connections_created += 1
@@ -178,6 +189,7 @@ class ChannelSetup:
             self._io.close_invalid(channel, error)
             return
         except OSError as error:
+            self._keep_error(channel, error)
             self._channels.fail(channel, channel.state, error)
             return
         if channel.outgoing.unsent:
@@ -186,16 +198,24 @@ class ChannelSetup:
             return
         if channel.ready:
             self._counters.successful_authentications += 1
+            self._dialled.discard(channel.connection_id)
             self._results.connected.append(channel.connection_id)
         # A handshake may have received the first request with its own last bytes; the Poller, asked after that, sees an
         # empty socket.
         if channel.reader.received or had_handshake:
             self._io.expect_more(channel)
 
+    def _keep_error(self, channel: KafkaChannel, error: OSError | AuthenticationFailed) -> None:
+        # A server never asks for the errors of its clients: their ids are new for each connection, and would pile up.
+        if channel.connection_id in self._dialled:
+            self._dialled.discard(channel.connection_id)
+            self._connect_errors[channel.connection_id] = error
+
     # -- rejections
 
     def _refuse(self, channel: KafkaChannel, error: AuthenticationFailed) -> None:
         self._counters.failed_authentications += 1
+        self._keep_error(channel, error)
         logger.info("Failed authentication with %s (%s)", channel.connection_id, error)
         if channel.state is not ChannelState.AUTHENTICATION_FAILED:
             self._channels.fail(channel, ChannelState.AUTHENTICATION_FAILED)  # the transport's handshake has failed

@@ -41,6 +41,7 @@ from typing import Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
+from barnabas.transport.authenticator import AuthenticationFailed
 from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
 from barnabas.transport.channel_io import ChannelIO
 from barnabas.transport.channel_setup import ChannelFactory, ChannelSetup
@@ -141,16 +142,18 @@ class Selector:
         address: tuple[str, int],
         send_buffer_bytes: int = USE_DEFAULT_BUFFER_SIZE,
         receive_buffer_bytes: int = USE_DEFAULT_BUFFER_SIZE,
+        build: ChannelBuilder | None = None,
     ) -> None:
         """Begin to connect; a later poll reports the connection in `connected` or `disconnected`.
 
-        `address` is (IP address, port); a host name is resolved here, blocking. Raises ValueError for a connection id
-        in use, OSError when connecting cannot even begin.
+        `address` is (IP address, port); a host name is resolved here, blocking. build: makes the channel, instead of
+        the Selector's own builder. Raises ValueError for a connection id in use, OSError when connecting cannot even
+        begin.
         """
-        self._setup.connect(connection_id, address, send_buffer_bytes, receive_buffer_bytes)
+        self._setup.connect(connection_id, address, send_buffer_bytes, receive_buffer_bytes, build)
 
-    def take_connect_error(self, connection_id: str) -> OSError | None:
-        """Return the error of a connect that failed, for a connection in `disconnected`, and forget the error."""
+    def take_connect_error(self, connection_id: str) -> OSError | AuthenticationFailed | None:
+        """Return why a connection in `disconnected` did not become ready (connect, handshake, login), and forget it."""
         return self._setup.take_connect_error(connection_id)
 
     def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:

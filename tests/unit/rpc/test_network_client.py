@@ -464,7 +464,8 @@ def test_a_server_that_closes_each_connection_is_reported_with_the_reason(caplog
     setting.poll()
     setting.selector.disconnect("0", ChannelState.READY)
     setting.poll()
-    assert caplog.messages == ["Cannot connect to broker a:9092 (id: 0): the connection was lost. Trying again."]
+    reason = "the connection was lost before the first answer (check security.protocol)"
+    assert caplog.messages == [f"Cannot connect to broker a:9092 (id: 0): {reason}. Trying again."]
 
 
 def test_a_ready_connection_that_is_lost_is_no_failed_attempt(caplog: pytest.LogCaptureFixture) -> None:

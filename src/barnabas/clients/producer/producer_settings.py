@@ -8,11 +8,31 @@ from typing import Literal, TypedDict
 from barnabas.clients.producer.interceptors import ProducerInterceptor
 from barnabas.clients.producer.partition_choice import Partitioner
 from barnabas.clients.producer.serializers import Serializer
+from barnabas.config.secret import Secret
 
 
 class ProducerSettings(TypedDict, total=False):
     """The settings that `Producer(...)` takes by name; ProducerConfig has their meaning and defaults."""
 
+    security_protocol: str
+    ssl_truststore_location: str | None
+    ssl_truststore_type: str
+    ssl_truststore_password: Secret | str | None
+    ssl_truststore_certificates: Secret | str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_type: str
+    ssl_keystore_password: Secret | str | None
+    ssl_keystore_key: Secret | str | None
+    ssl_keystore_certificate_chain: Secret | str | None
+    ssl_key_password: Secret | str | None
+    ssl_endpoint_identification_algorithm: str
+    ssl_enabled_protocols: Sequence[str]
+    ssl_cipher_suites: Sequence[str]
+    sasl_mechanism: str | None
+    sasl_username: str | None
+    sasl_password: Secret | str | None
+    sasl_token_auth: bool
+    sasl_oauthbearer_token: Secret | str | None
     client_id: str
     request_timeout_ms: int
     reconnect_backoff_ms: int

@@ -171,7 +171,8 @@ class Fetcher:
             if message is not None and self._client.network.can_send_request(node_id, now_ms):
                 request = self._client.network.new_request(node_id, message, versions=FETCH_VERSIONS_WITH_IDS)
                 self._client.network.send(request, now_ms)
-        self._client.poll(0)
+        # Not by the client's own poll, which raises the failures of connections: a close has no use for them.
+        self._client.network.poll(0, now_ms)
 
     # -- answers
 

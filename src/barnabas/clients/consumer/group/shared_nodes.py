@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.clients.authentication_errors import authentication_error
 from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node
+from barnabas.transport.authenticator import AuthenticationFailed
 
 
 class SharedNodes:
@@ -35,6 +37,10 @@ class SharedNodes:
     def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
         """Request an update from the consumer's client, because the lost node may have gone for good."""
         self._metadata.request_update()
+
+    def handle_authentication_failure(self, node: Node | None, error: AuthenticationFailed) -> None:
+        """Fail the consumer's next poll."""
+        self._metadata.fail(authentication_error(node, error))
 
     def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
         """Do nothing: this updater sends no requests."""

@@ -35,6 +35,8 @@ from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Co
 
 _HANDSHAKE_VERSION: Final = 1
 """From Kafka 1.0 on. The tokens of version 0 would travel without headers, and no error with them."""
+LONGEST_FRAME_BYTES: Final = 1 << 20
+"""The longest answer during a login: a server that is not trusted yet must not fill the client's memory."""
 _SIZE = struct.Struct(">i")
 
 M = TypeVar("M", bound=Message)
@@ -73,6 +75,7 @@ class SaslClientAuthenticator:
     def authenticate(self, conversation: Conversation) -> None:
         """Go on as far as possible without waiting. Raises SaslRejected: the login has failed."""
         if self.state is LoginState.BEGIN:
+            conversation.limit_frames(LONGEST_FRAME_BYTES)
             self._send(conversation, ApiVersionsRequest(), 0, LoginState.VERSIONS)
         while not self.complete:
             frame = conversation.receive_frame()
@@ -118,6 +121,7 @@ class SaslClientAuthenticator:
         elif self._respond(conversation, bytes(answer.auth_bytes)):
             return
         self.session_lifetime_ms = answer.session_lifetime_ms
+        conversation.limit_frames(None)
         self.state = LoginState.COMPLETE
         self.complete = True
 

@@ -15,7 +15,12 @@ from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
-from barnabas.security.sasl.client.client_authenticator import LoginState, SaslClientAuthenticator, SaslRejected
+from barnabas.security.sasl.client.client_authenticator import (
+    LONGEST_FRAME_BYTES,
+    LoginState,
+    SaslClientAuthenticator,
+    SaslRejected,
+)
 from barnabas.security.sasl.client.oauthbearer_client import OAuthBearerClient
 from barnabas.security.sasl.client.plain_client import PlainClient
 from barnabas.security.sasl.client.sasl_client import LoginFailed, SaslLogin
@@ -47,10 +52,14 @@ class Broker:
         self.authenticator = SaslClientAuthenticator(login, "client-1")
         self._frames: list[bytes] = []
         self._sent: list[bytes] = []
+        self.limits: list[int | None] = []
         self.authenticator.authenticate(self)
 
     def receive_frame(self) -> bytes | None:
         return self._frames.pop(0) if self._frames else None
+
+    def limit_frames(self, max_bytes: int | None) -> None:
+        self.limits.append(max_bytes)
 
     def send(self, frame: Sequence[Any]) -> None:
         self._sent.append(b"".join(map(bytes, frame)))
@@ -83,10 +92,11 @@ class Broker:
 def test_plain_sends_the_password_once_and_is_complete_with_the_confirmation() -> None:
     broker = Broker(SaslLogin("PLAIN", plain))
     broker.handshake()
-    assert not broker.authenticator.complete
+    assert broker.limits == [LONGEST_FRAME_BYTES]
     request = broker.answer(SaslAuthenticateResponse(session_lifetime_ms=60_000))
     assert request.auth_bytes == b"\0alice\0pencil"  # type: ignore[attr-defined]
     assert broker.authenticator.complete
+    assert broker.limits == [LONGEST_FRAME_BYTES, None]
     assert broker.authenticator.session_lifetime_ms == 60_000
 
 

@@ -65,8 +65,8 @@ def client(sasl_server: BarnabasProcess) -> Iterator[SaslRawClient]:
 def test_a_client_works_after_its_login(client: SaslRawClient, topic: str) -> None:
     assert client.log_in("alice", PASSWORD).error_code == ErrorCode.NONE
     client.create_topic(topic)
-    assert [client.produce_values(topic, b"v") for _ in range(5)] == list(range(5))
-    assert bytes(client.fetch(topic, 0).records or b"").count(b"v") == 5
+    assert [client.produce_values(topic, b"a value of one's own") for _ in range(5)] == list(range(5))
+    assert bytes(client.fetch(topic, 0).records or b"").count(b"a value of one's own") == 5
 
 
 def test_a_login_in_bare_frames(client: SaslRawClient) -> None:

@@ -23,10 +23,13 @@ def plain_token(user: str, password: str, authorization_id: str = "") -> bytes:
 class ScramDialogue:
     """The client's side of SCRAM. Its parts can be changed between the messages, to send wrong ones."""
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: str = "client-nonce") -> None:
+    def __init__(
+        self, mechanism: str, user: str, password: str, nonce: str = "client-nonce", *, is_token: bool = False
+    ) -> None:
+        """is_token: the user is the id of a delegation token, the password its HMAC in base64."""
         self.mechanism = SCRAM_MECHANISMS[mechanism]
         self.password = password
-        self.first = ClientFirst.make(user, nonce)
+        self.first = ClientFirst.make(user, nonce, {"tokenauth": "true"} if is_token else None)
         self.server_first: ServerFirst | None = None
         self.said = b""
 
@@ -63,12 +66,14 @@ class SaslRawClient(RawClient):
         """Send a frame that is no request: a token after SaslHandshake v0."""
         self.socket.sendall(struct.pack(">i", len(token)) + token)
 
-    def log_in(self, user: str, password: str, mechanism: str = "PLAIN") -> SaslAuthenticateResponse:
-        """Log in; the last answer, which may be an error."""
+    def log_in(
+        self, user: str, password: str, mechanism: str = "PLAIN", *, is_token: bool = False
+    ) -> SaslAuthenticateResponse:
+        """Log in, by a token if it is one; the last answer, which may be an error."""
         assert self.handshake(mechanism).error_code == 0
         if mechanism == "PLAIN":
             return self.authenticate(plain_token(user, password))
-        dialogue = ScramDialogue(mechanism, user, password)
+        dialogue = ScramDialogue(mechanism, user, password, is_token=is_token)
         answer = self.authenticate(dialogue.first_message())
         if answer.error_code:
             return answer

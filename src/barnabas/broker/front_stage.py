@@ -37,6 +37,7 @@ from barnabas.broker.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.acl_admin import AclAdmin
+from barnabas.metadata.delegation_tokens import DelegationTokenManager
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
@@ -93,7 +94,8 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
     topic_changes = _follow_topic_changes(stages)
     elections = _follow_elections(stages)
-    registry = _build_registry(stages, topic_changes, elections, access)
+    tokens = start_delegation_tokens(foundations, storage.zk_client)
+    registry = _build_registry(stages, topic_changes, elections, tokens, access)
     request_log = RequestLog()
     foundations.scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
     apis = Apis(foundations.actions, clock.nanoseconds)
@@ -103,7 +105,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     startup_gate = StartupGate(parser, served, apis.handle_moved)
     requests = RequestMetrics(request_log)
     versions = ApiVersionsApi(lambda: served, storage.features)
-    credentials = ScramCredentialCache(storage.zk_client)
+    credentials = ScramCredentialCache(storage.zk_client, None if tokens is None else tokens.credential)
     credentials.start(storage.config_changes)
     logins = LoginParts(credentials, versions.before_login)
     channels = ListenerChannels(lambda: foundations.dynamic.current, clock, logins, access.channel_builders)
@@ -168,7 +170,11 @@ def _follow_elections(stages: BuiltStages) -> LeaderElections:
 
 
 def _build_registry(
-    stages: BuiltStages, topic_changes: TopicChanges, elections: LeaderElections, access: AccessRules
+    stages: BuiltStages,
+    topic_changes: TopicChanges,
+    elections: LeaderElections,
+    tokens: DelegationTokenManager | None,
+    access: AccessRules,
 ) -> Registry:
     foundations, storage, replication = stages.foundations, stages.storage, stages.replication
     settings = ServerConfig.from_kafka_config(foundations.dynamic.current)
@@ -194,7 +200,7 @@ def _build_registry(
         features=storage.features,
         transactions=stages.transactions.coordinator,
         verifications=verifications,
-        delegation_tokens=start_delegation_tokens(foundations, storage.zk_client),
+        delegation_tokens=tokens,
         acls=access.acls,
     )
     return build_registry(parts, access.authorizer, settings.emulated_release)

@@ -59,7 +59,6 @@ AUTHORIZERS: Final = (
 _OTHER_AUTHORIZER: Final = (
     f"there is no Java to load the class, so it would refuse nothing; {AUTHORIZERS[0]} selects the authorizer there is"
 )
-_NO_TOKENS: Final = "there are no delegation tokens, so none would be checked"
 _NO_PASSWORDS: Final = "there is no store for encrypted passwords"
 _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
 
@@ -91,8 +90,6 @@ PROMISES: Final[Mapping[str, Promise]] = {
     "sasl.oauthbearer.expected.issuer": Promise(_is_given, _NO_OAUTH),
     "connections.max.reauth.ms": Promise(_is_positive, "no session of SASL ends, so a login would stay valid"),
     # -- secrets, and the metadata store
-    "delegation.token.secret.key": Promise(_is_given, _NO_TOKENS),
-    "delegation.token.master.key": Promise(_is_given, _NO_TOKENS),
     "password.encoder.secret": Promise(_is_given, _NO_PASSWORDS),
     "password.encoder.old.secret": Promise(_is_given, _NO_PASSWORDS),
     "zookeeper.set.acl": Promise(_is_true, "the embedded metadata store has no access control lists"),

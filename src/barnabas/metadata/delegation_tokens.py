@@ -1,8 +1,9 @@
 """The manager of delegation tokens: creates, renews and expires them in the store, and keeps the broker's cache.
 
 Made by `broker` when `delegation.token.secret.key` is set. Handlers call it on request handlers' threads, the notices
-and the check for expired tokens run on the scheduler's. `_lock` serialises all changes: a notice that is read while a
-token is being changed must not bring the earlier state back. It is taken before the cache's lock.
+and the check for expired tokens run on the scheduler's, and Processors ask for credentials. `_lock` serialises all
+changes: a notice that is read while a token is being changed must not bring the earlier state back. It is taken before
+the cache's lock.
 
 Kafka: DelegationTokenManager, DelegationTokenManagerZk.
 """
@@ -21,6 +22,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
+from barnabas.security.principal import Principal
+from barnabas.security.sasl.scram_mechanism import ScramMechanism
+from barnabas.security.sasl.scram_server import TokenCredential
 from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation, token_hmac
 from barnabas.security.tokens.token_cache import TokenCache
 from barnabas.zk.token_znodes import TokenZnodes
@@ -58,7 +62,7 @@ class DelegationTokenManager:
         self._secret_key = config.secret_key
         self._config = config
         self._znodes = znodes
-        self.cache = cache
+        self._cache = cache
         self._clock = clock
         self._lock = threading.Lock()
         self._notices: ChangeNoticeListener | None = None
@@ -98,9 +102,9 @@ class DelegationTokenManager:
     def _take_from_store(self, token_id: str) -> None:
         information = self._znodes.read(token_id)
         if information is None:
-            self.cache.remove(token_id)
+            self._cache.remove(token_id)
         else:
-            self.cache.put(self._signed(information))
+            self._cache.put(self._signed(information))
 
     def _signed(self, information: TokenInformation) -> DelegationToken:
         return DelegationToken(information, token_hmac(information.token_id, self._secret_key))
@@ -160,7 +164,7 @@ class DelegationTokenManager:
         """Remove the tokens whose time is over."""
         with self._lock:
             now_ms = self._clock.milliseconds()
-            for token in self.cache.all():
+            for token in self._cache.all():
                 information = token.information
                 if information.is_expired(now_ms):
                     logger.info(
@@ -170,7 +174,7 @@ class DelegationTokenManager:
 
     def _of(self, principal: str, hmac: bytes) -> TokenInformation:
         """Return the token with this HMAC, which the principal may change."""
-        token = self.cache.by_hmac(hmac)
+        token = self._cache.by_hmac(hmac)
         if token is None:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         if not token.information.may_be_renewed_by(principal):
@@ -189,16 +193,27 @@ class DelegationTokenManager:
         token = self._signed(information)
         # The store first: a token that it did not take must not let anybody in.
         self._znodes.write(information)
-        self.cache.put(token)
+        self._cache.put(token)
         return token
 
     def _remove(self, token_id: str) -> None:
         # The store first here, too: a token that is still there would come back at the next start.
         self._znodes.remove(token_id)
-        self.cache.remove(token_id)
+        self._cache.remove(token_id)
 
     # -- reading
 
+    def credential(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+        """Return the credential for a login by a token, or None for one that is unknown or has expired. Never waits."""
+        information = self._cache.information(token_id)
+        credential = self._cache.credential(token_id, mechanism.name)
+        # Kafka lets a token in until the check for expired ones has removed it, which may take an hour.
+        if information is None or credential is None or information.is_expired(self._clock.milliseconds()):
+            return None
+        owner = Principal.parse(information.owner).name
+        expires_ms = min(information.expiry_timestamp_ms, information.max_timestamp_ms)
+        return TokenCredential(owner, credential, expires_ms)
+
     def tokens(self, is_visible: Callable[[TokenInformation], bool]) -> list[DelegationToken]:
         """Return the tokens that a caller may see."""
-        return [token for token in self.cache.all() if is_visible(token.information)]
+        return [token for token in self._cache.all() if is_visible(token.information)]

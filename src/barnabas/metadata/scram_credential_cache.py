@@ -31,11 +31,12 @@ TokenLookup = Callable[[ScramMechanism, str], TokenCredential | None]
 class ScramCredentialCache:
     """The credentials (security.sasl.scram_server.ScramCredentials)."""
 
-    def __init__(self, zk_client: KafkaZkClient) -> None:
+    def __init__(self, zk_client: KafkaZkClient, tokens: TokenLookup | None = None) -> None:
+        """tokens: of delegation tokens; None: clients cannot log in by one."""
         self._configs = zk_client.configs
+        self._tokens = tokens
         self._by_user: dict[str, Mapping[str, ScramCredential]] = {}
         self._lock = threading.Lock()
-        self._tokens: TokenLookup | None = None
 
     def start(self, changes: ConfigChangeListener) -> None:
         """Follow changes from now on, and read the credentials in the store."""
@@ -44,10 +45,6 @@ class ScramCredentialCache:
         with self._lock:
             for name in self._configs.entities(ConfigEntityType.USER):
                 self._apply(name, self._configs.entity(ConfigEntityType.USER, name))
-
-    def use_tokens(self, lookup: TokenLookup) -> None:
-        """Let clients log in by delegation tokens."""
-        self._tokens = lookup
 
     # -- as ScramCredentials
 
@@ -58,8 +55,7 @@ class ScramCredentialCache:
 
     def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
         """Return the credential of a delegation token that is valid now; None if there is none."""
-        tokens = self._tokens
-        return None if tokens is None else tokens(mechanism, token_id)
+        return None if self._tokens is None else self._tokens(mechanism, token_id)
 
     # -- changes
 

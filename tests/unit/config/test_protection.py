@@ -22,7 +22,6 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
         ("sasl.kerberos.service.name", "kafka", "there is no Kerberos"),
         ("security.inter.broker.protocol", "SASL_SSL", "no TLS or SASL between brokers"),
         ("connections.max.reauth.ms", "3600000", "a login would stay valid"),
-        ("delegation.token.secret.key", "secret", "there are no delegation tokens"),
         ("password.encoder.secret", "secret", "there is no store for encrypted passwords"),
         ("zookeeper.set.acl", "true", "no access control lists"),
         ("principal.builder.class", "org.example.Principals", "it would name no principal"),

@@ -12,6 +12,7 @@ import pytest
 from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.sasl.scram_credential import ScramCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512
 from barnabas.security.tokens.delegation_token import DelegationToken
 from barnabas.security.tokens.token_cache import TokenCache
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -98,6 +99,20 @@ def test_the_lifetime_is_the_settings_at_most(cluster: Cluster, wanted_ms: int, 
     information = cluster.broker().create(lifetime_ms=wanted_ms).information
     assert information.max_timestamp_ms - information.issue_timestamp_ms == lifetime_ms
     assert information.expiry_timestamp_ms - information.issue_timestamp_ms == min(lifetime_ms, DAY_MS)
+
+
+def test_a_login_by_a_token_that_has_expired_fails_before_the_token_is_removed(cluster: Cluster) -> None:
+    broker = cluster.broker()
+    information = broker.create(BOB, ALICE, lifetime_ms=HOUR_MS).information
+    found = broker.manager.credential(SCRAM_SHA_256, information.token_id)
+    assert found is not None
+    assert (found.owner, found.expires_ms) == ("bob", information.expiry_timestamp_ms)
+    assert found.credential == broker.cache.credential(information.token_id, "SCRAM-SHA-256")
+    assert broker.manager.credential(SCRAM_SHA_512, information.token_id) is None
+    assert broker.manager.credential(SCRAM_SHA_256, "unknown") is None
+    cluster.clock.advance(HOUR_MS + 1)
+    assert broker.ids() == [information.token_id]
+    assert broker.manager.credential(SCRAM_SHA_256, information.token_id) is None
 
 
 def test_renewals_prolong_a_token_up_to_its_lifetime(cluster: Cluster) -> None:

@@ -22,6 +22,7 @@ SINK_OPTION_NAMES = (
     "checkpointLocation",
     EXACTLY_ONCE,
     "includeHeaders",
+    "queryName",  # Spark hands it on with the options
     "topic",
     TXN_APP_ID,
     TXN_VERSION,

@@ -55,6 +55,7 @@ flights = (
   records then see every row once, whatever crashes, and none of a micro-batch that failed. A row may be written twice
   without these options. `.repartition(1)` makes a micro-batch one transaction; with several tasks, their number must
   stay the same. `kafka.transaction.timeout.ms` (300000) is the longest time that a micro-batch may be written for.
+- **Pipelines** from YAML files, with `barnabas pipeline`: [pipelines.md](pipelines.md).
 - **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 
 ## Beside Spark's Kafka connector

@@ -11,8 +11,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from barnabas.clients.consumer import Consumer
-from barnabas.protocol.topic_partition import TopicPartition
 from tests.spark.committed_records import committed_values
 from tests.spark.test_sink import write
 
@@ -61,7 +59,8 @@ class CountingQuery:
         shutil.rmtree(self.checkpoint / "barnabas-sink")
 
 
-@pytest.mark.parametrize("tasks", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("tasks", [1, 2])
 def test_a_micro_batch_whose_transaction_is_committed_is_not_written_again(
     spark: SparkSession, bootstrap_servers: str, new_topic: Callable[[int], str], tmp_path: Path, tasks: int
 ) -> None:
@@ -88,10 +87,6 @@ def test_a_micro_batch_that_fails_half_way_leaves_no_committed_row(
         query.run(tasks=2, fail_from=59_999)
     query.run(tasks=2)
     assert numbers(committed_values(bootstrap_servers, target, 2)) == list(range(60_000))
-    # The rows of the first attempt are there, in a transaction that was aborted.
-    with Consumer(bootstrap_servers) as consumer:
-        ends = consumer.end_offsets([TopicPartition(target, partition) for partition in range(2)])
-    assert sum(ends.values()) >= 70_000
 
 
 def test_a_version_of_a_batch_write_is_written_once(

@@ -23,7 +23,7 @@ COMMANDS = {
     "groups": ("barnabas.cli.groups", "Show groups and their lag; reset their offsets."),
     "log": ("barnabas.cli.log", "Show log directories and their files; adopt Kafka's."),
     "perf": ("barnabas.cli.perf", "Measure rates and latencies, as Kafka's performance tools do."),
-    "pipeline": ("barnabas.cli.pipeline", "Make and check YAML files of Spark pipelines."),
+    "pipeline": ("barnabas.cli.pipeline", "Check and run pipelines on Spark, from YAML files."),
     "quotas": ("barnabas.cli.quotas", "Limit the rates of users, clients and addresses."),
     "reassignments": ("barnabas.cli.reassignments", "Move partitions to other brokers."),
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),

@@ -1,4 +1,4 @@
-"""`barnabas pipeline`: makes and checks pipeline files. Runs on the main thread.
+"""`barnabas pipeline`: makes, checks and runs pipeline files. Runs on the main thread.
 
 The work is `barnabas_spark.pipeline`, imported when it is used: it needs the extra `pipelines`.
 """
@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import EXIT_FAILED, EXIT_USAGE, fail
+from barnabas.cli.client_options import EXIT_FAILED, EXIT_USAGE, fail, stop_signals, timeout_option
+from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:
     from barnabas_spark.pipeline.specification import Pipeline
+
+_POLL_SECONDS = 0.1
 
 _file = click.argument("path", metavar="FILE", type=click.Path(dir_okay=False))
 _parameters = click.option(
@@ -32,9 +37,9 @@ _parameters = click.option(
 
 @click.group()
 def pipeline() -> None:
-    """Make and check pipeline files: sources, SQL or Python transforms, and sinks, in YAML.
+    """Run pipelines: YAML files of sources, SQL or Python transforms, and sinks.
 
-    Needs the extra `pipelines`. docs/pipeline.schema.json describes the file, also to editors.
+    Needs the extra `pipelines`. docs/pipelines.md describes the file.
     """
 
 
@@ -56,8 +61,9 @@ def init(path: str) -> None:
 @pipeline.command()
 @_file
 @_parameters
-def check(path: str, parameters: tuple[str, ...]) -> None:
-    """Check a pipeline file: its names, types, references and formats.
+@click.option("--no-spark", is_flag=True, help="Only check the file itself, in a second rather than ten.")
+def check(path: str, parameters: tuple[str, ...], no_spark: bool) -> None:
+    """Check a pipeline file, and let Spark's analyser check its queries. No broker is needed.
 
     Each thing that is wrong is a line, FILE:LINE: MESSAGE; the exit status is 1 then.
 
@@ -67,17 +73,124 @@ def check(path: str, parameters: tuple[str, ...]) -> None:
     """
     with _pipeline_errors():
         found = _read(path, parameters)
+        if not no_spark:
+            from barnabas_spark.pipeline.run import check_with_spark
+
+            check_with_spark(found)
         click.echo(
             f"{path}: pipeline {found.name}, {_counted(len(found.sources), 'source')},"
             f" {_counted(len(found.transforms), 'transform')}, {_counted(len(found.sinks), 'sink')}: no mistake found"
         )
 
 
+@pipeline.command()
+@_file
+@_parameters
+@click.option("--dry-run", is_flag=True, help="Check everything, brokers and topics too; say what a run would do.")
+def run(path: str, parameters: tuple[str, ...], dry_run: bool) -> None:
+    """Run a pipeline: until all is read (trigger: available-now), or until it is stopped.
+
+    It goes on where its last run ended. The exit status is 1 when a query fails, with the cause on stderr; SIGTERM and
+    `barnabas pipeline stop` end it with 0, Ctrl-C with 130.
+
+    \b
+        barnabas pipeline run orders.yaml --dry-run
+        barnabas pipeline run orders.yaml -p brokers=broker-1:9092
+    """
+    with _pipeline_errors():
+        found = _read(path, parameters)
+        from barnabas_spark.pipeline.run import plan_in_words, run_pipeline
+        from barnabas_spark.pipeline.run_display import RunDisplay
+
+        if dry_run:
+            for line in plan_in_words(found):
+                click.echo(line)
+            return
+        # A list, because the handler of a signal must take no lock, and events have one.
+        stops: list[bool] = []
+        with stop_signals(lambda: stops.append(True)):
+            run_pipeline(found, RunDisplay(), lambda: bool(stops))
+
+
+@pipeline.command()
+@_file
+@_parameters
+def status(path: str, parameters: tuple[str, ...]) -> None:
+    """Show what a pipeline does, or how its last run ended. The exit status is 1 if that failed.
+
+    A line for the pipeline, and one for each query: name, output, micro-batches and rows of this run, rows a second,
+    lag.
+    """
+    with _pipeline_errors():
+        from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+        from barnabas_spark.pipeline.run_state import read_status, running_process
+
+        found = _read(path, parameters)
+        layout = CheckpointLayout(found.checkpoints)
+        process, last = running_process(layout), read_status(layout)
+    if last is None:
+        click.echo(f"{found.name}: has never run")
+        return
+    state = last["state"]
+    if process is not None:
+        click.echo(f"{found.name}: {state}, process {process}")
+    elif state in ("starting", "running"):
+        # The process has ended without a word: it was killed, or the machine was.
+        state = "crashed"
+        click.echo(f"{found.name}: crashed; run it again: it goes on where it was")
+    else:
+        click.echo(f"{found.name}: {state}{': ' + last['error'] if 'error' in last else ''}")
+    rows = [
+        (
+            each["name"],
+            each["writes"],
+            str(each["batches"]),
+            str(each["rows"]),
+            str(each["rowsPerSecond"]),
+            str(each["lag"]),
+        )
+        for each in last["queries"]
+    ]
+    if rows:
+        print_table(("query", "writes", "micro-batches", "rows", "rows/s", "lag"), rows)
+    if process is None and state in ("failed", "crashed"):
+        sys.exit(EXIT_FAILED)
+
+
+@pipeline.command()
+@_file
+@_parameters
+@timeout_option
+def stop(path: str, parameters: tuple[str, ...], timeout_seconds: float) -> None:
+    """Stop a pipeline that runs on this machine, and wait until it has ended."""
+    with _pipeline_errors():
+        from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+        from barnabas_spark.pipeline.run_state import running_process
+
+        found = _read(path, parameters)
+        layout = CheckpointLayout(found.checkpoints)
+        process = running_process(layout)
+        if process is None:
+            fail(f"{found.name} does not run")
+        deadline = time.monotonic() + timeout_seconds
+        signalled = 0
+        while process is not None:
+            if process and process != signalled:
+                os.kill(process, signal.SIGTERM)
+                signalled = process
+            if time.monotonic() > deadline:
+                fail(f"{found.name}: process {process} has not ended within {timeout_seconds:g} s")
+            time.sleep(_POLL_SECONDS)
+            process = running_process(layout)
+    click.echo(f"{found.name}: stopped")
+
+
 @contextmanager
 def _pipeline_errors() -> Iterator[None]:
     """Turn a pipeline's errors into lines on stderr and an exit status. Other errors are bugs and stay visible."""
     try:
-        from barnabas_spark.pipeline.pipeline_error import PipelineError
+        from barnabas_spark.java_home import JavaNotFound
+        from barnabas_spark.pipeline.pipeline_error import PipelineError, RunFailed
     except ImportError as error:
         fail(f"pipelines need packages that are not installed ({error}): pip install 'barnabas[pipelines]'")
     try:
@@ -86,6 +199,8 @@ def _pipeline_errors() -> Iterator[None]:
         # A line for each problem, in the form that editors and CI systems find: FILE:LINE: MESSAGE.
         click.echo(str(error), err=True)
         sys.exit(EXIT_FAILED)
+    except (JavaNotFound, RunFailed) as error:
+        fail(str(error))
     except ImportError as error:
         fail(f"pipelines need packages that are not installed ({error}): pip install 'barnabas[pipelines]'")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-FORMATS = ("json", "avro", "protobuf", "text", "raw")
+FORMATS = ("json", "text", "raw")
 
 _NAME = "^[A-Za-z][A-Za-z0-9_]*$"
 _SCALAR = {"type": ["string", "number", "boolean"]}
@@ -51,20 +51,6 @@ _FORMAT = {
         "enum": list(FORMATS),
         "description": "The format of the records' values. raw and text have one column, value.",
     },
-    "schema_file": _text("Avro: the .avsc file. Protobuf: the descriptor set, of protoc --descriptor_set_out."),
-    "message": _text("Protobuf: the full name of the message, such as shop.Order."),
-    "framing": {
-        "enum": ["confluent", "none"],
-        "description": "Avro and Protobuf: whether a value begins with Confluent's frame, a zero and the schema's id."
-        " The default is confluent.",
-    },
-    "schema_id": {
-        "type": "integer",
-        "minimum": 0,
-        "maximum": 0x7FFFFFFF,
-        "description": "The id in Confluent's frame. A source takes no other; without it, any.",
-    },
-    "registry": _text("The URL of a schema registry: writers' schemas by id, or the place to register a sink's."),
 }
 
 _SOURCE = _entry(
@@ -148,7 +134,7 @@ _SINK = _entry(
 PIPELINE_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Barnabas pipeline",
-    "description": "A file for `barnabas pipeline`. docs/spark.md explains it.",
+    "description": "A file for `barnabas pipeline`. docs/pipelines.md explains it.",
     "type": "object",
     "additionalProperties": False,
     "properties": {

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas_spark.pipeline.format_check import read_format
 from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
 from barnabas_spark.pipeline.parameters import Parameters
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
@@ -100,7 +99,7 @@ class _Reading:
         if not is_topic:
             self._refuse(
                 path, entry, "of files",
-                ("format", "schema_file", "message", "framing", "schema_id", "registry", "key", "headers",
+                ("format", "key", "headers",
                  "dead_letters", "brokers"),
             )  # fmt: skip
             if not is_table and "schema" not in entry:
@@ -123,7 +122,7 @@ class _Reading:
             parquet=self._resolved(entry.get("parquet")),
             is_table=is_table,
             schema=entry.get("schema"),
-            format=read_format(entry, path, self._directory, self._marked, is_sink=False),
+            format=entry.get("format", "json"),
             key_is_text=entry.get("key", "string") == "string",
             has_headers=entry.get("headers", False),
             watermark=None if watermark is None else Watermark(watermark["column"], watermark["delay"]),
@@ -180,7 +179,7 @@ class _Reading:
         if not is_topic:
             self._refuse(
                 path, entry, "that writes no topic",
-                ("format", "schema_file", "message", "framing", "schema_id", "registry", "key", "delivery", "brokers"),
+                ("format", "key", "delivery", "brokers"),
             )  # fmt: skip
         if "parquet" not in entry:
             self._refuse(path, entry, "that writes no Parquet", ("partition_by",))
@@ -196,7 +195,7 @@ class _Reading:
             topic=entry.get("topic"),
             parquet=self._resolved(entry.get("parquet")),
             console_rows=entry.get("console"),
-            format=read_format(entry, path, self._directory, self._marked, is_sink=True),
+            format=entry.get("format", "json"),
             key=entry.get("key"),
             is_exactly_once=entry.get("delivery", "exactly-once") == "exactly-once",
             mode=entry.get("mode", "append"),

@@ -13,20 +13,6 @@ AVAILABLE_NOW = "available-now"
 CONTINUOUS = "continuous"
 
 
-class ValueFormat(NamedTuple):
-    """How the bytes of values are read or written."""
-
-    name: str
-    """json, avro, protobuf, text or raw."""
-    schema_file: str | None = None
-    """The absolute path of the schema of Avro, or of the descriptor set of Protobuf."""
-    message: str | None = None
-    is_framed: bool = False
-    """Whether Confluent's frame is in front of a value."""
-    schema_id: int | None = None
-    registry: str | None = None
-
-
 class Watermark(NamedTuple):
     """How late rows may be."""
 
@@ -44,7 +30,8 @@ class Source(NamedTuple):
     parquet: str | None
     is_table: bool
     schema: str | None
-    format: ValueFormat
+    format: str
+    """json, text or raw."""
     key_is_text: bool
     has_headers: bool
     watermark: Watermark | None
@@ -91,7 +78,8 @@ class Sink(NamedTuple):
     topic: str | None
     parquet: str | None
     console_rows: int | None
-    format: ValueFormat
+    format: str
+    """json, text or raw."""
     key: str | None
     is_exactly_once: bool
     mode: str

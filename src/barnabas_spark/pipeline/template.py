@@ -8,6 +8,7 @@ from __future__ import annotations
 TEMPLATE = """\
 #
 # barnabas pipeline check FILE     is it right?
+# barnabas pipeline run FILE       run it; again: go on where it ended
 #
 name: {name}
 parameters:

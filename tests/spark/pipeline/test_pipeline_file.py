@@ -13,7 +13,7 @@ import pytest
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from barnabas_spark.pipeline.pipeline_error import PipelineError
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.specification import Pipeline, ValueFormat, Watermark
+from barnabas_spark.pipeline.specification import Pipeline, Watermark
 from barnabas_spark.pipeline.template import TEMPLATE
 
 Read = Callable[..., Pipeline]
@@ -64,7 +64,7 @@ def test_a_file_and_its_defaults(read: Read, tmp_path: Path) -> None:
     assert pipeline.checkpoints == os.fspath(tmp_path / "checkpoints" / "shop")
     (source,), (transform,), (sink,) = pipeline.sources, pipeline.transforms, pipeline.sinks
     assert (source.topic, source.brokers, source.key_is_text, source.is_table) == ("orders", "a:1", True, False)
-    assert source.format == ValueFormat("json")
+    assert source.format == "json"
     assert (transform.sql, transform.line, transform.text_line) == ("SELECT id\nFROM orders\n", 8, 10)
     assert (sink.reads, sink.mode, sink.is_exactly_once, sink.line) == ("large", "append", True, 13)
 
@@ -76,7 +76,6 @@ def test_init_writes_a_file_that_is_right(read: Read) -> None:
 
 
 def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> None:
-    (tmp_path / "order.avsc").write_text("{}")
     (tmp_path / "steps.py").write_text("")
     (tmp_path / "query.sql").write_text("SELECT 1")
     pipeline = read(
@@ -89,9 +88,7 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
           orders:
             pattern: orders-.*
             brokers: b:1
-            format: avro
-            schema_file: order.avsc
-            framing: none
+            format: raw
             key: binary
             headers: true
             watermark: {column: _timestamp, delay: 10 minutes}
@@ -104,20 +101,19 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
         sinks:
           x: {from: b, parquet: out, partition_by: [day], mode: complete}
           y: {from: orders, console: 5, mode: update}
-          z: {from: a, topic: t, brokers: c:1, format: avro, schema_file: order.avsc, schema_id: 7, key: id,
-              delivery: at-least-once}
+          z: {from: a, topic: t, brokers: c:1, format: text, key: id, delivery: at-least-once}
         """
     )
     orders, files = pipeline.sources
     assert orders.watermark == Watermark("_timestamp", "10 minutes")
     assert orders.options == {"maxOffsetsPerTrigger": "10", "failOnDataLoss": "false"}
-    assert orders.format == ValueFormat("avro", os.fspath(tmp_path / "order.avsc"))
+    assert orders.format == "raw"
     assert files.parquet == os.fspath(tmp_path / "in" / "files")
     assert pipeline.spark.settings == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
     assert pipeline.transforms[0].inputs == ("orders", "files")
     assert pipeline.transforms[1].text_path == os.fspath(tmp_path / "query.sql")
     assert [sink.what for sink in pipeline.sinks] == [f"files of {tmp_path}/out", "the console", "topic t"]
-    assert pipeline.sinks[2].format.schema_id == 7
+    assert not pipeline.sinks[2].is_exactly_once
 
 
 def test_parameters_and_environment(read: Read) -> None:
@@ -157,9 +153,8 @@ def test_parameters_and_environment(read: Read) -> None:
             "sources.orders needs exactly one of topic, pattern, parquet; it has none",
         ),
         ("topic: orders", "topic: o\n    pattern: p", 4, "it has topic and pattern"),
-        ("topic: orders", "topic: o\n    format: jsn", 6, "'jsn'; it must be json or avro or protobuf or text or raw;"),
-        ("topic: orders", "topic: o\n    format: avro", 4, "format avro needs 'schema_file'"),
-        ("topic: orders", "topic: o\n    message: M", 6, "belongs to the formats avro and protobuf, not to json"),
+        ("topic: orders", "topic: o\n    format: jsn", 6, "'jsn'; it must be json or text or raw; did"),
+        ("topic: orders", "topic: o\n    format: raw", 7, "'schema' has no meaning for a source of format raw"),
         ("topic: orders", "parquet: o\n    headers: true", 6, "'headers' has no meaning for a source of files"),
         ("    schema: id BIGINT\n", "", 4, "sources.orders needs 'schema', the columns of its JSON"),
         ("  orders:\n", "  or-ders:\n", 4, "'or-ders' is no name"),
@@ -169,7 +164,6 @@ def test_parameters_and_environment(read: Read) -> None:
         ("topic: large", "console: 0", 15, "sinks.out.console: 0 is less than the minimum of 1"),
         ("topic: large", "parquet: x\n    mode: update", 16, "files cannot be updated"),
         ("topic: large", "parquet: x\n    key: id", 16, "'key' has no meaning for a sink that writes no topic"),
-        ("topic: large", "topic: x\n    format: avro\n    schema_file: no.avsc", 17, "there is no file "),
         ("sql: |", "python: nofile.py:run\n    inputs: [orders]\n    sqll: |", 11, "has no key 'sqll'"),
         ("sql: |\n      SELECT id\n      FROM orders", "python: no.py:run\n    inputs: [out]", 9, "there is no file "),
         ("sql: |\n      SELECT id\n      FROM orders", "sql_file: no.sql", 9, "no.sql: No such file"),
@@ -184,10 +178,8 @@ def test_mistakes_are_told_with_their_line(read: Read, before: str, after: str, 
 
 
 def test_all_mistakes_are_told_at_once(read: Read) -> None:
-    text = GOOD.replace("topic: large", "topic: x\n    framing: none\n    partition_by: [x]").replace(
-        "id BIGINT", "x INT"
-    )
-    assert [line for line, _ in said(read, text)] == [16, 17]
+    text = GOOD.replace("from: large", "from: nothing").replace("topic: large", "topic: x\n    partition_by: [x]")
+    assert [line for line, _ in said(read, text)] == [14, 16]
 
 
 def test_bytes_that_are_no_text(read: Read, tmp_path: Path) -> None:

@@ -1,0 +1,230 @@
+"""Makes the DataFrames of a pipeline, which Spark's analyser checks while they are made.
+
+Made by `run` and by `barnabas pipeline check`, on the driver's main thread; no lock. Nothing is read: no broker has to
+be there. Each query gets sources of its own, because each keeps its own first offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from barnabas_spark.option_values import OptionError
+from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
+from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
+from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
+from barnabas_spark.pipeline.specification import Pipeline, Sink, Source, Transform
+from barnabas_spark.pipeline.topic_options import topic_options
+from barnabas_spark.pipeline.value_formats import FormatError, bad_records, decoded_rows, encoded_rows
+from barnabas_spark.sink_options import SinkOptions
+from barnabas_spark.source_options import SourceOptions
+
+DEAD_LETTERS = "-dead-letters"
+"""The end of the name of a query that writes a source's bad records."""
+
+_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+_HEADERS = ", headers array<struct<key:string,value:binary>>"
+
+
+class PlannedQuery(NamedTuple):
+    """One streaming query. `rows` are what the sink writes: for a topic, key and value."""
+
+    name: str
+    line: int
+    sink: Sink
+    rows: DataFrame
+    identity: QueryIdentity
+
+
+class PipelinePlan:
+    """All queries of a pipeline in one session. Raises PipelineError with the line of the first thing that is wrong."""
+
+    def __init__(self, session: SparkSession, pipeline: Pipeline, layout: CheckpointLayout) -> None:
+        self._session = session
+        self._pipeline = pipeline
+        self._layout = layout
+        self._tables: dict[str, DataFrame] = {}
+        """The sources that are read as tables, which all queries share."""
+        self.queries = [self._query(sink) for sink in pipeline.sinks]
+        self.queries += [self._dead_letters(source) for source in pipeline.sources if source.dead_letters is not None]
+
+    def _query(self, sink: Sink) -> PlannedQuery:
+        """Return the query of one sink. Raises PipelineError."""
+        frames: dict[str, DataFrame] = {}
+        wanted = self._wanted(sink.reads)
+        for source in self._pipeline.sources:
+            if source.name in wanted:
+                frames[source.name] = self._source(source, sink.name)
+                frames[source.name].createOrReplaceTempView(source.name)
+        for transform in self._pipeline.transforms:
+            if transform.name in wanted:
+                frames[transform.name] = self._transform(transform, frames)
+                frames[transform.name].createOrReplaceTempView(transform.name)
+        rows = frames[sink.reads]
+        if not rows.isStreaming:
+            raise self._error(
+                sink.line, f"sinks.{sink.name}: {sink.reads} is a table, not a stream: nothing would be new"
+            )
+        with self._checked(sink.key_line if sink.key else sink.line, f"sinks.{sink.name}"):
+            if sink.topic is not None:
+                SinkOptions.parse(topic_options(sink))
+                rows = encoded_rows(rows, sink)
+            elif sink.parquet is not None:
+                rows = rows.drop(*[name for name in rows.columns if name.startswith("_")])
+        self._check_mode(rows, sink)
+        reads = tuple(source.what for source in self._pipeline.sources if source.name in wanted and not source.is_table)
+        return PlannedQuery(sink.name, sink.line, sink, rows, QueryIdentity(reads, sink.what))
+
+    def _dead_letters(self, source: Source) -> PlannedQuery:
+        name = f"{source.name}{DEAD_LETTERS}"
+        with self._checked(source.line, f"sources.{source.name}"):
+            rows = bad_records(self._records(source, name), source)
+        sink = Sink(
+            name=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
+            parquet=None, console_rows=None, format=source.format, key=None, is_exactly_once=True, mode="append",
+            partition_by=(), brokers=source.brokers, options={},
+        )  # fmt: skip
+        return PlannedQuery(name, source.line, sink, rows, QueryIdentity((source.what,), sink.what))
+
+    def _wanted(self, name: str) -> set[str]:
+        """Return the names that a query may need: that one, and all that the texts above it contain as words."""
+        wanted = {name}
+        for transform in reversed(self._pipeline.transforms):
+            if transform.name in wanted:
+                wanted |= {*transform.inputs, *re.findall(r"\w+", transform.sql or "")}
+                # SQL does not distinguish case.
+                lowered = {word.lower() for word in wanted}
+                known = [each.name for each in self._pipeline.sources]
+                known += [each.name for each in self._pipeline.transforms]
+                wanted |= {each for each in known if each.lower() in lowered}
+        return wanted
+
+    # -- sources
+
+    def _source(self, source: Source, query: str) -> DataFrame:
+        if source.is_table:
+            if source.name not in self._tables:
+                self._tables[source.name] = self._table(source)
+            return self._tables[source.name]
+        with self._checked(source.line, f"sources.{source.name}"):
+            if source.is_topic:
+                rows = decoded_rows(self._records(source, query), source)
+            else:
+                rows = self._session.readStream.schema(source.schema).options(**source.options).parquet(source.parquet)
+            if source.watermark is not None:
+                rows = rows.withWatermark(source.watermark.column, source.watermark.delay)
+            return rows
+
+    def _table(self, source: Source) -> DataFrame:
+        """Return the last record of each key, or the rows of the files, kept as they are at the first micro-batch."""
+        with self._checked(source.line, f"sources.{source.name}"):
+            if not source.is_topic:
+                reader = self._session.read.options(**source.options)
+                return (reader if source.schema is None else reader.schema(source.schema)).parquet(source.parquet)
+            SourceOptions.parse(self._options(source), streaming=False)
+            reader = self._session.read.format("barnabas").options(**self._options(source))
+            records = reader.schema(_COLUMNS + (_HEADERS if source.has_headers else "")).load()
+            last = records.groupBy("key").agg(sql.max_by(sql.struct("*"), "offset").alias("last")).select("last.*")
+            # A key whose last record is a tombstone is deleted.
+            return decoded_rows(last.where(sql.col("value").isNotNull()), source).persist()
+
+    def _records(self, source: Source, query: str) -> DataFrame:
+        options = {**self._options(source), "startingOffsetsLocation": self._layout.start(query, source.name)}
+        # Spark itself asks the source when the query starts, because the schema is given here.
+        SourceOptions.parse(options, streaming=True)
+        reader = self._session.readStream.format("barnabas").options(**options)
+        return reader.schema(_COLUMNS + (_HEADERS if source.has_headers else "")).load()
+
+    def _options(self, source: Source) -> dict[str, str]:
+        chosen = {"subscribe": source.topic} if source.topic is not None else {"subscribePattern": source.pattern or ""}
+        # Committed records, because pipelines write in transactions: a chain of them stays exactly-once.
+        defaults = {"kafka.bootstrap.servers": source.brokers, "kafka.isolation.level": "read_committed"}
+        return {**defaults, **chosen, **source.options}
+
+    # -- transforms
+
+    def _transform(self, transform: Transform, frames: dict[str, DataFrame]) -> DataFrame:
+        if transform.sql is not None:
+            with self._checked_sql(transform):
+                return self._session.sql(transform.sql)
+        assert transform.function is not None
+        assert transform.module_path is not None
+        try:
+            function = load_function(transform.module_path, transform.function)
+            rows = function(*(frames[name] for name in transform.inputs))
+        except TransformFailed as error:
+            raise self._error(transform.line, f"transforms.{transform.name}: {error}") from error
+        except Exception as error:
+            where = f"{transform.module_path}{line_of(error, transform.module_path)}"
+            told = _told(error) if isinstance(error, PySparkException) else str(error)
+            raise self._error(
+                transform.line, f"transforms.{transform.name}: {where}: {type(error).__name__}: {told}"
+            ) from error
+        if not isinstance(rows, DataFrame):
+            raise self._error(
+                transform.line,
+                f"transforms.{transform.name}: {transform.function} returned {type(rows).__name__}, not a DataFrame",
+            )
+        return rows
+
+    # -- checks
+
+    def _check_mode(self, rows: DataFrame, sink: Sink) -> None:
+        """Ask Spark whether a stream of these rows can be written in the sink's mode. Raises PipelineError."""
+        # Spark itself asks when a query starts, which would be after other queries have begun to write.
+        checker = self._session._jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker  # noqa: SLF001
+        modes = self._session._jvm.org.apache.spark.sql.streaming.OutputMode  # noqa: SLF001
+        mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[sink.mode]()
+        with self._checked(sink.line, f"sinks.{sink.name}"):
+            checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)  # noqa: SLF001
+
+    @contextmanager
+    def _checked(self, line: int, where: str) -> Iterator[None]:
+        """Turn what Spark and the formats reject into errors of the file. Raises PipelineError."""
+        try:
+            yield
+        except (FormatError, OptionError) as error:
+            raise self._error(line, f"{where}: {error}") from error
+        except PySparkException as error:
+            raise self._error(line, f"{where}: {_told(error)}") from error
+
+    @contextmanager
+    def _checked_sql(self, transform: Transform) -> Iterator[None]:
+        """Turn what Spark rejects of an SQL text into errors with the text's own line. Raises PipelineError."""
+        try:
+            yield
+        except (AnalysisException, ParseException) as error:
+            line = transform.text_line + _line_in_sql(error, transform.sql or "")
+            problem = Problem(line, f"transforms.{transform.name}: {_told(error)}")
+            raise PipelineError(transform.text_path, [problem]) from error
+        except PySparkException as error:
+            raise self._error(transform.line, f"transforms.{transform.name}: {_told(error)}") from error
+
+    def _error(self, line: int, message: str) -> PipelineError:
+        return PipelineError(self._pipeline.path, [Problem(line, message)])
+
+
+def _told(error: PySparkException) -> str:
+    """Return the sentence of one of Spark's errors, without the plan, the traces and the codes around it."""
+    text = str(error).strip()
+    # A Python source's error comes with its traceback, whose last line is the sentence.
+    if "Traceback (most recent call last)" in text:
+        lines = [line for line in text.splitlines() if line and not line.startswith((" ", "SQLSTATE"))]
+        text = lines[-1]
+    text = re.split(r"\n\n|SQLSTATE|;\n", text, maxsplit=1)[0]
+    return " ".join(re.sub(r"^\[[A-Z0-9_.]+\] ", "", text).split()).rstrip(" ;")
+
+
+def _line_in_sql(error: PySparkException, text: str) -> int:
+    """Return the line in an SQL text, from 0, that an error is about."""
+    match = re.search(r"\bline (\d+),? pos(?:ition)? \d+", str(error))
+    if match is not None:
+        return int(match[1]) - 1
+    context = error.getQueryContext()
+    return text.count("\n", 0, context[0].startIndex()) if context else 0

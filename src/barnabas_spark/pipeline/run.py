@@ -1,0 +1,217 @@
+"""Runs a pipeline: checks it, starts its queries, shows their progress, ends with all or with the first error.
+
+Called by `barnabas pipeline` on the main thread, which Ctrl-C interrupts. Spark's session belongs to the run and is
+stopped here, whatever happens. No lock but the pipeline's own, in the file system.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from barnabas.clients.admin import Admin
+from barnabas.clients.errors import ClientTimeout, Disconnected
+from barnabas.protocol.errors import ApiError
+from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem, RunFailed
+from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
+from barnabas_spark.pipeline.progress import QueryProgress
+from barnabas_spark.pipeline.query_failure import failure_of
+from barnabas_spark.pipeline.query_start import start_query
+from barnabas_spark.pipeline.run_display import RunDisplay
+from barnabas_spark.pipeline.run_state import run_lock, write_status
+from barnabas_spark.pipeline.specification import Pipeline
+from barnabas_spark.session import QUICK_START, local_session
+
+_POLL_SECONDS = 0.25
+_STATUS_SECONDS = 1.0
+_LAST_BATCH_SECONDS = 10.0
+"""How long a run that is stopped waits for the micro-batches that are under way."""
+_BROKER_TIMEOUT_MS = 15_000
+
+
+class RunningQuery(NamedTuple):
+    """A query with Spark's handle of it."""
+
+    planned: PlannedQuery
+    handle: StreamingQuery
+    progress: QueryProgress
+
+
+def check_with_spark(pipeline: Pipeline) -> None:
+    """Let Spark's analyser check all queries, without a broker. Raises PipelineError, JavaNotFound."""
+    layout = CheckpointLayout(pipeline.checkpoints)
+    with _session(pipeline, layout) as session:
+        _claimable(pipeline, PipelinePlan(session, pipeline, layout), layout)
+
+
+def plan_in_words(pipeline: Pipeline) -> list[str]:
+    """Return what a run would do, after all checks, those of brokers and topics among them.
+
+    Raises PipelineError, RunFailed, JavaNotFound, OSError.
+    """
+    layout = CheckpointLayout(pipeline.checkpoints)
+    with _session(pipeline, layout) as session:
+        plan = PipelinePlan(session, pipeline, layout)
+        _claimable(pipeline, plan, layout)
+        _check_topics(pipeline)
+        lines = []
+        for query in plan.queries:
+            batch = layout.next_batch(query.name)
+            begins = "is new" if batch is None else f"goes on with micro-batch {batch}"
+            reads = ", ".join(query.identity.reads)
+            lines.append(f"{query.name}: {reads} -> {query.identity.writes}; {begins} ({layout.query(query.name)})")
+        return lines
+
+
+def run_pipeline(pipeline: Pipeline, display: RunDisplay, is_stopping: Callable[[], bool]) -> None:
+    """Run until all is read, until `is_stopping`, or until a query fails.
+
+    Raises PipelineError for a file that is wrong, RunFailed, JavaNotFound, OSError.
+    """
+    layout = CheckpointLayout(pipeline.checkpoints)
+    with run_lock(layout):
+        running: list[RunningQuery] = []
+        _note(layout, pipeline, "starting", running)
+        try:
+            with _session(pipeline, layout) as session:
+                plan = PipelinePlan(session, pipeline, layout)
+                _claimable(pipeline, plan, layout)
+                _check_topics(pipeline)
+                try:
+                    _run(pipeline, plan, layout, running, display, is_stopping)
+                finally:
+                    # After an error of one query the others still run; their next run repeats what they were at.
+                    for each in running:
+                        with suppress(PySparkException, Py4JError):
+                            each.handle.stop()
+        except BaseException as error:
+            told = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+            _note(layout, pipeline, "failed", running, told)
+            raise
+        _note(layout, pipeline, "stopped" if is_stopping() else "finished", running)
+
+
+def _run(
+    pipeline: Pipeline,
+    plan: PipelinePlan,
+    layout: CheckpointLayout,
+    running: list[RunningQuery],
+    display: RunDisplay,
+    is_stopping: Callable[[], bool],
+) -> None:
+    """Start the queries and follow them. Raises RunFailed, PipelineError."""
+    for query in plan.queries:
+        layout.claim(query.name, query.identity)
+        handle = start_query(query, pipeline.trigger, layout.query(query.name), display.show_rows)
+        running.append(RunningQuery(query, handle, QueryProgress(query.name, query.identity.writes)))
+    noted_at = 0.0
+    with display.live():
+        while not is_stopping():
+            active = [each.handle.isActive for each in running]
+            for each in running:
+                each.progress.update(each.handle)
+            display.update([each.progress for each in running])
+            if time.monotonic() - noted_at >= _STATUS_SECONDS:
+                noted_at = time.monotonic()
+                _note(layout, pipeline, "running", running)
+            _raise_failure(pipeline, running, layout)
+            if not any(active):
+                break
+            time.sleep(_POLL_SECONDS)
+        _stop(running)
+        for each in running:
+            each.progress.update(each.handle)
+        display.update([each.progress for each in running], is_last=True)
+
+
+def _raise_failure(pipeline: Pipeline, running: list[RunningQuery], layout: CheckpointLayout) -> None:
+    """Raise the error of a query that has failed. Raises RunFailed."""
+    for each in running:
+        if each.handle.isActive:
+            continue
+        error = each.handle.exception()
+        if error is not None:
+            name = each.planned.name
+            raise RunFailed(
+                f"{pipeline.path}:{each.planned.line}: {name} {failure_of(name, str(error), layout)}"
+                f" (Spark's log: {layout.spark}/spark.log)"
+            )
+
+
+def _stop(running: list[RunningQuery]) -> None:
+    """Stop the queries that still run, between two micro-batches if they come to an end soon."""
+    deadline = time.monotonic() + _LAST_BATCH_SECONDS
+    for each in running:
+        while each.handle.isActive and each.handle.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        each.handle.stop()
+
+
+def _claimable(pipeline: Pipeline, plan: PipelinePlan, layout: CheckpointLayout) -> None:
+    """Check that the checkpoints belong to these queries. Raises PipelineError."""
+    found = [(query.line, layout.foreign(query.name, query.identity)) for query in plan.queries]
+    problems = [Problem(line, problem) for line, problem in found if problem is not None]
+    if problems:
+        raise PipelineError(pipeline.path, problems)
+
+
+def _check_topics(pipeline: Pipeline) -> None:
+    """Check that brokers answer and that all topics exist. Raises PipelineError, RunFailed."""
+    wanted: dict[str, list[tuple[int, str]]] = {}
+    for source in pipeline.sources:
+        if source.is_topic:
+            topics = [] if source.topic is None else [topic.strip() for topic in source.topic.split(",")]
+            topics += [source.dead_letters] if source.dead_letters is not None else []
+            wanted.setdefault(source.brokers, []).extend((source.line, topic) for topic in topics)
+    for sink in pipeline.sinks:
+        if sink.topic is not None:
+            wanted.setdefault(sink.brokers, []).append((sink.line, sink.topic))
+    problems = []
+    for brokers, topics_of in wanted.items():
+        try:
+            with Admin(brokers, timeout_ms=_BROKER_TIMEOUT_MS) as admin:
+                known = set(admin.list_topics(include_internal=True))
+        except (ApiError, ClientTimeout, Disconnected) as error:
+            raise RunFailed(f"{pipeline.path}: the brokers {brokers} do not answer: {error}") from error
+        problems += [
+            Problem(line, f"there is no topic {topic!r} at {brokers}: create it (barnabas topics create {topic})")
+            for line, topic in topics_of
+            if topic not in known
+        ]
+    if problems:
+        raise PipelineError(pipeline.path, problems)
+
+
+def _note(
+    layout: CheckpointLayout, pipeline: Pipeline, state: str, running: list[RunningQuery], error: str | None = None
+) -> None:
+    status: dict[str, Any] = {
+        "pipeline": pipeline.name,
+        "state": state,
+        "queries": [each.progress.as_json() for each in running],
+    }
+    write_status(layout, status if error is None else {**status, "error": error})
+
+
+@contextmanager
+def _session(pipeline: Pipeline, layout: CheckpointLayout) -> Iterator[SparkSession]:
+    """Yield the pipeline's session, and stop it. Raises JavaNotFound."""
+    spark = pipeline.spark
+    with local_session(
+        f"barnabas-pipeline-{pipeline.name}",
+        layout.spark,
+        cores=spark.cores,
+        driver_memory=spark.memory,
+        # A run that ends soon, or only checks, ends sooner without the optimizing compiler.
+        java_options=QUICK_START if pipeline.ends_by_itself else (),
+        settings=spark.settings,
+    ) as session:
+        yield session

@@ -1,0 +1,136 @@
+"""Turns the records of a source into columns, and the rows of a sink into records.
+
+Called by `plan` on the driver; no state, no lock. All are Spark's own expressions: no Python runs in the executors.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from barnabas_spark.pipeline.specification import Sink, Source
+
+RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
+"""The columns of every record. No sink writes columns whose names begin with `_`."""
+HEADERS_COLUMN = "_headers"
+
+_CORRUPT = "_barnabas_corrupt"
+_ERROR = "_barnabas_error"
+_DECODED = "_barnabas_decoded"
+_SHOWN_CHARACTERS = 80
+
+
+class FormatError(Exception):
+    """A schema, or rows, that the format cannot have. The message says why."""
+
+
+def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
+    """Return the value's columns and those of the record. A record that is bad fails the query, or is left out.
+
+    Raises FormatError.
+    """
+    parsed = _with_error(records, source)
+    error = sql.col(_ERROR)
+    if source.dead_letters is not None:
+        kept = parsed.where(error.isNull())
+    else:
+        # A filter, because a query may use none of the columns: an unused one is not computed.
+        kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message())))
+    names = [name for name in _value_columns(parsed, source) if name != _CORRUPT]
+    clash = sorted({*RECORD_COLUMNS, HEADERS_COLUMN} & set(names))
+    if clash:
+        raise FormatError(f"the schema has the column {clash[0]}, which is one of the record's own")
+    key = sql.col("key").cast("string") if source.key_is_text else sql.col("key")
+    record = [
+        key.alias("_key"),
+        sql.col("topic").alias("_topic"),
+        sql.col("partition").alias("_partition"),
+        sql.col("offset").alias("_offset"),
+        sql.col("timestamp").alias("_timestamp"),
+        *([sql.col("headers").alias(HEADERS_COLUMN)] if source.has_headers else []),
+    ]
+    if source.format in ("raw", "text"):
+        return kept.select(_quoted(_DECODED).alias("value"), *record)
+    return kept.select(*[sql.col(f"{_DECODED}.`{name}`").alias(name) for name in names], *record)
+
+
+def bad_records(records: DataFrame, source: Source) -> DataFrame:
+    """Return the records that cannot be decoded, as rows for a sink: key, value, and why and where as headers."""
+    parsed = _with_error(records, source).where(sql.col(_ERROR).isNotNull())
+    told = {
+        "error": sql.col(_ERROR),
+        "topic": sql.col("topic"),
+        "partition": sql.col("partition"),
+        "offset": sql.col("offset"),
+    }
+    headers = [
+        sql.struct(sql.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+        for name, value in told.items()
+    ]
+    return parsed.select("key", "value", sql.array(*headers).alias("headers"))
+
+
+def encoded_rows(rows: DataFrame, sink: Sink) -> DataFrame:
+    """Return the rows as key and value. Raises FormatError; Spark's AnalysisException for a wrong key expression."""
+    columns = written_columns(rows)
+    name = sink.format
+    if name in ("raw", "text"):
+        if "value" not in rows.columns:
+            raise FormatError(f"format {name} needs a column 'value'; {sink.reads} has {', '.join(rows.columns)}")
+        value = sql.col("value").cast("string") if name == "text" else sql.col("value")
+    elif not columns:
+        raise FormatError(f"{sink.reads} has no column to write: {', '.join(rows.columns)}")
+    else:
+        value = sql.to_json(_struct(columns), {"ignoreNullFields": "false"})
+    key = [sql.expr(sink.key).alias("key")] if sink.key is not None else []
+    return rows.select(*key, value.alias("value"))
+
+
+def written_columns(rows: DataFrame) -> list[str]:
+    """Return the columns that a sink writes: all but those about the record."""
+    return [name for name in rows.columns if not name.startswith("_")]
+
+
+def _with_error(records: DataFrame, source: Source) -> DataFrame:
+    """Return the records with two columns more: the decoded value, and why it could not be decoded."""
+    value = sql.col("value")
+    if source.format == "raw":
+        return records.select("*", value.alias(_DECODED), sql.lit(None).cast("string").alias(_ERROR))
+    if source.format == "text":
+        text = sql.try_validate_utf8(value.cast("string"))
+        is_bad = value.isNotNull() & text.isNull()
+        return records.select(
+            "*", text.alias(_DECODED), sql.when(is_bad, sql.lit("the value is not UTF-8")).alias(_ERROR)
+        )
+    decoded = sql.from_json(
+        value.cast("string"),
+        f"{source.schema}, {_CORRUPT} STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
+    )
+    # A NULL value, a tombstone, is no error.
+    is_bad = value.isNotNull() & (sql.col(_DECODED).isNull() | sql.col(f"{_DECODED}.{_CORRUPT}").isNotNull())
+    return records.select("*", decoded.alias(_DECODED)).select(
+        "*", sql.when(is_bad, sql.lit("the value is no JSON of the schema")).alias(_ERROR)
+    )
+
+
+def _value_columns(parsed: DataFrame, source: Source) -> list[str]:
+    if source.format in ("raw", "text"):
+        return []
+    names: list[str] = parsed.schema[_DECODED].dataType.fieldNames()
+    return names
+
+
+def _message() -> Column:
+    """Return the text of the error for a bad record."""
+    shown = sql.substring(sql.col("value").cast("string"), 1, _SHOWN_CHARACTERS)
+    where = sql.format_string("%s-%d, offset %d: ", "topic", "partition", "offset")
+    return sql.concat(where, sql.col(_ERROR), sql.lit(": "), shown)
+
+
+def _struct(columns: list[str]) -> Column:
+    return sql.struct(*[_quoted(name) for name in columns])
+
+
+def _quoted(name: str) -> Column:
+    return sql.col(f"`{name}`")

@@ -1,0 +1,181 @@
+"""Whole runs of `barnabas pipeline`, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from barnabas.clients.producer import Producer
+from tests.spark.committed_records import committed_records, committed_values
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+SHOP = """\
+name: shop
+brokers: {brokers}
+trigger: {trigger}
+spark: {{cores: 1}}
+sources:
+  orders:
+    topic: {source}
+    schema: id BIGINT, amount DOUBLE
+    {bad}
+    options: {{startingOffsets: earliest, maxOffsetsPerTrigger: 40}}
+transforms:
+  large: {{sql: "SELECT id, amount * 2 AS double FROM orders WHERE amount >= 10"}}
+sinks:
+  out: {{from: large, topic: {target}, key: string(id % 3)}}
+"""
+
+
+class Shop:
+    """A pipeline file with its topics."""
+
+    def __init__(self, directory: Path, bootstrap_servers: str, new_topic: Callable[[int], str]) -> None:
+        self._path = directory / "shop.yaml"
+        self.bootstrap_servers = bootstrap_servers
+        self.source, self.target, self.bad = new_topic(2), new_topic(2), new_topic(1)
+
+    def write(self, *, trigger: str = "available-now", dead_letters: bool = True) -> None:
+        bad = f"dead_letters: {self.bad}" if dead_letters else ""
+        self._path.write_text(
+            SHOP.format(
+                brokers=self.bootstrap_servers, trigger=trigger, source=self.source, target=self.target, bad=bad
+            )
+        )
+
+    def produce(self, values: list[bytes], partition: int | None = None) -> None:
+        with Producer(self.bootstrap_servers) as producer:
+            for future in [producer.send(self.source, value, partition=partition) for value in values]:
+                future.result()
+
+    def batches(self) -> int:
+        """The number of micro-batches that were planned."""
+        offsets = self._path.parent / "checkpoints" / "shop" / "queries" / "out" / "offsets"
+        return sum(each.name.isdigit() for each in offsets.iterdir()) if offsets.is_dir() else 0
+
+    @contextmanager
+    def started(self, command: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "barnabas", "pipeline", command, os.fspath(self._path), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+    def said(self, command: str, *arguments: str, status: int = 0) -> str:
+        with self.started(command, *arguments) as process:
+            out, err = process.communicate()
+            assert process.returncode == status, out + err
+            return out + err
+
+
+@pytest.fixture
+def shop(tmp_path: Path, bootstrap_servers: str, new_topic: Callable[[int], str]) -> Shop:
+    return Shop(tmp_path, bootstrap_servers, new_topic)
+
+
+def orders(numbers: range) -> list[bytes]:
+    return [json.dumps({"id": number, "amount": number}).encode() for number in numbers]
+
+
+def expected(numbers: range) -> list[bytes]:
+    return sorted(
+        (f'{{"id":{number},"double":{number * 2}.0}}'.encode() for number in numbers if number >= 10), key=repr
+    )
+
+
+def test_records_go_through_and_bad_ones_aside(shop: Shop) -> None:
+    shop.write()
+    shop.produce([*orders(range(50)), b"{bad"])
+    shop.said("run")
+    assert committed_values(shop.bootstrap_servers, shop.target, 2) == expected(range(50))
+    (bad,) = committed_records(shop.bootstrap_servers, shop.bad, 1)
+    assert bad.value == b"{bad"
+    assert dict(bad.headers)["topic"] == shop.source.encode()
+    said = shop.said("status")
+    assert said.startswith("shop: finished\n")
+    assert f"topic {shop.target}" in said
+
+
+@pytest.mark.slow
+def test_a_bad_record_without_a_place_for_it_fails_the_run(shop: Shop) -> None:
+    shop.write(dead_letters=False)
+    shop.produce([*orders(range(20)), b"{bad"], partition=1)
+    said = shop.said("run", status=1)
+    assert "shop.yaml:14: out failed in micro-batch 0, which reads up to" in said
+    assert f"{shop.source}-1, offset 20: the value is no JSON of the schema: {{bad" in said
+    assert "Traceback" not in said
+    assert shop.said("status", status=1).startswith("shop: failed: ")
+    assert committed_values(shop.bootstrap_servers, shop.target, 2) == []
+    # The file is mended: the next run goes on with the micro-batch that failed.
+    shop.write()
+    shop.said("run")
+    assert committed_values(shop.bootstrap_servers, shop.target, 2) == expected(range(20))
+
+
+@pytest.mark.slow
+def test_a_continuous_run_is_shown_and_stopped(shop: Shop) -> None:
+    shop.write(trigger="continuous")
+    shop.produce(orders(range(20)))
+    assert shop.said("stop", status=1) == "barnabas: shop does not run\n"
+    assert shop.said("status") == "shop: has never run\n"
+    with shop.started("run") as process:
+        while committed_values(shop.bootstrap_servers, shop.target, 2) != expected(range(20)):
+            assert process.poll() is None
+            time.sleep(0.2)
+        shop.produce(orders(range(20, 40)))
+        while committed_values(shop.bootstrap_servers, shop.target, 2) != expected(range(40)):
+            assert process.poll() is None
+            time.sleep(0.2)
+        assert f"running, process {process.pid}" in shop.said("status")
+        assert f"runs already, as process {process.pid}" in shop.said("run", status=1)
+        assert shop.said("stop", "--timeout", "120") == "shop: stopped\n"
+        assert process.wait() == 0
+    assert shop.said("status").startswith("shop: stopped\n")
+
+
+@pytest.mark.slow
+def test_a_dry_run_asks_for_topics_and_writes_nothing(shop: Shop) -> None:
+    shop.write()
+    shop.produce(orders(range(20)))
+    assert f"out: topic {shop.source} -> topic {shop.target}; is new" in shop.said("run", "--dry-run")
+    shop.target = "missing"
+    shop.write()
+    assert "shop.yaml:14: there is no topic 'missing' at" in shop.said("run", "--dry-run", status=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_record_is_there_once_however_often_the_run_is_killed(shop: Shop, seed: int) -> None:
+    """Each run is killed, with Spark's processes, at some moment after the first micro-batches have begun."""
+    chance = random.Random(seed)
+    shop.write()
+    shop.produce(orders(range(1_000)))
+    for _ in range(3):
+        with shop.started("run") as process:
+            before = shop.batches()
+            while shop.batches() == before and process.poll() is None:
+                time.sleep(0.05)
+            time.sleep(chance.uniform(0, 3))
+    shop.said("run")
+    assert committed_values(shop.bootstrap_servers, shop.target, 2) == expected(range(1_000))

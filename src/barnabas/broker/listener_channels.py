@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
+from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
-from barnabas.config.listeners import EndPoint, listeners_of
+from barnabas.config.listeners import EndPoint, listeners_of, protocol_map_of
 from barnabas.network.channel_builders import check_protocol
 from barnabas.runtime.clock import Clock
 from barnabas.security.sasl.sasl_config import SaslConfig
@@ -84,7 +86,7 @@ class ListenerChannels:
     def _tls_of(self, listener_name: str) -> TlsListener:
         tls = self._tls.get(listener_name)
         if tls is None:
-            tls = TlsListener(listener_name, _tls_config(self._current(), listener_name), self._clock)
+            tls = TlsListener(listener_name, tls_config_of(self._current(), listener_name), self._clock)
             self._tls = {**self._tls, listener_name: tls}
         return tls
 
@@ -103,9 +105,9 @@ class ListenerChannels:
             if protocol not in _WITH_TLS:
                 continue
             if name in opened:
-                opened[name].check(_tls_config(proposed, name))
+                opened[name].check(tls_config_of(proposed, name))
             else:
-                TlsListener(name, _tls_config(proposed, name), self._clock)
+                TlsListener(name, tls_config_of(proposed, name), self._clock)
 
     def reconfigure(self, current: ConfigValues) -> None:
         """Take over changed key stores; a listener whose new one cannot be used keeps the old one."""
@@ -118,13 +120,19 @@ class ListenerChannels:
         """Take over changed settings and changed files of the listeners that are open."""
         for name, tls in self._tls.items():
             try:
-                tls.reload(_tls_config(current, name))
+                tls.reload(tls_config_of(current, name))
             except ConfigError as error:
                 logger.error("Listener %s keeps its key store: %s", name, error.message)  # noqa: TRY400 as it says
 
 
-def _tls_config(config: ConfigValues, listener_name: str) -> TlsConfig:
-    return TlsConfig.of(config.of_listener(listener_name))
+def tls_config_of(config: ConfigValues, listener_name: str) -> TlsConfig:
+    """Return the settings of TLS that hold for a listener."""
+    tls = TlsConfig.of(config.of_listener(listener_name))
+    # KIP-684: where clients log in by SASL, only the listener's own setting asks for certificates as well.
+    is_own = f"{LISTENER_PREFIX}{listener_name.lower()}.ssl.client.auth" in config.originals
+    if protocol_map_of(config).get(listener_name) in _WITH_SASL and not is_own:
+        return replace(tls, client_auth="none")
+    return tls
 
 
 def _sasl_over_tls(tls: TlsListener, sasl: SaslListener) -> ChannelBuilder:

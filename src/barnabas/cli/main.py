@@ -16,6 +16,7 @@ from barnabas.cli.standard_streams import discard_output, flush_output, replace_
 
 COMMANDS = {
     "acls": ("barnabas.cli.acls", "Say which principals may do what."),
+    "certs": ("barnabas.cli.certs", "Make certificates for development."),
     "cluster": ("barnabas.cli.cluster", "Show brokers, and the APIs and features they support."),
     "configs": ("barnabas.cli.configs", "Show and change settings of topics and brokers."),
     "consume": ("barnabas.cli.consume", "Print records of a topic."),

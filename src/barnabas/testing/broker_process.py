@@ -18,11 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from barnabas.testing.broker_certificates import made_for
 from barnabas.testing.broker_command import BrokerCommand, Setting
 
 if TYPE_CHECKING:
     from barnabas.testing.faults import Faults
 
+PLAINTEXT = "plaintext"
+PLAINTEXT_ADDRESS = "PLAINTEXT://127.0.0.1:0"
 LOG_LINES_SHOWN = 60
 START_TIMEOUT_SECONDS = 30.0
 STOP_TIMEOUT_SECONDS = 30.0
@@ -53,12 +56,24 @@ class BrokerProcess:
         data_dir: str,
         settings: Mapping[str, Setting] | None = None,
         *,
-        listen: str = "PLAINTEXT://127.0.0.1:0",
+        listen: str = PLAINTEXT_ADDRESS,
         log_level: str = "info",
         python: Sequence[str] = (sys.executable,),
         environment: Mapping[str, str] | None = None,
         faults: bool = False,
+        security: str = PLAINTEXT,
     ) -> None:
+        """security: `plaintext`, or `ssl` for a first listener with TLS, whose certificates lie beside the data.
+
+        Raises ValueError for a kind of security that there is not, or that contradicts `listen`.
+        """
+        self.certificates = None if security == PLAINTEXT else made_for(data_dir, security)
+        """The certificates and ready settings for clients, with `security="ssl"`; else None."""
+        if self.certificates is not None:
+            if listen != PLAINTEXT_ADDRESS:
+                raise ValueError(f"`listen` ({listen}) cannot be given together with `security`")
+            listen = f"SSL://127.0.0.1:0,{listen}"
+            settings = {**self.certificates.broker_settings, **(settings or {})}
         self._command = BrokerCommand(
             data_dir=data_dir, settings=dict(settings or {}), listen=listen, log_level=log_level, python=tuple(python)
         )
@@ -91,10 +106,15 @@ class BrokerProcess:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The host:port of the first listener, for clients. Raises BrokerFailed before the first start."""
-        if not self.addresses:
+        """The host:port of the first listener, for clients; with `security` that of the listener with TLS.
+
+        Raises BrokerFailed before the first start.
+        """
+        # The listener of brokers, which is the plaintext one, is bound and named first.
+        addresses = [each for each in self.addresses if self.certificates is None or each.startswith("SSL://")]
+        if not addresses:
             raise BrokerFailed("the broker was not started")
-        host, _, port = self.addresses[0].partition("://")[2].rpartition(":")
+        host, _, port = addresses[0].partition("://")[2].rpartition(":")
         return f"{_LOOPBACK.get(host, host)}:{port}"
 
     @property
@@ -259,16 +279,19 @@ class BrokerProcess:
 def broker(
     *,
     data_dir: str | None = None,
-    listen: str = "PLAINTEXT://127.0.0.1:0",
+    listen: str = PLAINTEXT_ADDRESS,
     log_level: str = "info",
     faults: bool = False,
+    security: str = PLAINTEXT,
     **settings: Setting,
 ) -> Iterator[BrokerProcess]:
     """Run a broker: `with broker(num_partitions=3) as b`. It is stopped afterwards, and its data removed.
 
     `data_dir`: use and keep this directory instead of a temporary one. `faults`: whether `b.faults.add(...)` can make
-    it fail on purpose. Other keywords are settings. Raises BrokerFailed, with the broker's log, if the broker does not
-    start, ends on its own (unless a fault killed it), or does not stop cleanly.
+    it fail on purpose. `security="ssl"`: clients connect with TLS, by the settings in
+    `b.certificates.client_settings` (Kafka's names) or `b.certificates.librdkafka_settings`. Other keywords are
+    settings. Raises BrokerFailed, with the broker's log, if the broker does not start, ends on its own (unless a fault
+    killed it), or does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else None
     process = BrokerProcess(
@@ -277,6 +300,7 @@ def broker(
         listen=listen,
         log_level=log_level,
         faults=faults,
+        security=security,
     )
     try:
         process.start()

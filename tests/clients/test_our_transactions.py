@@ -426,6 +426,19 @@ def test_close_aborts_an_open_transaction(bootstrap: str, topic: str) -> None:
     assert committed(bootstrap, topic) == []
 
 
+def test_a_transactional_id_may_have_32_kib(bootstrap: str, topic: str) -> None:
+    # The oldest request that names it, and the record of the transaction, have 16 bits for its length.
+    name = topic + "x" * (32_767 - len(topic))
+    for value in (b"first", b"second"):
+        with transactional(bootstrap, name) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send(topic, value, partition=0)
+    assert committed(bootstrap, topic) == [b"first", b"second"]
+    with Admin(bootstrap) as admin:
+        assert admin.describe_transactions([name])[name].timeout_ms == 60_000
+
+
 def test_wrong_use_is_an_error_and_harms_nothing(bootstrap: str, topic: str) -> None:
     with transactional(bootstrap, topic) as producer:
         with pytest.raises(RuntimeError, match="not initialized"):

@@ -97,6 +97,27 @@ def test_quotas_are_set_shown_and_taken_away(run: Run) -> None:
     assert run("quotas", "get").stdout == ""
 
 
+def test_users_are_added_listed_and_deleted(run: Run, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("alice knows\n")
+    file = f"--password-file={secret}"
+    added = run("users", "add", "alice", file)
+    assert (added.exit_code, added.stdout) == (0, "The user alice can log in by SCRAM-SHA-512\n"), added.stderr
+    run("users", "add", "alice", file, "--mechanism=SCRAM-SHA-256", "--iterations=8192")
+    assert [line.split("\t")[1:] for line in run("users", "list").stdout.splitlines()] == [
+        ["user alice", "mechanism SCRAM-SHA-256", "iterations 8192"],
+        ["user alice", "mechanism SCRAM-SHA-512", "iterations 4096"],
+    ]
+    deleted = run("users", "delete", "alice", "--mechanism=SCRAM-SHA-256")
+    assert deleted.stdout == "The user alice can no longer log in by SCRAM-SHA-256\n", deleted.stderr
+    assert run("users", "delete", "alice").stdout == "The user alice can no longer log in by SCRAM-SHA-512\n"
+    gone = run("users", "delete", "alice")
+    assert gone.exit_code == 1
+    assert "The user alice has no SCRAM credentials" in gone.stderr
+    secret.write_text("\n")
+    assert run("users", "add", "alice", file).exit_code == 2
+
+
 def test_settings_of_brokers(run: Run) -> None:
     changed = run("configs", "set", "--all-brokers", "log.cleaner.threads=2")
     assert (changed.exit_code, changed.stdout) == (0, "all brokers changed\n"), changed.stderr

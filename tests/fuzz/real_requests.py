@@ -54,6 +54,7 @@ from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetDelete
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.messages.quotas import (
     AlterClientQuotasRequest,
+    AlterUserScramCredentialsRequest,
     DescribeClientQuotasRequest,
     DescribeUserScramCredentialsRequest,
 )
@@ -260,6 +261,13 @@ class RealRequests:
     def describe_user_scram_credentials(self, _version: int) -> DescribeUserScramCredentialsRequest:
         users = [DescribeUserScramCredentialsRequest.UserName(name) for name in ("alice", "bob", "bob")]
         return DescribeUserScramCredentialsRequest(self._random.choice([users, [], None]))
+
+    def alter_user_scram_credentials(self, _version: int) -> AlterUserScramCredentialsRequest:
+        deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion("nobody", self._random.randrange(4))
+        upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            "somebody", self._random.randrange(4), 4096, b"salt", b"salted"
+        )
+        return AlterUserScramCredentialsRequest([deletion], [upsertion])
 
     def alter_client_quotas(self, _version: int) -> AlterClientQuotasRequest:
         entity = AlterClientQuotasRequest.EntityData("client-id", "somebody")
@@ -547,6 +555,7 @@ MAKERS: Final[dict[ApiKey, Callable[[RealRequests, int], Message]]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: RealRequests.describe_client_quotas,
     ApiKey.ALTER_CLIENT_QUOTAS: RealRequests.alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: RealRequests.describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: RealRequests.alter_user_scram_credentials,
     ApiKey.ALTER_PARTITION: RealRequests.alter_partition,
     ApiKey.UPDATE_FEATURES: RealRequests.update_features,
     ApiKey.DESCRIBE_CLUSTER: RealRequests.describe_cluster,

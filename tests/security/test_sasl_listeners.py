@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from barnabas.clients.admin import Admin, QuotaEntity, ScramAlteration, ScramCredential, ScramMechanism
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
@@ -146,6 +149,104 @@ def test_librdkafka(sasl_server: BarnabasProcess, certificates: Certificates, li
         found += [message.value() for message in consumer.consume(100, SECONDS)]
     consumer.close()
     assert sorted(map(int, found)) == list(range(100))
+
+
+# -- SCRAM
+
+
+@pytest.fixture
+def user(sasl_server: BarnabasProcess) -> str:
+    """A new user, with credentials of both mechanisms, that can log in."""
+    name = f"user-{uuid.uuid4().hex}"
+    with Admin(f"{sasl_server.host}:{sasl_server.port}") as admin:
+        admin.alter_user_scram_credentials([ScramAlteration(name, each, PASSWORD) for each in MECHANISMS])
+        assert admin.describe_user_scram_credentials([name]) == {
+            name: tuple(ScramCredential(each, 4096) for each in MECHANISMS)
+        }
+    for mechanism in MECHANISMS:
+        await_login(sasl_server, name, PASSWORD, mechanism, ErrorCode.NONE)
+    return name
+
+
+MECHANISMS = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+
+
+def await_login(
+    server: BarnabasProcess, name: str, password: str, mechanism: ScramMechanism, expected: ErrorCode
+) -> None:
+    """Log in, again and again, until the outcome is as expected: a change is in force a moment after its answer."""
+    deadline = time.monotonic() + 2 * SECONDS
+    while True:
+        with SaslRawClient(server, address=(server.host, server.ports["SASL"])) as connected:
+            code = connected.log_in(name, password, mechanism.name.replace("_", "-")).error_code
+        if code == expected:
+            return
+        assert time.monotonic() < deadline, f"the login is answered {code}, not {expected.name}"
+        time.sleep(0.01)
+
+
+def test_passwords_change_and_end(sasl_server: BarnabasProcess, user: str) -> None:
+    first, second = MECHANISMS
+    with Admin(f"{sasl_server.host}:{sasl_server.port}") as admin:
+        admin.alter_client_quotas({QuotaEntity(user): {"producer_byte_rate": 1e9}})
+        admin.alter_user_scram_credentials([ScramAlteration(user, first, "another", 8192)])
+        await_login(sasl_server, user, "another", first, ErrorCode.NONE)
+        await_login(sasl_server, user, PASSWORD, first, ErrorCode.SASL_AUTHENTICATION_FAILED)
+        await_login(sasl_server, user, PASSWORD, second, ErrorCode.NONE)
+        assert admin.describe_user_scram_credentials([user])[user][0].iterations == 8192
+        admin.alter_user_scram_credentials([ScramAlteration(user, each, None) for each in MECHANISMS])
+        await_login(sasl_server, user, "another", first, ErrorCode.SASL_AUTHENTICATION_FAILED)
+        assert admin.describe_user_scram_credentials([user]) == {}
+        # Credentials and quotas of a user have one znode, and do not disturb each other.
+        assert admin.describe_client_quotas(QuotaEntity(user)) == {QuotaEntity(user): {"producer_byte_rate": 1e9}}
+
+
+def test_credentials_outlive_a_restart(tmp_path: Path, certificates: Certificates) -> None:
+    names = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT"}
+    broker = BarnabasProcess(
+        tmp_path, SERVER_PROPERTIES | names | {"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512"}
+    )
+    broker.more_listeners = ("SASL://127.0.0.1:0",)
+    broker.start()
+    with Admin(f"{broker.host}:{broker.port}") as admin:
+        admin.alter_user_scram_credentials([ScramAlteration("ca=rol,", MECHANISMS[1], PASSWORD)])
+    broker.stop()
+    broker.start()
+    # Read before the first connection is accepted, so there is nothing to wait for.
+    with SaslRawClient(broker, address=(broker.host, broker.ports["SASL"])) as connected:
+        assert connected.log_in("ca=rol,", PASSWORD, "SCRAM-SHA-512").error_code == ErrorCode.NONE
+    broker.stop()
+    assert PASSWORD not in broker.log_text()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_kafka_python(sasl_server: BarnabasProcess, user: str, mechanism: str, topic: str) -> None:
+    kafka = pytest.importorskip("kafka")
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=f"{sasl_server.host}:{sasl_server.ports['SASL']}",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username=user,
+        sasl_plain_password=PASSWORD,
+    )
+    assert producer.send(topic, b"v").get(2 * SECONDS).offset == 0
+    producer.close()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_librdkafka_by_scram(sasl_server: BarnabasProcess, user: str, mechanism: str, topic: str) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": f"{sasl_server.host}:{sasl_server.ports['SASL']}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": PASSWORD,
+        }
+    )
+    producer.produce(topic, b"v")
+    assert producer.flush(2 * SECONDS) == 0
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ from barnabas.metadata.delegation_tokens import DelegationTokenManager
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
 from barnabas.metadata.producer_ids import ProducerIdManager
+from barnabas.metadata.scram_credential_admin import ScramCredentialAdmin
 from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
@@ -240,7 +241,7 @@ def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequ
         LogDirsApi(parts.replicas, authorizer),
         QuotasApi(ClientQuotaAdmin(quota_store, is_address), ClientQuotaDescriptions(quota_store), authorizer),
         FeaturesApi(parts.broker_id, parts.metadata, parts.features, authorizer),
-        ScramApi(authorizer),
+        ScramApi(ScramCredentialAdmin(quota_store), authorizer),
         SaslApi(),
         DelegationTokensApi(parts.delegation_tokens, authorizer),
         AclsApi(parts.acls, authorizer),

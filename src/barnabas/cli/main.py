@@ -31,6 +31,7 @@ COMMANDS = {
     "serve": ("barnabas.cli.serve", "Run a broker."),
     "tokens": ("barnabas.cli.tokens", "Create, renew, expire and show delegation tokens."),
     "topics": ("barnabas.cli.topics", "Create, list, describe, alter, delete topics and records."),
+    "users": ("barnabas.cli.users", "Add, list and delete users that log in by SCRAM."),
     "transactions": ("barnabas.cli.transactions", "Show transactions, and end those that hang."),
 }
 """The module and the line of help of each command. The module's attribute of the same name is the command."""

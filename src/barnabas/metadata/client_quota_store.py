@@ -1,12 +1,14 @@
 """Client quotas in the store: settings of users, client ids, clients of users, and IP addresses.
 
-Used by `client_quotas` and `client_quota_listener` on any thread; blocks on the store and keeps nothing, so no lock.
+Used by `client_quotas`, `scram_credential_admin` (users have credentials, too) and `client_quota_listener` on any
+thread; blocks on the store and keeps nothing. Who changes settings holds `lock` from the reading to the writing.
 Kafka: AdminZkClient.changeConfigs, fetchAllChildEntityConfigs. Paths: /config/users/<u>, /config/clients/<c>,
 /config/users/<u>/clients/<c>, /config/ips/<ip>; names are sanitized, or `<default>`.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -48,6 +50,7 @@ class ClientQuotaStore:
 
     def __init__(self, zk_client: KafkaZkClient) -> None:
         self._configs = zk_client.configs
+        self.lock = threading.Lock()
 
     def settings(self, path: QuotaPath) -> dict[str, str]:
         """Return the settings of an entity, quotas and others; empty if it has none."""

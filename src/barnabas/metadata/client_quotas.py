@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -64,7 +63,6 @@ class ClientQuotaAdmin:
     def __init__(self, store: ClientQuotaStore, is_address: Callable[[str], bool]) -> None:
         self._store = store
         self._is_address = is_address
-        self._lock = threading.Lock()
 
     def alter(self, entity: Mapping[str, str | None], changes: Sequence[QuotaChange], *, validate_only: bool) -> None:
         """Change quotas of an entity, given as types and names (None: the default). Other quotas of it stay.
@@ -72,7 +70,7 @@ class ClientQuotaAdmin:
         Raises ApiError: INVALID_REQUEST, KAFKA_STORAGE_ERROR.
         """
         path, types = self._checked_path(entity)
-        with self._lock:
+        with self._store.lock:
             try:
                 settings = self._store.settings(path)
                 for change in changes:

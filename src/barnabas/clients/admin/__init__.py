@@ -15,7 +15,7 @@ from barnabas.clients.admin.new_topic import (
 )
 from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
-from barnabas.clients.admin.scram_credentials import ScramCredential, ScramMechanism
+from barnabas.clients.admin.scram_credentials import ScramAlteration, ScramCredential, ScramMechanism
 from barnabas.clients.admin.transactions import (
     FencedProducer,
     OpenTransaction,
@@ -73,6 +73,7 @@ __all__ = [
     "ResourcePattern",
     "ResourcePatternFilter",
     "ResourceType",
+    "ScramAlteration",
     "ScramCredential",
     "ScramMechanism",
     "TokenInformation",

@@ -55,7 +55,12 @@ from barnabas.clients.admin.partition_changes import (
     list_partition_reassignments,
 )
 from barnabas.clients.admin.replicas import LogDir, ProducerState
-from barnabas.clients.admin.scram_credentials import ScramCredential, describe_user_scram_credentials
+from barnabas.clients.admin.scram_credentials import (
+    ScramAlteration,
+    ScramCredential,
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
+)
 from barnabas.clients.admin.transactions import (
     FencedProducer,
     OpenTransaction,
@@ -183,6 +188,10 @@ class Admin:
     ) -> dict[str, tuple[ScramCredential, ...]]:
         """Return the SCRAM credentials of these users, or of all. A user without any is left out. Raises ApiError."""
         return describe_user_scram_credentials(self._calls, users)
+
+    def alter_user_scram_credentials(self, alterations: Collection[ScramAlteration]) -> None:
+        """Set and delete SCRAM credentials. Raises ApiError for the first user that is rejected."""
+        alter_user_scram_credentials(self._calls, alterations)
 
     def describe_client_quotas(
         self, entity: QuotaEntity = ANY_ENTITY, *, strict: bool = False

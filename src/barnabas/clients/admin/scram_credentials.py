@@ -1,17 +1,26 @@
-"""The SCRAM credentials of users (KIP-554): which mechanisms a user may log in with, never the secrets.
+"""The SCRAM credentials of users (KIP-554): which mechanisms a user may log in with, and new passwords.
 
-Called by `Admin`. Kafka: UserScramCredentialsDescription, ScramCredentialInfo.
+Called by `Admin`. A password is salted here and never travels; a credential cannot be read back.
+Kafka: UserScramCredentialsDescription, ScramCredentialInfo, UserScramCredentialUpsertion.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection
 from enum import IntEnum
 from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.quotas import DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse
+from barnabas.protocol.messages.quotas import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from barnabas.security.sasl.scram_credential import SALT_BYTES
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 
 
 class ScramMechanism(IntEnum):
@@ -49,6 +58,44 @@ def describe_user_scram_credentials(
             ScramCredential(_mechanism(each.mechanism), each.iterations) for each in result.credential_infos
         )
     return found
+
+
+class ScramAlteration(NamedTuple):
+    """The change of one credential. password: None deletes the credential."""
+
+    user: str
+    mechanism: ScramMechanism
+    password: str | None
+    iterations: int = 4096
+
+    def __repr__(self) -> str:
+        return f"ScramAlteration(user={self.user!r}, mechanism={self.mechanism!r}, hidden)"
+
+
+def alter_user_scram_credentials(calls: AdminCalls, alterations: Collection[ScramAlteration]) -> None:
+    """Set and delete credentials. Raises ApiError for the first user that is rejected."""
+    request = AlterUserScramCredentialsRequest(
+        [
+            AlterUserScramCredentialsRequest.ScramCredentialDeletion(each.user, each.mechanism)
+            for each in alterations
+            if each.password is None
+        ],
+        [_upsertion(each, each.password) for each in alterations if each.password is not None],
+    )
+    answer = calls.ask_controller(
+        request, AlterUserScramCredentialsResponse, lambda answer: (result.error_code for result in answer.results)
+    )
+    for result in answer.results:
+        raise_error(result.error_code, result.error_message, f"User: {result.user}")
+
+
+def _upsertion(alteration: ScramAlteration, password: str) -> AlterUserScramCredentialsRequest.ScramCredentialUpsertion:
+    mechanism = next(each for each in SCRAM_MECHANISMS.values() if each.code == alteration.mechanism)
+    salt = secrets.token_bytes(SALT_BYTES)
+    salted_password = mechanism.salted_password(password, salt, alteration.iterations)
+    return AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        alteration.user, alteration.mechanism, alteration.iterations, salt, salted_password
+    )
 
 
 def _mechanism(code: int) -> ScramMechanism:

@@ -124,6 +124,7 @@ class Admin:
     describe_features = _awaited(CoreAdmin.describe_features)
     update_features = _awaited(CoreAdmin.update_features)
     unregister_broker = _awaited(CoreAdmin.unregister_broker)
+    alter_user_scram_credentials = _awaited(CoreAdmin.alter_user_scram_credentials)
     describe_user_scram_credentials = _awaited(CoreAdmin.describe_user_scram_credentials)
     describe_client_quotas = _awaited(CoreAdmin.describe_client_quotas)
     alter_client_quotas = _awaited(CoreAdmin.alter_client_quotas)

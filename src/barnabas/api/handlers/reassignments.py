@@ -63,7 +63,10 @@ class ReassignmentsApi:
 
         def answer(result: Mapping[TopicPartition, ApiError | None] | ApiError) -> None:
             if isinstance(result, ApiError):
-                request.fail(result)
+                # Without the partitions: only what fails before the controller is asked names them, in Kafka too.
+                request.respond(
+                    AlterPartitionReassignmentsResponse(error_code=result.code, error_message=result.message)
+                )
             else:
                 # In the order of the request, not in that of the controller's answer.
                 request.respond(_altered(request.body, {partition: result[partition] for partition in wanted}))

@@ -41,14 +41,16 @@ class AlterPartitionReassignmentsResponse(
     )
     error_code: Int16 = field("0+")
     error_message: str | None = field("0+", nullable="0+")
-    responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = field("0+")
+    responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = field("0+").repeats("topics")
 
     class ReassignableTopicResponse(Struct):
-        name: str = field("0+")
-        partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = field("0+")
+        name: str = field("0+").repeats("name")
+        partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = field("0+").repeats(
+            "partitions"
+        )
 
     class ReassignablePartitionResponse(Struct):
-        partition_index: Int32 = field("0+")
+        partition_index: Int32 = field("0+").repeats("partition_index")
         error_code: Int16 = field("0+")
         error_message: str | None = field("0+", nullable="0+")
 

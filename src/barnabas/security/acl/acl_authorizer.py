@@ -91,19 +91,19 @@ class AclAuthorizer:
         is_super = principal in self._super_users
         if is_super and not is_verbose:
             return [True] * len(actions)
-        subject = Subject(principal, host_address(connection.client_address))
+        address = connection.client_address
+        if is_verbose:
+            subject = Subject(principal, host_address(address))
+            return [_decide_aloud(snapshot, subject, each, api_key, is_super=is_super) for each in actions]
         answers = []
         for action in actions:
-            operation, resource_type, name = action[0], action[1], action[2]
-            if is_super:
-                _log_super_user(principal)
-                allowed = True
-            elif is_verbose:
-                allowed = _decide_aloud(snapshot, subject, action)
-            else:
-                allowed = snapshot.is_allowed(subject, operation, resource_type, name)
-            if is_verbose or not allowed:
-                _log(subject, action, PatternType.LITERAL, api_key, allowed=allowed)
+            question = (principal, address, action[0], action[1], action[2])
+            allowed = snapshot.known_decision(question)
+            if allowed is None:
+                allowed = snapshot.is_allowed(Subject(principal, host_address(address)), *question[2:])
+                snapshot.remember(question, allowed)
+            if not allowed:
+                _log(Subject(principal, host_address(address)), action, PatternType.LITERAL, api_key, allowed=False)
             answers.append(allowed)
         return answers
 
@@ -154,8 +154,18 @@ def _log_super_user(principal: str) -> None:
     logger.debug("principal = %s is a super user, allowing operation without checking acls.", principal)
 
 
-def _decide_aloud(snapshot: AclSnapshot, subject: Subject, action: Action) -> bool:
-    """Decide, and log the entry that decided."""
+def _decide_aloud(snapshot: AclSnapshot, subject: Subject, action: Action, api_key: ApiKey, *, is_super: bool) -> bool:
+    """Decide, and log the decision and the entry that decided."""
+    if is_super:
+        _log_super_user(subject.principal)
+        allowed = True
+    else:
+        allowed = _decide_with_reason(snapshot, subject, action)
+    _log(subject, action, PatternType.LITERAL, api_key, allowed=allowed)
+    return allowed
+
+
+def _decide_with_reason(snapshot: AclSnapshot, subject: Subject, action: Action) -> bool:
     verdict = snapshot.decide(subject, action.operation, action.resource_type, action.resource_name)
     resource = ResourcePattern(action.resource_type, action.resource_name, PatternType.LITERAL)
     if not verdict.has_lists:

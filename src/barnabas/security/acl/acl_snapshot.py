@@ -15,7 +15,7 @@ Kafka: AclAuthorizer.authorizeAction, matchingAcls, authorizeByResourceType.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.security.acl.acl_binding import ANY_HOST, ANY_PRINCIPAL, AccessControlEntry, AclBinding
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -38,6 +38,11 @@ IMPLIED_BY: Final = {
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS),
 }
 """Operation -> the operations of which one must be allowed; itself alone for those not named."""
+
+
+Question: TypeAlias = tuple[str, str, AclOperation, ResourceType, str]
+"""Principal, client's address as its connection has it, operation, type and name of the resource: plain, since it is
+made for every action of every request."""
 
 
 class Subject(NamedTuple):
@@ -66,7 +71,7 @@ class AclSnapshot:
     def __init__(self, lists: Lists, *, allow_if_none: bool) -> None:
         self.lists = lists
         self._allow_if_none = allow_if_none
-        self._decisions: dict[tuple[Subject, AclOperation, ResourceType, str], bool] = {}
+        self._decisions: dict[Question, bool] = {}
         self._type_decisions: dict[tuple[Subject, AclOperation, ResourceType], bool] = {}
         self._prefix_lengths = _prefix_lengths(lists)
 
@@ -89,15 +94,17 @@ class AclSnapshot:
 
     def is_allowed(self, subject: Subject, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the subject may do an operation to a resource."""
-        key = (subject, operation, resource_type, name)
-        known = self._decisions.get(key)
-        if known is not None:
-            return known
-        decision = self.decide(subject, operation, resource_type, name).is_allowed
+        return self.decide(subject, operation, resource_type, name).is_allowed
+
+    def known_decision(self, question: Question) -> bool | None:
+        """Return the decision that is remembered for a question, or None."""
+        return self._decisions.get(question)
+
+    def remember(self, question: Question, is_allowed: bool) -> None:
+        """Remember a decision until the lists change."""
         if len(self._decisions) >= MAX_DECISIONS:
             self._decisions.clear()
-        self._decisions[key] = decision
-        return decision
+        self._decisions[question] = is_allowed
 
     def decide(self, subject: Subject, operation: AclOperation, resource_type: ResourceType, name: str) -> Verdict:
         """Decide afresh, with the reason: deny before allow, and what is not allowed is denied."""

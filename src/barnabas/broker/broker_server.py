@@ -34,6 +34,7 @@ from barnabas.broker.controlled_shutdown import ControlledShutdownClient, Shutdo
 from barnabas.broker.foundations import Foundations, start_foundations
 from barnabas.broker.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
 from barnabas.broker.lifecycle import BrokerLifecycle
+from barnabas.broker.open_listeners import open_listeners
 from barnabas.broker.own_listeners import OwnListeners
 from barnabas.broker.process_tuning import (
     freeze_startup_objects,
@@ -148,6 +149,12 @@ class BrokerServer:
         freeze_startup_objects()
         lifecycle.state = BrokerState.RUNNING
         logger.info("started broker %d of cluster %s", storage.identity.broker_id, self.cluster_id)
+        if unprotected := open_listeners(self._config):
+            logger.warning(
+                "Other machines reach %s without authentication, as User:ANONYMOUS. Bind these listeners to 127.0.0.1, "
+                "or use SASL_SSL, or SSL with ssl.client.auth=required",
+                ", ".join(end_point.connection_string for end_point in unprotected),
+            )
 
     def _access_rules(self, foundations: Foundations, storage: StorageStage) -> AccessRules:
         """Return the rules of a test, or those of the settings, with all access control lists loaded."""

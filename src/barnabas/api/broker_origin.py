@@ -5,8 +5,9 @@ a broker that took it from any client would let the first one that connects comm
 
 1. It comes by the brokers' own listener (`inter.broker.listener.name`).
 2. An authorizer must allow CLUSTER_ACTION. Without an authorizer, the sender must be on this machine.
-3. An operator to whom an authorizer allows ALTER on the cluster may send it by any listener: the admin clients abort a
-   hanging transaction with it (KIP-664).
+3. An operator to whom an authorizer allows ALTER on the cluster may send WriteTxnMarkers by any listener: the admin
+   clients abort a hanging transaction with it (KIP-664). AddPartitionsToTxn for several transactions is for brokers
+   alone.
 
 Beside Kafka's, which has only the authorizer's part of the rules.
 """
@@ -28,16 +29,20 @@ class BrokerOrigin:
         self._authorizer = authorizer
         self._listener_name = listener_name
 
+    def require_broker_or_operator(self, request: Request[Any]) -> None:
+        """Let pass an operator with ALTER on the cluster, else do as `require` does. Raises ApiError: as there."""
+        authorizer = self._authorizer
+        if authorizer is None or not is_allowed(
+            authorizer, request, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
+        ):
+            self.require(request)
+
     def require(self, request: Request[Any]) -> None:
         """Check the permission, the listener and the address that a request comes with.
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a listener, an address or a client that must not send it.
         """
         authorizer = self._authorizer
-        if authorizer is not None and is_allowed(
-            authorizer, request, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
-        ):
-            return
         require_cluster_permission(authorizer, request, AclOperation.CLUSTER_ACTION)
         connection = request.connection
         if connection.listener_name != self._listener_name:

@@ -19,7 +19,12 @@ ACT, ALTER = AclOperation.CLUSTER_ACTION, AclOperation.ALTER
 
 
 def is_let_in(
-    client: str, *, listener: str = "BROKERS", allowed: AclOperation | None = None, open_to_all: bool
+    client: str,
+    *,
+    listener: str = "BROKERS",
+    allowed: AclOperation | None = None,
+    open_to_all: bool,
+    brokers_alone: bool = False,
 ) -> bool:
     """allowed: what the authorizer allows on the cluster; open_to_all: there is no authorizer."""
     request: Any = SimpleNamespace(
@@ -29,11 +34,12 @@ def is_let_in(
     )
     permissions = () if allowed is None else ((allowed, ResourceType.CLUSTER, CLUSTER),)
     origin = BrokerOrigin(None if open_to_all else Permissions(*permissions), listener_name="BROKERS")
+    check = origin.require if brokers_alone else origin.require_broker_or_operator
     with suppress(ApiError):
-        origin.require(request)
+        check(request)
         return True
     with pytest.raises(ApiError) as refusal:
-        origin.require(request)
+        check(request)
     assert refusal.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return False
 
@@ -56,3 +62,8 @@ def test_who_acts_for_the_cluster_comes_by_the_brokers_listener() -> None:
 
 def test_an_operator_may_abort_a_hanging_transaction_from_anywhere() -> None:
     assert is_let_in("10.0.0.6", listener="CLIENTS", allowed=ALTER, open_to_all=False)
+
+
+def test_an_operator_acts_for_the_cluster_in_nothing_else() -> None:
+    assert not is_let_in("10.0.0.5", allowed=ALTER, open_to_all=False, brokers_alone=True)
+    assert is_let_in("10.0.0.5", allowed=ACT, open_to_all=False, brokers_alone=True)

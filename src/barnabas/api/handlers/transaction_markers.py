@@ -84,7 +84,7 @@ class TransactionMarkersApi:
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED; INVALID_REQUEST for a producer that cannot exist.
         """
-        self._origin.require(request)
+        self._origin.require_broker_or_operator(request)
         markers = request.body.markers
         for marker in markers:
             # A batch without producer id would be an ordinary control batch, which ends no transaction.

@@ -10,9 +10,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+
+from barnabas.cli.command_config import command_config_option, command_settings
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -26,13 +28,15 @@ BOOTSTRAP_TIMEOUT_MS = 3_000
 _REPEAT_SECONDS = 9.0
 """For how long a line about a broker that cannot be reached is not repeated."""
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 EXIT_USAGE = 2
 
-bootstrap_option = click.option(
+_bootstrap_option = click.option(
     "-b",
     "--bootstrap-server",
     "bootstrap_servers",
@@ -42,6 +46,12 @@ bootstrap_option = click.option(
     envvar="BARNABAS_BOOTSTRAP_SERVER",
     help="Brokers to connect to.",
 )
+
+
+def bootstrap_option(command: Command) -> Command:
+    """Add the options by which a command finds its brokers and connects to them."""
+    return _bootstrap_option(command_config_option(command))
+
 
 timeout_option = click.option(
     "--timeout",
@@ -79,6 +89,7 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
 def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
     """Turn the errors of clients into one line on stderr and an exit status. Other errors are bugs and stay visible."""
     # Commands import the clients only when they run: `barnabas --help` and shell completion stay quick.
+    from barnabas.clients.authentication_errors import AuthenticationError
     from barnabas.clients.errors import ClientTimeout, Unreachable, WokenUp
     from barnabas.protocol.errors import ApiError
     from barnabas.rpc.client_request import UnsupportedVersion
@@ -92,6 +103,8 @@ def friendly_errors(bootstrap_servers: str) -> Iterator[None]:
         yield
     except ApiError as error:
         fail(f"{error.message} ({error.code.name})")
+    except AuthenticationError as error:
+        fail(f"{str(error)[:1].lower()}{str(error)[1:]}")
     except UnsupportedVersion as error:
         fail(f"the broker cannot do this: {error}")
     # Before ClientTimeout, of which it is a kind.
@@ -135,16 +148,14 @@ class _WaitingLines(logging.Handler):
 
 
 def open_admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
-    """Return an admin client, to be used in a `with` statement."""
+    """Return an admin client, to be used in a `with` statement. Raises ValueError for a wrong `--command-config`."""
     from barnabas.clients.admin import Admin
     from barnabas.clients.client_config import ClientConfig
 
     timeout_ms = int(timeout_seconds * 1000)
-    return Admin(
-        bootstrap_servers,
-        timeout_ms=timeout_ms,
-        config=ClientConfig(request_timeout_ms=timeout_ms, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS),
-    )
+    timeouts = {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}
+    config = ClientConfig(**{**command_settings(ClientConfig), **timeouts})
+    return Admin(bootstrap_servers, timeout_ms=timeout_ms, config=config)
 
 
 def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...]) -> list[TopicPartition]:

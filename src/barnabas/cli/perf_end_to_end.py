@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, fail, friendly_errors, timeout_option
+from barnabas.cli.command_config import command_settings
 from barnabas.cli.perf_counts import NANOSECONDS_PER_SECOND, Pace, PerfCounts
 from barnabas.cli.perf_options import (
     SendingOptions,
@@ -73,7 +74,7 @@ def perf_end_to_end(timeout_seconds: float, **given: Any) -> None:
         barnabas perf end-to-end --topic flights --records 5000
         barnabas perf end-to-end --topic flights --throughput 1000 --acks 1 --json
     """
-    from barnabas.clients.consumer import Consumer, TopicPartition
+    from barnabas.clients.consumer import Consumer, ConsumerConfig, TopicPartition
     from barnabas.clients.producer import Producer, ProducerConfig
 
     options = SendingOptions(**given)
@@ -83,7 +84,8 @@ def perf_end_to_end(timeout_seconds: float, **given: Any) -> None:
     interrupted = False
     with friendly_errors(options.bootstrap_servers):
         producer = Producer(options.bootstrap_servers, **options.producer_settings(ProducerConfig))
-        consumer = Consumer(options.bootstrap_servers, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS)
+        reading = {**command_settings(ConsumerConfig), "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}
+        consumer = Consumer(options.bootstrap_servers, config=ConsumerConfig(**reading))
         try:
             # The producer's look-up makes the topic, if the broker makes topics.
             partitions = [TopicPartition(topic, info.partition) for info in producer.partitions_for(topic)]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, EXIT_INTERRUPTED, parse_pairs
+from barnabas.cli.command_config import command_settings, parsed_value
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.perf_counts import Figures, PerfCounts
 from barnabas.config.nearest_name import nearest_name
@@ -77,12 +78,15 @@ class PerfOptions:
         return 1.0 if sys.stderr.isatty() else 5.0
 
     def settings(self, config_class: type[Any], *defaults: str, **given: object) -> dict[str, Any]:
-        """Return a client's settings: those of `--property`, over `defaults` of the same form, and under `given`.
+        """Return a client's settings: `defaults`, over them the command's file, `--property`, and `given`.
 
         Raises ValueError for a setting that the client does not have, and for a value of the wrong type.
         """
-        properties = (*defaults, *self.properties)
-        return parse_settings(config_class, properties, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS, **given)
+        return {
+            **parse_settings(config_class, defaults, bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS),
+            **command_settings(config_class),
+            **parse_settings(config_class, self.properties, **given),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,27 +161,9 @@ def parse_settings(config_class: type[Any], properties: tuple[str, ...], **given
             near = nearest_name(name, known)
             hint = f"did you mean {near}?" if near is not None else "docs/client-settings.md lists all"
             raise ValueError(f"--property: there is no setting {text_name}; {hint}")
-        settings[known[name].name] = _parse(name, known[name].type, text)
+        settings[known[name].name] = parsed_value(name, known[name].type, text, "--property")
     settings.update({name: value for name, value in given.items() if value is not None})
     return settings
-
-
-def _parse(name: str, kind: str, text: str) -> object:
-    """Return the value of a setting by the annotation of its field. Raises ValueError."""
-    if "None" in kind and text == "none" and "str" not in kind:
-        return None
-    if "bool" in kind:
-        if text not in {"true", "false"}:
-            raise ValueError(f"--property: {name} takes true or false, not {text!r}")
-        return text == "true"
-    if "int" in kind:
-        try:
-            return int(text)
-        except ValueError:
-            if "Literal" in kind:
-                return text
-            raise ValueError(f"--property: {name} takes a whole number, not {text!r}") from None
-    return text.split(",") if kind.startswith("Sequence") else text
 
 
 def summary_of(counts: PerfCounts) -> str:

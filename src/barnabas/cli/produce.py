@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -23,6 +23,7 @@ from barnabas.cli.client_options import (
     parse_pairs,
     timeout_option,
 )
+from barnabas.cli.command_config import command_settings
 from barnabas.cli.escaped_text import resolve_escapes
 from barnabas.cli.number_types import NUMBER
 
@@ -87,7 +88,7 @@ def produce(
         barnabas produce flights lines.txt --key-separator : --header source=import --compression zstd
         barnabas produce flights --key-separator '\\t' --null-marker NULL
     """
-    from barnabas.clients.producer import Producer
+    from barnabas.clients.producer import Producer, ProducerConfig
 
     record_headers = tuple((name, value.encode()) for name, value in parse_pairs(headers, "--header").items())
     separator = key_separator.encode() if key_separator else None
@@ -97,19 +98,20 @@ def produce(
     started_seconds = time.perf_counter()
     count = 0
     with friendly_errors(bootstrap_servers):
-        producer = Producer(
-            bootstrap_servers,
-            acks="all" if acks == "all" else int(acks),
-            batch_size=BATCH_SIZE_BYTES,
-            compression_type=compression,
-            linger_ms=LINGER_MS,
-            max_block_ms=timeout_ms,
-            request_timeout_ms=timeout_ms,
-            # The timeout covers everything from `send` to the answer, so it must be at least linger and request timeout
-            # together.
-            delivery_timeout_ms=timeout_ms + LINGER_MS,
-            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-        )
+        settings: dict[str, Any] = {
+            "linger_ms": LINGER_MS,
+            "batch_size": BATCH_SIZE_BYTES,
+            **command_settings(ProducerConfig),
+            "acks": "all" if acks == "all" else int(acks),
+            "compression_type": compression,
+            "max_block_ms": timeout_ms,
+            "request_timeout_ms": timeout_ms,
+            "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
+        }
+        # The timeout covers everything from `send` to the answer, so it must be at least linger and request timeout
+        # together.
+        settings["delivery_timeout_ms"] = timeout_ms + settings["linger_ms"]
+        producer = Producer(bootstrap_servers, ProducerConfig(**settings))
         with producer:
             for number, line in enumerate(_lines(file, show_progress=not quiet), 1):
                 key, value = _split(line, separator, number)

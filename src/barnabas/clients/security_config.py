@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from barnabas.clients.settings import setting
 from barnabas.config.secret import Secret
@@ -16,6 +17,7 @@ from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthB
 from barnabas.security.sasl.client.plain_client import PLAIN, PlainClient
 from barnabas.security.sasl.client.sasl_client import SaslLogin
 from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramCredentials
+from barnabas.security.sasl.jaas import parse_login_module
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
@@ -94,6 +96,11 @@ class ClientSecurityConfig:
         "Whether the SCRAM login is one by delegation token (KIP-48). Not a setting of Kafka's.",
         importance="low",
     )
+    sasl_jaas_config: Secret | str | None = setting(
+        None,
+        "The login as Java's clients have it: a login module with `username` and `password`, and for SCRAM"
+        " `tokenauth`. Instead of `sasl_username` and its kin.",
+    )
     sasl_oauthbearer_token: Secret | str | None = setting(
         None, "The token for OAUTHBEARER, as the identity provider has issued it. Not a setting of Kafka's."
     )
@@ -163,15 +170,44 @@ class ClientSecurityConfig:
             token = _secret(self.sasl_oauthbearer_token)
             if token is None:
                 raise ValueError("sasl_mechanism=OAUTHBEARER needs sasl_oauthbearer_token")
+            if self.sasl_jaas_config is not None:
+                raise ValueError("sasl_mechanism=OAUTHBEARER takes sasl_oauthbearer_token, not sasl_jaas_config")
             return SaslLogin(mechanism, lambda: OAuthBearerClient(token))
-        username, password = self.sasl_username, _secret(self.sasl_password)
-        if not username or password is None:
-            raise ValueError(f"sasl_mechanism={mechanism} needs sasl_username and sasl_password")
+        username, password, is_token = self._user(mechanism)
         if mechanism == PLAIN:
             return SaslLogin(mechanism, lambda: PlainClient(username, password))
-        extensions = TOKEN_EXTENSIONS if self.sasl_token_auth else None
+        extensions = TOKEN_EXTENSIONS if is_token else None
         credentials = ScramCredentials(SCRAM_MECHANISMS[mechanism], username, password, extensions)
         return SaslLogin(mechanism, lambda: ScramClient(credentials))
+
+    def _user(self, mechanism: str) -> _User:
+        """Return the user of the settings, or of the login context. Raises ValueError: none, or both, are given."""
+        username, password = self.sasl_username, _secret(self.sasl_password)
+        jaas = _secret(self.sasl_jaas_config)
+        if jaas is None:
+            if not username or password is None:
+                raise ValueError(
+                    f"sasl_mechanism={mechanism} needs sasl_username and sasl_password, or sasl_jaas_config"
+                )
+            return _User(username, password, self.sasl_token_auth)
+        if username is not None or password is not None or self.sasl_token_auth:
+            raise ValueError(
+                "sasl_jaas_config is given beside sasl_username, sasl_password or sasl_token_auth: choose one"
+            )
+        module = parse_login_module(jaas.reveal())
+        expected = "PlainLoginModule" if mechanism == PLAIN else "ScramLoginModule"
+        if module.short_name != expected:
+            raise ValueError(f"sasl_jaas_config: sasl_mechanism={mechanism} takes {expected}, not {module.short_name}")
+        if not module.options.get("username") or not module.options.get("password"):
+            raise ValueError(f"sasl_jaas_config: {module.short_name} needs the options username and password")
+        is_token = module.options.get("tokenauth", "").lower() == "true"
+        return _User(module.options["username"], Secret(module.options["password"]), is_token)
+
+
+class _User(NamedTuple):
+    name: str
+    password: Secret
+    is_token: bool
 
 
 def _secret(value: Secret | str | None) -> Secret | None:

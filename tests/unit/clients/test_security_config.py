@@ -71,3 +71,33 @@ def test_errors_name_the_broker_and_what_to_check() -> None:
     failed = authentication_error(None, AuthenticationFailed("SSL handshake failed: X: certificate has expired"))
     assert isinstance(failed, SslAuthenticationError)
     assert str(failed).endswith("the broker needs a new certificate")
+
+
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def jaas(text: str, **more: Any) -> ClientConfig:
+    return ClientConfig(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=text, **more
+    )
+
+
+def test_a_login_context_of_java_names_the_user() -> None:
+    config = jaas(f'{SCRAM_MODULE} required username="id" password="{SECRET}" tokenauth="true";')
+    assert config.channel_builder("c") is not None
+    assert SECRET not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "reason"),
+    [
+        (f'{SCRAM_MODULE} required username="a" password="{SECRET}"', {}, "not terminated"),
+        (f'x.PlainLoginModule required username="a" password="{SECRET}";', {}, "takes ScramLoginModule"),
+        (f'{SCRAM_MODULE} required password="{SECRET}";', {}, "needs the options username and password"),
+        (f'{SCRAM_MODULE} required username="a" password="{SECRET}";', {"sasl_username": "b"}, "choose one"),
+    ],
+)
+def test_a_wrong_login_context_is_refused_without_its_password(text: str, more: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as caught:
+        jaas(text, **more)
+    assert SECRET not in str(caught.value)

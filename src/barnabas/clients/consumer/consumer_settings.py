@@ -32,6 +32,7 @@ class ConsumerSettings(TypedDict, total=False):
     sasl_username: str | None
     sasl_password: Secret | str | None
     sasl_token_auth: bool
+    sasl_jaas_config: Secret | str | None
     sasl_oauthbearer_token: Secret | str | None
     client_id: str
     request_timeout_ms: int

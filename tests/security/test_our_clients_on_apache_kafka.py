@@ -115,7 +115,11 @@ def test_a_wrong_password_is_answered_in_kafka_s_words(
 def test_a_mechanism_that_is_not_enabled_is_named_with_those_that_are(
     kafka: SecuredKafka, certificates: Certificates
 ) -> None:
-    settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": "t"}
+    settings: dict[str, Any] = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token": "t",
+    }
     with (
         Admin(kafka.addresses["SASL_PLAINTEXT"], config=ClientConfig(**settings)) as admin,
         pytest.raises(SaslAuthenticationError, match=r"'OAUTHBEARER' not enabled in the server, enabled .*SCRAM"),
@@ -124,7 +128,7 @@ def test_a_mechanism_that_is_not_enabled_is_named_with_those_that_are(
 
 
 def test_a_broker_of_another_authority_is_refused(kafka: SecuredKafka, certificates: Certificates) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "security_protocol": "SSL",
         "ssl_truststore_certificates": CertificateAuthority("another").pem,
     }

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, stop_signals, timeout_option
-from barnabas.cli.command_config import command_settings
 from barnabas.cli.escaped_text import resolve_escapes
 from barnabas.cli.group_reading import GroupOptions, GroupReading
 from barnabas.cli.moments import parse_timestamp_ms
@@ -112,7 +111,7 @@ def consume(
         barnabas consume flights --json
         barnabas consume flights --group counters --follow
     """
-    from barnabas.clients.consumer import Consumer, ConsumerConfig
+    from barnabas.clients.consumer import Consumer
 
     line_of = (
         as_json
@@ -131,10 +130,7 @@ def consume(
     options.check(topics, partitions, start)
     with (
         friendly_errors(bootstrap_servers),
-        Consumer(
-            bootstrap_servers,
-            ConsumerConfig(**{**command_settings(ConsumerConfig), **options.settings(start, timeout_ms)}),
-        ) as consumer,
+        Consumer(bootstrap_servers, **options.settings(start, timeout_ms)) as consumer,
         # A signal ends the polls, so that the written records are committed and the member leaves its group.
         stop_signals(consumer.wakeup),
     ):

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS
+from barnabas.cli.command_config import command_settings
 
 if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord
@@ -62,8 +63,14 @@ class GroupOptions:
             raise click.UsageError(f"--pattern {self.pattern!r} is no regular expression: {error}") from None
 
     def settings(self, start: str | None, timeout_ms: int) -> ConsumerSettings:
-        """Return the settings of the consumer."""
+        """Return the settings of the consumer: the options', over those of the command's file.
+
+        Raises ValueError for a wrong `--command-config`.
+        """
+        from barnabas.clients.consumer import ConsumerConfig
+
         settings: ConsumerSettings = {
+            **cast("ConsumerSettings", command_settings(ConsumerConfig)),
             "default_api_timeout_ms": timeout_ms,
             "request_timeout_ms": timeout_ms,
             "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -22,12 +23,14 @@ from barnabas.protocol.messages.tokens import (
 )
 from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.raw_client import SECONDS, ConnectionClosed
 from tests.support.sasl_exchange import SaslRawClient
 from tests.support.server_fixtures import SERVER_PROPERTIES
 
 PASSWORDS = {"alice": "alice-knows-this", "bob": "bob-knows-this"}
 SECRET = "the-secret-of-all-brokers"
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_LONGEST_MS = 64_000
 Connect = Callable[[], SaslRawClient]
 
 
@@ -64,10 +67,10 @@ def logged_in(connect: Connect, user: str) -> SaslRawClient:
     return client
 
 
-def create(client: SaslRawClient, *renewers: str) -> DelegationToken:
+def create(client: SaslRawClient, *renewers: str, lifetime_ms: int = -1) -> DelegationToken:
     request = CreateDelegationTokenRequest(
         renewers=[CreateDelegationTokenRequest.CreatableRenewers("User", name) for name in renewers],
-        max_lifetime_ms=-1,
+        max_lifetime_ms=lifetime_ms,
     )
     answer = client.call(request, 3, CreateDelegationTokenResponse)
     assert answer.error_code == ErrorCode.NONE
@@ -126,6 +129,30 @@ def test_wrong_logins_by_token(connect: Connect) -> None:
     client = connect()
     answer = client.log_in(token.information.token_id, token.password, "SCRAM-SHA-256")
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def _short_session(client: SaslRawClient, connect: Connect) -> tuple[DelegationToken, SaslRawClient]:
+    """Log in by a token that ends soon; by a longer one if the machine is so busy that it ended before the login."""
+    lifetime_ms = 1_000
+    while True:
+        token = create(client, lifetime_ms=lifetime_ms)
+        answer, by_token = log_in_by(token, connect)
+        if answer.error_code == ErrorCode.NONE:
+            return token, by_token
+        lifetime_ms *= 4
+        assert lifetime_ms <= _LONGEST_MS
+
+
+def test_a_session_ends_with_its_token(connect: Connect) -> None:
+    alice = logged_in(connect, "alice")
+    token, client = _short_session(alice, connect)
+    ends_at = time.monotonic() + _LONGEST_MS / 1000 + SECONDS
+    with pytest.raises((ConnectionClosed, OSError)):  # noqa: PT012
+        while time.monotonic() < ends_at:
+            client.call(MetadataRequest(topics=[]), 12, MetadataResponse)
+            time.sleep(0.05)
+    assert log_in_by(token, connect)[0].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    alice.call(MetadataRequest(topics=[]), 12, MetadataResponse)
 
 
 def test_renewers_may_end_a_token_and_others_may_not(connect: Connect) -> None:

@@ -88,7 +88,7 @@ def renew(hmac: str, period_ms: int | None, bootstrap_servers: str, timeout_seco
 @bootstrap_option
 @timeout_option
 def expire(hmac: str, period_ms: int | None, bootstrap_servers: str, timeout_seconds: float) -> None:
-    """End a token. Connections that were opened by it live on until their session ends."""
+    """End a token: nobody logs in by it any more. Open connections close when it would have ended otherwise."""
     secret = _decoded(hmac)
     period = _AT_ONCE if period_ms is None else period_ms
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:

@@ -28,6 +28,7 @@ from barnabas.network.mute_states import (
 from barnabas.network.request_path import RequestPath
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.kafka_channel import KafkaChannel
 
@@ -242,12 +243,15 @@ class Connection:
 
     # -- the Processor's thread: the connection
 
-    def authenticated(self) -> None:
-        """Note who the client is: its authenticator has finished."""
+    def authenticated(self, wall_clock_ms: Callable[[], int]) -> None:
+        """Note who the client is, and for how long: its authenticator has finished."""
         authenticator, context = self.channel.authenticator, self.context
         context.principal = authenticator.principal
         if isinstance(authenticator, SaslServerAuthenticator):
             context.authenticated_by_token = authenticator.is_token
+            if authenticator.expires_ms is not None:
+                left_ms = max(authenticator.expires_ms - wall_clock_ms(), 0)
+                self.channel.end_session_at(self._now() + left_ms * NANOSECONDS_PER_MILLISECOND, self._now)
             software = authenticator.client_software
             if software is not None:
                 context.client_software_name, context.client_software_version = software

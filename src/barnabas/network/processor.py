@@ -76,6 +76,7 @@ class Processor(AbstractServerThread):
         answers: AnswerQueue[Connection] = AnswerQueue(selector.wakeup)
         self.answers = answers
         self._now = now = clock.nanoseconds
+        self._wall_clock_ms = clock.milliseconds
         self._selector = selector
         self._io = selector.io
         self._has_excess = partial(quotas.exceeded, listener.name)
@@ -209,7 +210,7 @@ class Processor(AbstractServerThread):
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
                 if channel is not None:
-                    channel.attachment.authenticated()
+                    channel.attachment.authenticated(self._wall_clock_ms)
 
     def process_completed_receives(self) -> None:
         """Parse each request that has arrived whole, and run it at once or queue it."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from errno import ECONNRESET
+from errno import ECONNABORTED, ECONNRESET
 from typing import Any
 
 from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
@@ -101,7 +101,7 @@ class KafkaChannel:
 
         For request quotas (Kafka: recordTimePerConnection). A connection that is not charged is not measured.
         """
-        read, write = self.reader.read, self.outgoing.write
+        read, write = self.read, self.write
         self.network_ns = 0
 
         def timed_read() -> Frame | None:
@@ -119,6 +119,21 @@ class KafkaChannel:
                 self.network_ns += now() - started_ns
 
         self.read, self.write = timed_read, timed_write
+
+    def end_session_at(self, end_ns: int, now: Callable[[], int]) -> None:
+        """Read no more from `end_ns` on: the login is not valid any longer. `now`: nanoseconds.
+
+        The next receive then raises ConnectionAbortedError, which closes the channel. A channel whose session has no
+        end is not asked. Kafka: serverAuthenticationSessionExpired.
+        """
+        read = self.read
+
+        def read_while_valid() -> Frame | None:
+            if now() >= end_ns:
+                raise ConnectionAbortedError(ECONNABORTED, "The session has expired")
+            return read()
+
+        self.read = read_while_valid
 
     # -- transitions: the Selector's parts
 

@@ -72,6 +72,7 @@ class SaslServerAuthenticator:
         "_wraps_tokens",
         "client_software",
         "complete",
+        "expires_ms",
         "is_token",
         "principal",
     )
@@ -87,6 +88,8 @@ class SaslServerAuthenticator:
         self.principal = ANONYMOUS
         self.is_token = False
         """Whether the client has logged in by a delegation token: it may then not create others."""
+        self.expires_ms: int | None = None
+        """When the login ends, in milliseconds since the epoch; None: never."""
         self.client_software: ClientSoftware | None = None
         """The client's software; None: it has not named it."""
 
@@ -214,7 +217,7 @@ class SaslServerAuthenticator:
         login = server.login
         if login is not None:
             self.principal = f"User:{login.user}"
-            self.is_token = login.is_token
+            self.is_token, self.expires_ms = login.is_token, login.expires_ms
             self._move(SaslEvent.LOGGED_IN)
             self.complete = True
         return answer

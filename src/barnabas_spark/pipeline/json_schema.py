@@ -56,7 +56,7 @@ _FORMAT = {
 _SOURCE = _entry(
     {
         "topic": _text("A topic, or several, separated by commas."),
-        "pattern": _text("A regular expression that the whole name of a topic has to match."),
+        "pattern": _text("A regular expression that a part of a topic's name has to match."),
         "parquet": _text("A directory of Parquet files."),
         "read": {
             "enum": ["stream", "table"],

@@ -44,6 +44,7 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        """Raises OptionError: an option is wrong, or is one of batch writes."""
         self._options = SinkOptions.parse(given)
         if self._options.write_identity is not None:
             raise OptionError(f"options 'txnAppId' and 'txnVersion' belong to batch writes; use {EXACTLY_ONCE!r} here")
@@ -53,7 +54,10 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
         self._last_committed = -1 if self._commits is None else self._commits.last()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows, unless they belong to a micro-batch that is committed already."""
+        """Write one task's rows, unless they belong to a micro-batch that is committed already.
+
+        Raises OptionError: exactly once was asked for, and Spark does not tell the query and the micro-batch.
+        """
         batch_id = _batch_id()
         if batch_id is not None and batch_id <= self._last_committed:
             logger.warning("micro-batch %d is written already; its rows are skipped", batch_id)

@@ -115,6 +115,9 @@ def add(bootstrap_servers: str, timeout_seconds: float, **given: Any) -> None:
     \b
         barnabas acls add --allow-principal User:alice --producer --topic orders
         barnabas acls add --deny-principal User:* --deny-host 10.0.0.9 --operation Read --topic '*'
+
+    \f
+    Raises click.UsageError: no principal is named.
     """
     wanted = wanted_entries(Options(**given))
     if not any(wanted.values()):

@@ -55,6 +55,9 @@ def add(
 
     \b
         barnabas users add alice
+
+    \f
+    Raises click.UsageError: the password is empty.
     """
     from barnabas.clients.admin import ScramAlteration
 
@@ -91,7 +94,11 @@ def list_users(bootstrap_servers: str, timeout_seconds: float) -> None:
 @bootstrap_option
 @timeout_option
 def delete(name: str, mechanisms: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Delete the credentials of the user NAME: all, or those of some mechanisms. Open connections live on."""
+    """Delete the credentials of the user NAME: all, or those of some mechanisms. Open connections live on.
+
+    \f
+    Raises click.ClickException: the user has none.
+    """
     from barnabas.clients.admin import ScramAlteration
 
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:

@@ -16,7 +16,7 @@ from barnabas.rpc.client_channels import PLAINTEXT, SECURITY_PROTOCOLS, ClientCh
 from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthBearerClient
 from barnabas.security.sasl.client.plain_client import PLAIN, PlainClient
 from barnabas.security.sasl.client.sasl_client import SaslLogin
-from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramCredentials
+from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramLogin
 from barnabas.security.sasl.jaas import parse_login_module
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from barnabas.security.tls.tls_client import TlsClient
@@ -177,7 +177,7 @@ class ClientSecurityConfig:
         if mechanism == PLAIN:
             return SaslLogin(mechanism, lambda: PlainClient(username, password))
         extensions = TOKEN_EXTENSIONS if is_token else None
-        credentials = ScramCredentials(SCRAM_MECHANISMS[mechanism], username, password, extensions)
+        credentials = ScramLogin(SCRAM_MECHANISMS[mechanism], username, password, extensions)
         return SaslLogin(mechanism, lambda: ScramClient(credentials))
 
     def _user(self, mechanism: str) -> _User:

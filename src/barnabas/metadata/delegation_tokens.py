@@ -173,7 +173,7 @@ class DelegationTokenManager:
                     self._remove(information.token_id)
 
     def _of(self, principal: str, hmac: bytes) -> TokenInformation:
-        """Return the token with this HMAC, which the principal may change."""
+        """Return the token with this HMAC, which the principal may change. Raises ApiError as `renew`."""
         token = self._cache.by_hmac(hmac)
         if token is None:
             raise ApiError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)

@@ -113,7 +113,10 @@ class ScramCredentialAdmin:
         return found
 
     def describe_all(self) -> dict[str, tuple[CredentialInfo, ...]]:
-        """Return the credentials of all users, sorted by name; users without any are left out."""
+        """Return the credentials of all users, sorted by name; users without any are left out.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR, when the store is not available.
+        """
         try:
             return {user: found for user in sorted(self._users()) if (found := self._infos(user))}
         except StoreUnavailableError as unavailable:

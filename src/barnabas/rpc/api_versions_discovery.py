@@ -17,7 +17,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
-from barnabas.rpc.finalized_features import NOTHING_FINALIZED, FinalizedFeatures, finalized_in
+from barnabas.rpc.finalized_features import NOTHING_FINALIZED, FinalizedLevels, finalized_in
 from barnabas.rpc.node_api_versions import NodeApiVersions
 
 OLDEST_VERSION = 0
@@ -30,7 +30,7 @@ class ApiVersionsDiscovery:
         self._known: dict[int, NodeApiVersions] = {}
         self._to_ask: dict[int, int] = {}
         """Nodes to be asked, with the latest version of ApiVersions that they can read."""
-        self.finalized: FinalizedFeatures = NOTHING_FINALIZED
+        self.finalized: FinalizedLevels = NOTHING_FINALIZED
         """The newest features that any node has told: a node that is behind the others may name older ones."""
 
     def versions_of(self, node_id: int) -> NodeApiVersions | None:

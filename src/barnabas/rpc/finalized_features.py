@@ -11,7 +11,7 @@ from typing import NamedTuple
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 
 
-class FinalizedFeatures(NamedTuple):
+class FinalizedLevels(NamedTuple):
     """The level of each feature by its name, in force since `epoch`, which is -1 when nothing is finalized."""
 
     epoch: int
@@ -22,10 +22,10 @@ class FinalizedFeatures(NamedTuple):
         return self.levels.get(name, 0)
 
 
-NOTHING_FINALIZED = FinalizedFeatures(-1, {})
+NOTHING_FINALIZED = FinalizedLevels(-1, {})
 
 
-def finalized_in(answer: ApiVersionsResponse) -> FinalizedFeatures:
+def finalized_in(answer: ApiVersionsResponse) -> FinalizedLevels:
     """Return the features in an answer to ApiVersions; nodes before KIP-584 name none."""
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    return FinalizedFeatures(answer.finalized_features_epoch, levels)
+    return FinalizedLevels(answer.finalized_features_epoch, levels)

@@ -148,7 +148,10 @@ class SaslServerAuthenticator:
         return self._token(header, request)
 
     def _reject_first_frame(self, reason: str, cause: DecodeError | None) -> NoReturn:
-        """Reject a frame that is no request; a first one may be a token of GSSAPI, of clients of Kafka 0.9."""
+        """Reject a frame that is no request; a first one may be a token of GSSAPI, of clients of Kafka 0.9.
+
+        Raises AuthenticationFailed, always.
+        """
         if self._state is SaslState.INITIAL:
             reason = f"Exception handling first SASL packet from client, GSSAPI is not supported by server: {reason}"
         raise AuthenticationFailed(reason) from cause

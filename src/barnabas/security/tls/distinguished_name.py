@@ -152,7 +152,7 @@ def _single(data: bytes) -> _Element:
 
 
 def _children(parent: _Element, tag: int | None = None) -> list[_Element]:
-    """Return the elements inside another. tag: what the other one has to be."""
+    """Return the elements inside another. tag: what the other one has to be. Raises ValueError: it is none."""
     if tag is not None and parent.tag != tag:
         raise ValueError(f"an element {parent.tag:#x} in the place of {tag:#x}")
     children = []

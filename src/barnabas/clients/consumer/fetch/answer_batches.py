@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.clients.consumer.fetch.even_batches import EvenBatches, Wanted, take_even_batches
+from barnabas.clients.consumer.fetch.even_batches import EvenBatches, WantedRecords, take_even_batches
 from barnabas.clients.consumer.fetch.record_run import RunShapes
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
@@ -63,7 +63,7 @@ class AnswerBatches:
             return other
         return None
 
-    def take_even(self, wanted: Wanted) -> EvenBatches | None:
+    def take_even(self, wanted: WantedRecords) -> EvenBatches | None:
         """Return the records of the next batches, as long as all have the shape that was met last; None without one."""
         shape = self.shapes.of_one_byte
         if shape is None or self.damage is not None:

@@ -15,7 +15,7 @@ from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
 from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords
-from barnabas.clients.consumer.fetch.even_batches import Wanted
+from barnabas.clients.consumer.fetch.even_batches import WantedRecords
 from barnabas.clients.consumer.fetch.fetch_metrics import Consumed
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -187,7 +187,7 @@ class CompletedFetch:
         if self._records is not None or self._aborted is not None or self._given_back is not None:
             return []
         batches = self._batches
-        even = batches.take_even(Wanted(self.topic_partition, self._start, limit, self._check_crcs))
+        even = batches.take_even(WantedRecords(self.topic_partition, self._start, limit, self._check_crcs))
         if even is None:
             return []
         self.next_offset = max(self.next_offset, even.next_offset)

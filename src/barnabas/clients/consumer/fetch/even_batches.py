@@ -33,7 +33,7 @@ _NOT_PLAIN: Final = CODEC_MASK | CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _RECORD_BATCH_MAGIC: Final = 2
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """What a caller takes: records of a partition from `start_offset` on, of whole batches, at most `limit`."""
 
     topic_partition: TopicPartition
@@ -54,7 +54,7 @@ class EvenBatches(NamedTuple):
     leader_epoch: int
 
 
-def take_even_batches(buffer: Buffer, position: int, shape: RunShape, wanted: Wanted) -> EvenBatches | None:
+def take_even_batches(buffer: Buffer, position: int, shape: RunShape, wanted: WantedRecords) -> EvenBatches | None:
     """Return the records of the batches from `position` on, as long as all are of this shape; None without one."""
     (topic, partition), start_offset, limit, check_crcs = wanted
     record_size = shape.layout.size

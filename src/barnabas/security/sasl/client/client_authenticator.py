@@ -128,7 +128,10 @@ class SaslClientAuthenticator:
     # -- frames
 
     def _respond(self, conversation: Conversation, challenge: bytes) -> bool:
-        """Send the mechanism's answer to a challenge. Returns False when it has none, and the login is over."""
+        """Send the mechanism's answer to a challenge. Returns False when it has none, and the login is over.
+
+        Raises LoginFailed: the mechanism has no answer, and is not at its end.
+        """
         token = self._sasl.respond(challenge)
         if token is not None:
             request = SaslAuthenticateRequest(auth_bytes=token)

@@ -48,7 +48,7 @@ class _Salted(NamedTuple):
         return "_Salted(hidden)"
 
 
-class ScramCredentials:
+class ScramLogin:
     """The user name and password of a client, with the salted password of the last login."""
 
     def __init__(
@@ -76,7 +76,7 @@ class ScramCredentials:
 class ScramClient:
     """One login by SCRAM."""
 
-    def __init__(self, credentials: ScramCredentials, nonce: Callable[[], str] = new_nonce) -> None:
+    def __init__(self, credentials: ScramLogin, nonce: Callable[[], str] = new_nonce) -> None:
         self._credentials = credentials
         self._first = ClientFirst.make(credentials.username, nonce(), credentials.extensions)
         self._signature: bytes | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
-from barnabas.clients.consumer.fetch.even_batches import Wanted, take_even_batches
+from barnabas.clients.consumer.fetch.even_batches import WantedRecords, take_even_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Buffer, Codec
 from barnabas.records.errors import CorruptRecord
@@ -185,9 +185,9 @@ def test_one_loop_takes_all_whole_batches_of_the_shape() -> None:
     assert (fetch.next_offset, fetch.last_epoch, fetch.unread_bytes) == (45, 30, 0)
     batch_bytes = len(answer) // 3
     # The limit of 35 records leaves no room for the third batch.
-    even = take_even_batches(answer, 0, shape, Wanted(TP0, 0, 35, True))
+    even = take_even_batches(answer, 0, shape, WantedRecords(TP0, 0, 35, True))
     assert even is not None
     assert [record.offset for record in even.records] == list(range(30))
     assert (even.end, even.next_offset, even.leader_epoch) == (2 * batch_bytes, 30, 15)
-    assert take_even_batches(answer, 0, shape, Wanted(TP0, 1, 500, True)) is None
-    assert take_even_batches(answer[:-1], 2 * batch_bytes, shape, Wanted(TP0, 0, 500, True)) is None
+    assert take_even_batches(answer, 0, shape, WantedRecords(TP0, 1, 500, True)) is None
+    assert take_even_batches(answer[:-1], 2 * batch_bytes, shape, WantedRecords(TP0, 0, 500, True)) is None

@@ -24,7 +24,7 @@ from barnabas.security.sasl.client.client_authenticator import (
 from barnabas.security.sasl.client.oauthbearer_client import OAuthBearerClient
 from barnabas.security.sasl.client.plain_client import PlainClient
 from barnabas.security.sasl.client.sasl_client import LoginFailed, SaslLogin
-from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramCredentials
+from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramLogin
 from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256
 from barnabas.security.sasl.scram_messages import ClientFirst
 
@@ -38,7 +38,7 @@ SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def scram() -> ScramClient:
-    return ScramClient(ScramCredentials(SCRAM_SHA_256, "user", Secret(PASSWORD)), lambda: NONCE)
+    return ScramClient(ScramLogin(SCRAM_SHA_256, "user", Secret(PASSWORD)), lambda: NONCE)
 
 
 def plain() -> PlainClient:
@@ -136,7 +136,7 @@ def test_scram_trusts_no_server_that_breaks_the_rules(messages: list[bytes], tex
 
 
 def test_a_delegation_token_is_named_as_such() -> None:
-    client = ScramClient(ScramCredentials(SCRAM_SHA_256, "id", Secret("hmac"), TOKEN_EXTENSIONS))
+    client = ScramClient(ScramLogin(SCRAM_SHA_256, "id", Secret("hmac"), TOKEN_EXTENSIONS))
     message = client.respond(b"")
     assert message is not None
     assert ClientFirst.parse(message).is_token

@@ -21,10 +21,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 from benchmarks.broker import run_load
+from benchmarks.figure_table import Result, figure_table
 from benchmarks.process_usage import cpu_seconds, resident_mib
 from benchmarks.systems import NAMES, REFERENCE, make_system
 from benchmarks.wire_requests import Connection
@@ -35,7 +34,6 @@ IDLE_SECONDS = 3.0
 TOPIC = "busy"
 API_VERSIONS = bytes.fromhex("0000000d 0012 0000 00000001 0003 626566")  # v0, client id "bef"
 
-Result = dict[str, Any]
 CHURN = "connect, ask once, close"
 FIGURES = {
     "connections/s": "connections_per_second",
@@ -108,30 +106,9 @@ def measure(servers: dict[str, ServerProcess], idle_counts: Sequence[int], round
 
 
 def report(results: list[Result]) -> str:
-    """A markdown table: medians, in brackets the ratio to the reference."""
-    systems = list(dict.fromkeys(result["system"] for result in results))
-    reference = REFERENCE if REFERENCE in systems else systems[0]
-    lines = [f"| | system | {' | '.join(FIGURES)} |", "|" + "---|" * (len(FIGURES) + 2)]
-    for cell in dict.fromkeys(result["cell"] for result in results):
-        for system in systems:
-            figures = []
-            for key in FIGURES.values():
-                ours, theirs = (_median(results, cell, each, key) for each in (system, reference))
-                figures.append(_shown(ours, theirs, is_reference=system == reference))
-            lines.append(f"| {cell} | {system} | {' | '.join(figures)} |")
-    return "\n".join(lines)
-
-
-def _median(results: list[Result], cell: str, system: str, key: str) -> float | None:
-    values = [each[key] for each in results if each["cell"] == cell and each["system"] == system and key in each]
-    return median(values) if values else None
-
-
-def _shown(ours: float | None, theirs: float | None, *, is_reference: bool) -> str:
-    if ours is None:
-        return ""
-    text = f"{ours:,.0f}" if ours >= 100 else f"{ours:.3g}"
-    return text if is_reference or not theirs else f"{text} ({ours / theirs:.2f})"
+    """Return the table; ratios are to the reference if it was measured, else to the first system."""
+    is_measured = any(result["system"] == REFERENCE for result in results)
+    return figure_table(results, FIGURES, REFERENCE if is_measured else results[0]["system"])
 
 
 def main() -> None:

@@ -21,10 +21,11 @@ from contextlib import ExitStack
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from barnabas.clients.admin import Admin, FeatureUpdate, NewTopic
 from barnabas.clients.producer import Producer
+from benchmarks.figure_table import Result, figure_table
 from benchmarks.systems import KAFKA_4, NAMES, REFERENCE, make_system
 from tests.support.server_process import ServerProcess
 
@@ -41,7 +42,6 @@ BATCH_BYTES = 16_384
 COMMIT_SECONDS = 0.1
 WARM_SECONDS = 1.0
 
-Result = dict[str, Any]
 FIGURES = {
     "transactions/s": "transactions_per_second",
     "commit, median ms": "commit_ms",
@@ -180,29 +180,8 @@ def prepare(name: str, server: ServerProcess) -> None:
 
 
 def report(results: Sequence[Result]) -> str:
-    """A markdown table: medians, in brackets the ratio to the first system."""
-    systems = list(dict.fromkeys(result["system"] for result in results))
-    lines = [f"| | system | {' | '.join(FIGURES)} |", "|" + "---|" * (len(FIGURES) + 2)]
-    for cell in CELLS:
-        for system in systems:
-            figures = []
-            for key in FIGURES.values():
-                ours, theirs = (_median(results, cell, each, key) for each in (system, systems[0]))
-                figures.append(_shown(ours, theirs, is_reference=system == systems[0]))
-            lines.append(f"| {cell} | {system} | {' | '.join(figures)} |")
-    return "\n".join(lines)
-
-
-def _median(results: Sequence[Result], cell: str, system: str, key: str) -> float | None:
-    values = [each[key] for each in results if each["cell"] == cell and each["system"] == system and key in each]
-    return median(values) if values else None
-
-
-def _shown(ours: float | None, theirs: float | None, *, is_reference: bool) -> str:
-    if ours is None:
-        return ""
-    text = f"{ours:,.0f}" if ours >= 100 else f"{ours:.3g}"
-    return text if is_reference or not theirs else f"{text} ({ours / theirs:.2f})"
+    """Return the table; ratios are to the first system."""
+    return figure_table(results, FIGURES, results[0]["system"])
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.clients.workload import values
@@ -82,15 +82,7 @@ def barnabas_aio(sending: Sending) -> dict[str, float]:
         async with Producer(sending.servers, compression_type=sending.codec) as producer:
             await producer.send_and_wait(sending.topic, b"first", key=b"00000000")
             meter = Meter()
-            delivered = 0
-            waiting: list[Any] = []
-            for number in range(sending.records):
-                waiting.append(await producer.send(sending.topic, choices[number % len(choices)], key=b"%08d" % number))
-                if len(waiting) == _AWAITED:
-                    delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
-                    waiting.clear()
-            delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
-            return meter.result(delivered)
+            return meter.result(await _delivered(producer, sending, choices))
 
     return asyncio.run(send())
 
@@ -134,19 +126,24 @@ def aiokafka(sending: Sending) -> dict[str, float]:
         await producer.start()
         await producer.send_and_wait(sending.topic, b"first", key=b"00000000")
         meter = Meter()
-        delivered = 0
-        waiting: list[Any] = []
-        for number in range(sending.records):
-            waiting.append(await producer.send(sending.topic, choices[number % len(choices)], key=b"%08d" % number))
-            if len(waiting) == _AWAITED:
-                delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
-                waiting.clear()
-        delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
-        result = meter.result(delivered)
+        result = meter.result(await _delivered(producer, sending, choices))
         await producer.stop()
         return result
 
     return asyncio.run(send())
+
+
+async def _delivered(producer: Any, sending: Sending, choices: Sequence[bytes]) -> int:
+    """Send the records by an asyncio producer, with values from `choices` in turn. Return how many were stored."""
+    delivered: int = 0
+    waiting: list[Any] = []
+    for number in range(sending.records):
+        waiting.append(await producer.send(sending.topic, choices[number % len(choices)], key=b"%08d" % number))
+        if len(waiting) == _AWAITED:
+            delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
+            waiting.clear()
+    delivered += sum(each.offset >= 0 for each in await asyncio.gather(*waiting))
+    return delivered
 
 
 def confluent_kafka(sending: Sending) -> dict[str, float]:

@@ -28,8 +28,8 @@ def certs() -> None:
 def init(directory: Path, hosts: tuple[str, ...], client: str) -> None:
     """Make an authority and certificates in DIR, and print the settings that use them.
 
-    The keys are readable by their owner alone. Existing files are left as they are. For development only: who has
-    the authority's key can be any broker and any client.
+    The keys are readable by their owner alone. Existing files are left as they are. For development only:
+    whoever has the authority's key can pose as any broker and any client.
     """
     from barnabas.security.tls.development_certificates import (
         LOOPBACK_HOSTS,

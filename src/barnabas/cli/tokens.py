@@ -35,7 +35,13 @@ def tokens() -> None:
 
 @tokens.command()
 @click.option("--owner", metavar="TYPE:NAME", help="Log in as this principal, such as User:alice, and not as yours.")
-@click.option("--renewer", "renewers", metavar="TYPE:NAME", multiple=True, help="Who may renew and expire it, too.")
+@click.option(
+    "--renewer",
+    "renewers",
+    metavar="TYPE:NAME",
+    multiple=True,
+    help="This principal may also renew and expire the token.",
+)
 @click.option("--max-lifetime-ms", type=OFFSET, default=None, help="No renewal goes beyond it. [default: the broker's]")
 @bootstrap_option
 @timeout_option
@@ -78,8 +84,7 @@ def renew(hmac: str, period_ms: int | None, bootstrap_servers: str, timeout_seco
     secret = _decoded(hmac)
     period = _BROKERS_CHOICE if period_ms is None else period_ms
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        expiry_ms = admin.renew_delegation_token(secret, period)
-    click.echo(f"The token expires at {utc_time(expiry_ms)}")
+        _print_expiry(admin.renew_delegation_token(secret, period))
 
 
 @tokens.command()
@@ -92,8 +97,11 @@ def expire(hmac: str, period_ms: int | None, bootstrap_servers: str, timeout_sec
     secret = _decoded(hmac)
     period = _AT_ONCE if period_ms is None else period_ms
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        expiry_ms = admin.expire_delegation_token(secret, period)
-    click.echo(f"The token expires at {utc_time(expiry_ms)}")
+        _print_expiry(admin.expire_delegation_token(secret, period))
+
+
+def _print_expiry(timestamp_ms: int) -> None:
+    click.echo(f"The token expires at {utc_time(timestamp_ms)}")
 
 
 def _decoded(hmac: str) -> bytes:

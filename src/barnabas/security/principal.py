@@ -22,8 +22,13 @@ class Principal(NamedTuple):
         """Take a text apart at its first colon. Raises ValueError: there is none."""
         kind, colon, name = text.partition(":")
         if not colon:
-            raise ValueError(f"expected a string in format principalType:principalName but got {text}")
+            raise malformed_principal(text)
         return cls(kind, name)
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
+
+
+def malformed_principal(text: str) -> ValueError:
+    """Return the error for a text that is no principal, in Kafka's words."""
+    return ValueError(f"expected a string in format principalType:principalName but got {text}")

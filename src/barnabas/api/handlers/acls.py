@@ -61,7 +61,7 @@ class AclsApi:
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED without an authorizer.
         """
         selection = _filter_of(request.body)
-        if _is_unknown(selection):
+        if selection.is_unknown:
             request.close_connection()
             return
         require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE)
@@ -109,7 +109,7 @@ class AclsApi:
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED without an authorizer.
         """
         filters = [_filter_of(each) for each in request.body.filters]
-        if any(_is_unknown(each) for each in filters):
+        if any(each.is_unknown for each in filters):
             request.close_connection()
             return
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
@@ -140,16 +140,6 @@ def _filter_of(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) 
             AclOperation.of_code(asked.operation),
             AclPermissionType.of_code(asked.permission_type),
         ),
-    )
-
-
-def _is_unknown(selection: AclBindingFilter) -> bool:
-    pattern, entry = selection
-    return (
-        pattern.resource_type is ResourceType.UNKNOWN
-        or pattern.pattern_type is PatternType.UNKNOWN
-        or entry.operation is AclOperation.UNKNOWN
-        or entry.permission_type is AclPermissionType.UNKNOWN
     )
 
 

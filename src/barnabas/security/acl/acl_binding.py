@@ -1,4 +1,4 @@
-"""The entries of access control lists: who may, or may not, do what from where; and the filters that select entries.
+"""The entries of access control lists, which allow or deny operations to principals; and the filters that select them.
 
 Pure values, used on any thread. Kafka: AccessControlEntry, AclBinding, their filters, SecurityUtils.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType
+from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
+from barnabas.security.principal import Principal, malformed_principal
 
 ANY_PRINCIPAL = "User:*"
 ANY_HOST = "*"
@@ -68,14 +69,24 @@ class AclBindingFilter(NamedTuple):
     pattern: ResourcePatternFilter = ResourcePatternFilter()
     entry: AccessControlEntryFilter = AccessControlEntryFilter()
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a part has a code that this version does not know."""
+        pattern, entry = self
+        return (
+            pattern.resource_type is ResourceType.UNKNOWN
+            or pattern.pattern_type is PatternType.UNKNOWN
+            or entry.operation is AclOperation.UNKNOWN
+            or entry.permission_type is AclPermissionType.UNKNOWN
+        )
+
     def matches(self, binding: AclBinding) -> bool:
         """Return whether the filter selects the binding."""
         return self.pattern.matches(binding.pattern) and self.entry.matches(binding.entry)
 
 
 def parse_principal(text: str) -> str:
-    """Return a principal's text, `type:name`. Raises ValueError: it has not this form."""
-    kind, colon, _ = text.partition(":")
-    if not colon or not kind:
-        raise ValueError(f"expected a string in format principalType:principalName but got {text}")
+    """Return the text of a principal that has a type, `type:name`. Raises ValueError: it has not this form."""
+    if not Principal.parse(text).type:
+        raise malformed_principal(text)
     return text

@@ -12,6 +12,7 @@ from typing import Final
 
 from barnabas.broker.foundations import Foundations
 from barnabas.config.config_error import ConfigError
+from barnabas.config.config_key import ConfigType, parse_value
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.config.setting import Settings, computed, setting
@@ -34,12 +35,7 @@ def _super_users(config: ConfigValues) -> frozenset[str]:
 
 
 def _allow_if_none(config: ConfigValues) -> bool:
-    text = config.originals.get(_ALLOW_EVERYONE, "false").strip().lower()
-    if text not in ("true", "false"):
-        raise ConfigError(
-            f"Invalid value {text} for configuration {_ALLOW_EVERYONE}: it must be true or false", _ALLOW_EVERYONE
-        )
-    return text == "true"
+    return parse_value(_ALLOW_EVERYONE, ConfigType.BOOLEAN, config.originals.get(_ALLOW_EVERYONE, "false")) is True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,16 @@ from barnabas.clients.settings import setting
 from barnabas.config.secret import Secret
 from barnabas.rpc.client_channels import PLAINTEXT, SECURITY_PROTOCOLS, ClientChannels
 from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthBearerClient
-from barnabas.security.sasl.client.plain_client import PLAIN, PlainClient
+from barnabas.security.sasl.client.plain_client import PlainClient
 from barnabas.security.sasl.client.sasl_client import SaslLogin
 from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramLogin
 from barnabas.security.sasl.jaas import parse_login_module
+from barnabas.security.sasl.login_modules import LOGIN_MODULES, PLAIN
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
-_SASL_MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+_SASL_MECHANISMS = (*LOGIN_MODULES, OAUTHBEARER)
 _STORE_TYPES = ("PEM", "PKCS12", "JKS")
 _KEY_STORE = "The client's own certificate, for brokers that ask for one (`ssl.client.auth`)"
 
@@ -195,7 +196,7 @@ class ClientSecurityConfig:
                 "sasl_jaas_config is given beside sasl_username, sasl_password or sasl_token_auth: choose one"
             )
         module = parse_login_module(jaas.reveal())
-        expected = "PlainLoginModule" if mechanism == PLAIN else "ScramLoginModule"
+        expected = LOGIN_MODULES[mechanism]
         if module.short_name != expected:
             raise ValueError(f"sasl_jaas_config: sasl_mechanism={mechanism} takes {expected}, not {module.short_name}")
         if not module.options.get("username") or not module.options.get("password"):

@@ -61,8 +61,10 @@ class AclAdmin:
         Raises ZnodeFormatError: a list cannot be understood, so that decisions could be wrong.
         """
         self._znodes.make_sure_paths_exist()
+        # Loaded once both listen: a change of either kind is then among what is read, or its notice is handled.
         for listener in self._listeners:
-            listener.start(self._load)
+            listener.start()
+        self._load()
 
     def stop(self) -> None:
         """Stop following changes."""

@@ -38,17 +38,18 @@ class ChangeNoticeListener:
         self._last_executed = -1
         self._stopped = threading.Event()
 
-    def start(self, load: Callable[[], None]) -> None:
+    def start(self, load: Callable[[], None] | None = None) -> None:
         """Listen from now on, and call `load` first, which reads everything that notices may be about.
 
-        Earlier notices are ignored, and deleted when they are old.
+        None: the caller reads it when `start` has returned. Earlier notices are ignored, and deleted when they are old.
         """
         # Before the notices are read, which arms the watch.
         self._notices.access.register_child_change_handler(self._notices.path, self._schedule)
         with self._lock:
             names = self._notices.names()
             self._last_executed = max((self._notices.number(name) for name in names), default=-1)
-            load()
+            if load is not None:
+                load()
             self._purge(names)
 
     def stop(self) -> None:

@@ -13,7 +13,6 @@ from typing import Final
 from barnabas.security.sasl.jaas import LoginModule
 from barnabas.security.sasl.sasl_server import Login, told
 
-PLAIN: Final = "PLAIN"
 _USER_PREFIX: Final = "user_"
 
 

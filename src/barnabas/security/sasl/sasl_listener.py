@@ -6,14 +6,15 @@ One object for each listener with SASL, shared by the Processors of the listener
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.secret import Secret
 from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
-from barnabas.security.sasl.plain_server import PLAIN, PlainServer, PlainUsers
+from barnabas.security.sasl.login_modules import LOGIN_MODULES
+from barnabas.security.sasl.plain_server import PlainServer, PlainUsers
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_server import SaslServer, SaslServerFactory
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
@@ -23,9 +24,6 @@ from barnabas.transport.authenticator import Authenticator
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 logger = logging.getLogger(__name__)
-
-_MODULES: Final[Mapping[str, str]] = {PLAIN: "PlainLoginModule"} | dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")
-"""Mechanism -> the Java class that its login context names."""
 
 
 class LoginParts(NamedTuple):
@@ -69,11 +67,11 @@ class SaslListener:
 
 def _factory(listener_name: str, mechanism: str, login: Secret | None, parts: LoginParts) -> SaslServerFactory:
     """Return the maker of a mechanism's servers. Raises ConfigError: as `SaslListener`."""
-    if mechanism not in _MODULES:
+    if mechanism not in LOGIN_MODULES:
         reason = "Kerberos (GSSAPI) is not supported" if mechanism == "GSSAPI" else f"{mechanism} is not supported"
         raise ConfigError(
             f"Listener {listener_name}: the SASL mechanism {reason}; "
-            f"set sasl.enabled.mechanisms to some of {', '.join(_MODULES)}",
+            f"set sasl.enabled.mechanisms to some of {', '.join(LOGIN_MODULES)}",
             "sasl.enabled.mechanisms",
         )
     setting = f"listener.name.{listener_name.lower()}.{mechanism.lower()}.sasl.jaas.config"
@@ -97,6 +95,6 @@ def _login_module(setting: str, mechanism: str, login: Secret) -> LoginModule:
         module = parse_login_module(login.reveal())
     except InvalidJaas as error:
         raise ConfigError(f"{setting}: {error}", setting) from None  # the cause's frames hold the text
-    if module.short_name != _MODULES[mechanism]:
-        raise ConfigError(f"{setting}: the login module of {mechanism} is {_MODULES[mechanism]}", setting)
+    if module.short_name != LOGIN_MODULES[mechanism]:
+        raise ConfigError(f"{setting}: the login module of {mechanism} is {LOGIN_MODULES[mechanism]}", setting)
     return module

@@ -8,8 +8,6 @@ from __future__ import annotations
 from barnabas.config.secret import Secret
 from barnabas.security.sasl.client.sasl_client import LoginFailed
 
-PLAIN = "PLAIN"
-
 
 class PlainClient:
     """One login by PLAIN."""

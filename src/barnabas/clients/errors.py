@@ -49,14 +49,6 @@ class Disconnected(ConnectionError):
     """The connection was lost before the answer came (Kafka: DisconnectException)."""
 
 
-def error_of(code: int) -> ErrorCode:
-    """Return the error of a code in an answer: UNKNOWN_SERVER_ERROR for a code that this client does not know."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 class WokenUp(Exception):
     """Another thread called `Consumer.wakeup` (Kafka: WakeupException)."""
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar, cast
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.clients.errors import INVALID_METADATA_ERRORS
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node

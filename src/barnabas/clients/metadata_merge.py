@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.clients.cluster import Cluster, PartitionInfo
-from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS
 from barnabas.clients.topics_of_interest import TopicFilter
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.rpc.node import Node
 

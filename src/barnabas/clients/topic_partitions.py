@@ -10,8 +10,7 @@ from typing import cast
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import PartitionInfo
-from barnabas.clients.errors import error_of
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 

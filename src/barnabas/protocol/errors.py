@@ -361,6 +361,14 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, "The limit of share sessions has been reached."
 
 
+def error_of(code: int) -> ErrorCode:
+    """Return the error of a code in an answer: UNKNOWN_SERVER_ERROR for a code that this release does not know."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class ApiError(Exception):
     """A Kafka error on its way to the client: the code, and a text that says more than the code's own."""
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
-from barnabas.clients.errors import error_of
-from barnabas.protocol.errors import ApiError
+from barnabas.protocol.errors import ApiError, error_of
 from barnabas.protocol.messages.acls import (
     CreateAclsRequest,
     CreateAclsResponse,

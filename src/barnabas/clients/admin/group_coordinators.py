@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.errors import error_of
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import UnsupportedVersion

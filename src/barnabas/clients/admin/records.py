@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
-from barnabas.clients.errors import error_of
+from barnabas.protocol.errors import error_of
 from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.clients.errors import error_of
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sequence_numbers import SequenceNumbers
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.metadata_updater import FOREVER_MS

@@ -43,7 +43,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from barnabas.clients.cluster_metadata import ClusterMetadata
-from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected, error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
 from barnabas.clients.leader_hints import LeaderHints
 from barnabas.clients.producer.completion import FATE_UNKNOWN, Completion, completion_of
 from barnabas.clients.producer.producer_batch import ProducerBatch
@@ -52,7 +52,7 @@ from barnabas.clients.producer.producer_metrics import ProducerMetrics
 from barnabas.clients.producer.producer_requests import ProducerRequests, producer_requests
 from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.sequence_numbers import PRODUCE_VERSIONS, SequenceNumbers
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.errors import error_of
 from barnabas.clients.telemetry.metric_points import MetricPoints
 from barnabas.clients.telemetry.otlp import encode_metrics
 from barnabas.clients.telemetry.states import (
@@ -32,7 +31,7 @@ from barnabas.clients.telemetry.states import (
 )
 from barnabas.clients.telemetry.subscription import TelemetrySubscription
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,

@@ -17,15 +17,14 @@ from barnabas.clients.consumer.fetch.fetch_buffer import BufferedRecords, FetchB
 from barnabas.clients.consumer.fetch.fetch_errors import FetchErrors
 from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
 from barnabas.clients.consumer.fetch.node_fetches import FetchPlan, NodeFetches
-from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS_WITH_IDS, FetchLimits, FetchPosition
 from barnabas.clients.consumer.subscription_state import PreferredReplica, SubscriptionState, TopicPartitionState
-from barnabas.clients.errors import error_of
 from barnabas.clients.isolation_level import READ_COMMITTED
 from barnabas.clients.leader_hints import LeaderHints
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.fetch_request import FETCH_VERSIONS_WITH_IDS, FetchLimits, FetchPosition
 from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)

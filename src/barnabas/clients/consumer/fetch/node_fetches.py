@@ -24,8 +24,8 @@ Kafka: AbstractFetch.prepareFetchRequests.
 
 from __future__ import annotations
 
-from barnabas.clients.consumer.fetch.request import FetchPosition
-from barnabas.clients.consumer.fetch.session_handler import FetchSessionHandler
+from barnabas.rpc.fetch_request import FetchPosition
+from barnabas.rpc.fetch_session_handler import FetchSessionHandler
 
 
 class FetchPlan:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, TopicPartitionState
-from barnabas.clients.errors import LogTruncation, error_of
+from barnabas.clients.errors import LogTruncation
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse

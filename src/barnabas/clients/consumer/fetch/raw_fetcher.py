@@ -17,15 +17,15 @@ from typing import Self
 
 from barnabas.clients.blocking_client import BlockingClient
 from barnabas.clients.cluster_metadata import MetadataConfig
-from barnabas.clients.consumer.fetch.request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
-from barnabas.clients.errors import INVALID_METADATA_ERRORS, error_of
+from barnabas.clients.errors import INVALID_METADATA_ERRORS
 from barnabas.clients.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.clients.leader_hints import LeaderHints
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import Buffer
 from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.runtime.clock import Clock
 

@@ -11,9 +11,8 @@ import logging
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
 from barnabas.clients.consumer.group.requests import find_coordinator
-from barnabas.clients.errors import error_of
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
 from barnabas.rpc.client_request import ClientResponse, ResponseCallback
 from barnabas.rpc.exponential_backoff import ExponentialBackoff

@@ -19,10 +19,10 @@ from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_ret
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
 from barnabas.clients.consumer.group.generation import Generation
-from barnabas.clients.errors import RetriableCommitFailed, error_of
+from barnabas.clients.errors import RetriableCommitFailed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.offsets import OffsetCommitResponse, OffsetFetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 

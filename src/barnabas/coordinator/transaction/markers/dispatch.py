@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from barnabas.coordinator.transaction.markers.answers import MarkerOutcome, outcome_of
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
 from barnabas.metadata.metadata_image import MetadataImage
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
@@ -155,15 +155,8 @@ def _marker(part: _Sent) -> Marker:
 def _errors_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
     """Return the errors by producer id and partition; a code that this release does not know is retried."""
     return {
-        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): _error(partition.error_code)
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): error_of(partition.error_code)
         for marker in response.markers
         for topic in marker.topics
         for partition in topic.partitions
     }
-
-
-def _error(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

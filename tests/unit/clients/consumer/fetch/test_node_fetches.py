@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.clients.consumer.fetch.node_fetches import FetchPlan, NodeFetches
-from barnabas.clients.consumer.fetch.request import FetchPosition
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.fetch_request import FetchPosition
 
 MAX_WAIT_MS = 500
 

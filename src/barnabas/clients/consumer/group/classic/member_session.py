@@ -28,10 +28,9 @@ from barnabas.clients.consumer.group.coordinator_answers import Reaction, reacti
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
 from barnabas.clients.consumer.group.generation import Generation
-from barnabas.clients.errors import error_of
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.classic_groups import (
     HeartbeatResponse,
     JoinGroupResponse,

@@ -21,9 +21,9 @@ from barnabas.clients.consumer.group.consumer.states import MemberState
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
-from barnabas.clients.errors import ClientClosed, error_of
+from barnabas.clients.errors import ClientClosed
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from barnabas.rpc.client_request import UnsupportedVersion
 from barnabas.rpc.exponential_backoff import ExponentialBackoff

@@ -1,9 +1,9 @@
 """The client's side of an incremental fetch session with one broker (KIP-227). Pure.
 
-Made by the consumer's Fetcher, one for each node it fetches from, and owned by its thread. The broker remembers which
-partitions were requested. A request names only partitions that are new, have another offset or are no longer wanted; an
-answer names only those that have changed. One request is in flight at a time: `build`, then `handle_response` or
-`handle_error`.
+Made by the consumer's Fetcher and by a follower's connection to its leader, one for each node that is fetched from,
+and owned by the fetching thread. The broker remembers which partitions were requested. A request names only partitions
+that are new, have another offset or are no longer wanted; an answer names only those that have changed. One request is
+in flight at a time: `build`, then `handle_response` or `handle_error`.
 
 Requests have topic ids (KIP-516) if every partition of the session has one. Where ids and names alternate, the broker
 answers FETCH_SESSION_TOPIC_ID_ERROR, and the next request begins another session. A topic that was deleted and created
@@ -17,7 +17,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from barnabas.clients.consumer.fetch.request import (
+from barnabas.protocol.errors import ErrorCode, error_of
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.rpc.fetch_request import (
     LAST_VERSION_WITH_NAMES,
     FetchLimits,
     FetchPosition,
@@ -26,11 +30,6 @@ from barnabas.clients.consumer.fetch.request import (
     TopicIdPartition,
     fetch_request,
 )
-from barnabas.clients.errors import error_of
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.protocol.uuid import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,9 @@
-"""Fetch requests as consumers send them: topics by id or by name, inside a fetch session or outside. Pure.
+"""Fetch requests as consumers and followers send them: topics by id or by name, inside a fetch session or not. Pure.
 
-Called by `FetchSessionHandler` and `RawFetcher`. Every broker from 0.11 to 4.x answers one of the versions 4 to 12, in
-which topics have their names; those before 7 without sessions. From version 13 on, topics have their ids (KIP-516): a
-topic that was deleted and created again is then not mistaken for the old one. Kafka: FetchRequest.Builder.
+Called by `FetchSessionHandler`, by the consumer and by replica fetchers. Every broker from 0.11 to 4.x answers one of
+the versions 4 to 12, in which topics have their names; those before 7 without sessions. From version 13 on, topics have
+their ids (KIP-516): a topic that was deleted and created again is then not mistaken for the old one.
+Kafka: FetchRequest.Builder.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from barnabas.rpc.client_request import RequestBuilder
 # v4 is the first with the record batches of today (KIP-98).
 _OLDEST_VERSION = 4
 LAST_VERSION_WITH_NAMES = 12
+# KIP-903: the follower's broker epoch beside its id.
+_FIRST_VERSION_WITH_REPLICA_STATE = 15
 FETCH_VERSIONS = (_OLDEST_VERSION, LAST_VERSION_WITH_NAMES)
 """The versions that name topics."""
 FETCH_VERSIONS_WITH_IDS = (_OLDEST_VERSION, FetchRequest.max_version)
@@ -27,7 +30,8 @@ FETCH_VERSIONS_WITH_IDS = (_OLDEST_VERSION, FetchRequest.max_version)
 class FetchPosition(NamedTuple):
     """A partition with the offset to fetch from, a limit, and the leader epoch that the client knows (-1: none).
 
-    topic_id: zeros where the cluster gave none.
+    topic_id: zeros where the cluster gave none. last_fetched_epoch, log_start_offset: what a follower tells of its log,
+    so that the leader finds where the two part, and knows the partition's low watermark; -1 from consumers.
     """
 
     topic_partition: TopicPartition
@@ -35,12 +39,25 @@ class FetchPosition(NamedTuple):
     max_bytes: int
     leader_epoch: int = -1
     topic_id: bytes = ZERO_UUID
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class FetchingReplica(NamedTuple):
+    """A follower's broker id and broker epoch; the leader lets no replica of an earlier epoch join the ISR."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+NO_REPLICA = FetchingReplica(-1, -1)
 
 
 class FetchLimits(NamedTuple):
     """The limits of one fetch: waiting time and sizes. `isolation_level`: 0 for all records, 1 for committed ones.
 
-    rack_id: where the consumer runs, so that the leader can name a closer replica (KIP-392).
+    rack_id: where the consumer runs, so that the leader can name a closer replica (KIP-392). replica: the follower that
+    fetches; NO_REPLICA is a consumer.
     """
 
     max_wait_ms: int
@@ -48,6 +65,7 @@ class FetchLimits(NamedTuple):
     max_bytes: int
     isolation_level: int = 0
     rack_id: str = ""
+    replica: FetchingReplica = NO_REPLICA
 
 
 class FetchSessionPlace(NamedTuple):
@@ -80,16 +98,20 @@ class FetchRequestData(NamedTuple):
     replaced: list[TopicIdPartition]
     uses_topic_ids: bool
 
-    def builder(self, limits: FetchLimits) -> RequestBuilder:
-        """Return a builder of the request for the version that the node and the client share."""
+    def builder(self, limits: FetchLimits, latest: int = FetchRequest.max_version) -> RequestBuilder:
+        """Return a builder of the request for the version that the node and the client share, `latest` at most."""
 
         def build(version: int) -> FetchRequest:
             # A request by names must not forget a replaced partition: it would forget the new one of the same name.
             is_by_id = version > LAST_VERSION_WITH_NAMES
             forgotten = self.forgotten + self.replaced if is_by_id else self.forgotten
-            return fetch_request(self.positions, limits, self.place, forgotten)
+            request = fetch_request(self.positions, limits, self.place, forgotten)
+            if limits.replica is not NO_REPLICA:
+                _name_replica(request, limits.replica, version)
+            return request
 
-        return RequestBuilder(FetchRequest, build, FETCH_VERSIONS_WITH_IDS if self.uses_topic_ids else FETCH_VERSIONS)
+        last = latest if self.uses_topic_ids else min(latest, LAST_VERSION_WITH_NAMES)
+        return RequestBuilder(FetchRequest, build, (_OLDEST_VERSION, last))
 
 
 def fetch_request(
@@ -101,12 +123,14 @@ def fetch_request(
     """Return a request for these partitions, in their order. `forgotten` partitions leave the session."""
     # The message has names and ids; the version that is sent decides which of them are written.
     topics: dict[tuple[str, bytes], list[FetchRequest.FetchPartition]] = {}
-    for (topic, partition), offset, max_bytes, leader_epoch, topic_id in positions:
+    for (topic, partition), offset, max_bytes, leader_epoch, topic_id, last_epoch, log_start_offset in positions:
         entry = FetchRequest.FetchPartition(
             partition=partition,
             current_leader_epoch=leader_epoch,
             fetch_offset=offset,
             partition_max_bytes=max_bytes,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=log_start_offset,
         )
         topics.setdefault((topic, topic_id), []).append(entry)
     left: dict[tuple[str, bytes], list[int]] = {}
@@ -129,3 +153,11 @@ def fetch_request(
         ],
         rack_id=limits.rack_id,
     )
+
+
+def _name_replica(request: FetchRequest, replica: FetchingReplica, version: int) -> None:
+    """Put the follower into the field that the version has for it."""
+    if version < _FIRST_VERSION_WITH_REPLICA_STATE:
+        request.replica_id = replica.broker_id
+    else:
+        request.replica_state = FetchRequest.ReplicaState(replica.broker_id, replica.broker_epoch)

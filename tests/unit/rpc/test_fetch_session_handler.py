@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from barnabas.clients.consumer.fetch.request import FetchLimits, FetchPosition
-from barnabas.clients.consumer.fetch.session_handler import FetchSessionHandler
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
+from barnabas.rpc.fetch_request import FetchLimits, FetchPosition
+from barnabas.rpc.fetch_session_handler import FetchSessionHandler
 
 LIMITS = FetchLimits(500, 1, 1 << 20)
 SESSION = 77

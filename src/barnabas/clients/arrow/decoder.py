@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from barnabas.clients.arrow.headers import HeaderPositions, locate_headers
+from barnabas.clients.arrow.plain_arrays import Mask, empty_array, numbers, validity
 from barnabas.clients.arrow.varints import VARLONG_BYTES, Bytes, Integers, read_varints
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import HEADER_SIZE, LOG_APPEND_TIME, Buffer, RecordBatch
 from barnabas.records.record_framing import MIN_RECORD_SIZE
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 """The type of the headers column, which is that of Spark's Kafka source."""
@@ -135,7 +134,7 @@ def decode_record_batches(
 
 def empty_headers(count: int) -> pa.Array:
     """Return `count` empty header lists, because a NULL list would cost Spark eleven times as much a row."""
-    return _header_lists(np.zeros(count + 1, np.int32), pa.array([], pa.string()), pa.array([], pa.binary()))
+    return _header_lists(np.zeros(count + 1, np.int32), empty_array(pa.string()), empty_array(pa.binary()))
 
 
 def _one_buffer(unpacked: Sequence[UnpackedBatch]) -> tuple[Buffer, list[tuple[int, int]]]:
@@ -287,9 +286,8 @@ class _Gatherer:
         short = np.nonzero(sizes <= _INLINE_BYTES)[0]
         if len(short):
             views[short, 1:] = self._inlined(positions[short], sizes[short])
-        missing = lengths < 0
-        validity = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
-        pointing = pa.Array.from_buffers(pa.binary_view(), count, [validity, pa.py_buffer(views), self._data])
+        buffers = [validity(lengths < 0), pa.py_buffer(views), self._data]
+        pointing = pa.Array.from_buffers(pa.binary_view(), count, buffers)
         return pointing.cast(pa.binary())
 
     def _inlined(self, positions: Integers, sizes: Integers) -> npt.NDArray[np.uint32]:
@@ -305,6 +303,8 @@ class _Gatherer:
 
     def headers(self, located: HeaderPositions) -> pa.Array:
         """Return the header lists, of HEADERS_TYPE."""
+        if not len(located.key_positions):
+            return empty_headers(len(located.list_offsets) - 1)
         keys = self.binary(located.key_positions, located.key_lengths)
         values = self.binary(located.value_positions, located.value_lengths)
         return _header_lists(located.list_offsets.astype(np.int32), _as_text(keys), values)
@@ -320,4 +320,4 @@ def _as_text(keys: pa.Array) -> pa.Array:
 
 def _header_lists(list_offsets: npt.NDArray[np.int32], keys: pa.Array, values: pa.Array) -> pa.Array:
     items = pa.StructArray.from_arrays([keys, values], ["key", "value"])
-    return pa.ListArray.from_arrays(pa.array(list_offsets), items, type=HEADERS_TYPE)
+    return pa.ListArray.from_arrays(numbers(list_offsets, pa.int32()), items, type=HEADERS_TYPE)

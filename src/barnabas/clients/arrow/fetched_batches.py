@@ -23,6 +23,7 @@ from barnabas.clients.arrow.decoder import (
     decode_record_batches,
     empty_headers,
 )
+from barnabas.clients.arrow.plain_arrays import numbers, repeated_number, repeated_text
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.legacy_records import LegacyBatch
@@ -147,11 +148,11 @@ def record_batch_of(
     makers: dict[str, Callable[[], pa.Array]] = {
         "key": lambda: records.keys,
         "value": lambda: records.values,
-        "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
-        "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
-        "offset": lambda: pa.array(records.offsets),
-        "timestamp": lambda: pa.array(records.timestamps * 1000).view(pa.timestamp("us", tz="UTC")),
-        "timestampType": lambda: pa.array(records.timestamp_types.astype(np.int32)),
+        "topic": lambda: repeated_text(topic, count),
+        "partition": lambda: repeated_number(partition, count),
+        "offset": lambda: numbers(records.offsets, pa.int64()),
+        "timestamp": lambda: numbers(records.timestamps * 1000, pa.timestamp("us", tz="UTC")),
+        "timestampType": lambda: numbers(records.timestamp_types.astype(np.int32), pa.int32()),
         "headers": lambda: empty_headers(count) if records.headers is None else records.headers,
     }
     return pa.RecordBatch.from_arrays([makers[name]() for name in columns], schema=_schema_of(columns))

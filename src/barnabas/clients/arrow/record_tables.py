@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from barnabas.clients.arrow.decoder import HEADERS_TYPE, RecordArrays, Wanted, empty_headers
 from barnabas.clients.arrow.fetched_batches import MAX_OFFSET, decoded_chunks
+from barnabas.clients.arrow.plain_arrays import numbers, repeated_number, repeated_text
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.record_batch import RecordBatch
@@ -93,11 +94,11 @@ class TableDecoder:
     def _record_batch(self, records: RecordArrays, topic_partition: TopicPartition) -> Rows:
         count = len(records.offsets)
         makers: dict[str, Callable[[], pa.Array]] = {
-            "topic": lambda: pa.repeat(pa.scalar(topic_partition.topic, pa.string()), count),
-            "partition": lambda: pa.repeat(pa.scalar(topic_partition.partition, pa.int32()), count),
-            "offset": lambda: pa.array(records.offsets),
+            "topic": lambda: repeated_text(topic_partition.topic, count),
+            "partition": lambda: repeated_number(topic_partition.partition, count),
+            "offset": lambda: numbers(records.offsets, pa.int64()),
             "timestamp": lambda: _timestamps(records),
-            "timestamp_type": lambda: pa.array(records.timestamp_types.astype(np.int8)),
+            "timestamp_type": lambda: numbers(records.timestamp_types.astype(np.int8), pa.int8()),
             "key": lambda: records.keys,
             "value": lambda: records.values,
             "headers": lambda: empty_headers(count) if records.headers is None else records.headers,
@@ -107,7 +108,10 @@ class TableDecoder:
 
 def rows_before(rows: Rows, end_offset: int) -> Rows:
     """Return the rows below `end_offset`, without a copy, of rows of one partition that have the column `offset`."""
-    return rows.slice(0, int(np.searchsorted(rows.column("offset").to_numpy(), end_offset)))
+    column = rows.column("offset")
+    # As `to_numpy` would, without its import of pandas: see `plain_arrays`.
+    offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
+    return rows.slice(0, int(np.searchsorted(offsets, end_offset)))
 
 
 def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -126,5 +130,4 @@ def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _timestamps(records: RecordArrays) -> pa.Array:
-    missing = records.timestamps == _NO_TIMESTAMP_MS
-    return pa.array(records.timestamps, mask=missing if missing.any() else None).view(pa.timestamp("ms", tz="UTC"))
+    return numbers(records.timestamps, pa.timestamp("ms", tz="UTC"), missing=records.timestamps == _NO_TIMESTAMP_MS)

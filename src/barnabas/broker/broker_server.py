@@ -49,6 +49,7 @@ from barnabas.broker.transaction_stage import build_transactions
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, kept_settings
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
+from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.transport.channel_builder import ChannelBuilder
 
@@ -193,9 +194,10 @@ def _drain(front: FrontStage) -> None:
 def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
     """Register this broker and stand for controller; wait until the topics of an earlier run are led again.
 
-    Raises ConfigError or NodeExistsError when another broker has one of the addresses or this id, OSError when no
+    Raises ConfigError when another broker has one of the addresses or this id, OSError when no
     controller sends this broker its leaderships.
     """
+    _expect_metadata_of_another_controller(stages)
     stages.storage.registration.register()
     stages.control.controller.startup()
     # In slices: after each, the clients that have waited at the gate are disconnected. Their connections and memory may
@@ -206,6 +208,19 @@ def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
         if turned_away := front.startup_gate.disconnect_waiting():
             logger.info("The controller's first requests are late: disconnecting %d waiting clients", turned_away)
     raise OSError(f"no controller sent this broker the cluster metadata within {CONTROLLER_TIMEOUT_SECONDS} s")
+
+
+def _expect_metadata_of_another_controller(stages: BuiltStages) -> None:
+    """Make this broker ready when the controller, if it is another broker, has told it of the cluster."""
+    broker_id = stages.storage.identity.broker_id
+
+    def on_image(_old: MetadataImage, new: MetadataImage) -> None:
+        # The first update that a broker gets after its registration has all partitions. Its own leaderships follow in
+        # LeaderAndIsr; until then it answers for them as any broker that does not lead.
+        if new.controller_id != broker_id and broker_id in new.brokers:
+            stages.control.ready.set()
+
+    stages.replication.metadata.subscribe(on_image)
 
 
 def _follow_settings(stages: BuiltStages, front: FrontStage) -> None:

@@ -28,7 +28,8 @@ class ControlStage:
     connections: BrokerConnections
     controller: Controller
     ready: threading.Event
-    """Set when this broker was elected controller and has acted on all requests of its own controller."""
+    """Set when this broker was elected controller and has acted on all requests of its own controller, or when another
+    broker is the controller and has sent the metadata of the cluster."""
 
 
 def build_control(foundations: Foundations, storage: StorageStage) -> ControlStage:

@@ -9,10 +9,13 @@ import os
 from dataclasses import dataclass
 
 from barnabas.config.config_values import ConfigValues
+from barnabas.config.metadata_store import uses_zookeeper
 from barnabas.config.setting import Settings, computed, setting
 
 
-def _metadata_dir(config: ConfigValues) -> str:
+def _metadata_dir(config: ConfigValues) -> str | None:
+    if uses_zookeeper(config):
+        return None
     return os.path.abspath(config.optional_string("metadata.log.dir") or config.log_dirs[0])
 
 
@@ -20,12 +23,15 @@ def _metadata_dir(config: ConfigValues) -> str:
 class ServerConfig(Settings):
     """The settings of a broker as a whole, and the place of its data.
 
-    metadata_dir: absolute. emulated_release: None means all that this version has. are_listeners_advertised: whether
-    clients are told of the listeners as they were bound, since no other addresses are given.
+    metadata_dir: absolute; None with ZooKeeper. emulated_release: None means all that this version has.
+    are_listeners_advertised: whether clients are told of the listeners as they were bound, since no other addresses are
+    given.
     """
 
     rack: str | None = setting("broker.rack")
-    metadata_dir: str = computed(_metadata_dir, "metadata.log.dir", "log.dirs", "log.dir")
+    metadata_dir: str | None = computed(
+        _metadata_dir, "metadata.log.dir", "log.dirs", "log.dir", "metadata.store", "zookeeper.connect"
+    )
     log_dirs: tuple[str, ...] = computed(lambda config: tuple(config.log_dirs), "log.dirs", "log.dir")
     log_dir_failure_timeout_ms: int = setting("log.dir.failure.timeout.ms")
     emulated_release: str | None = setting("broker.emulate.version")

@@ -18,6 +18,7 @@ from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs
+from barnabas.config.config_error import ConfigError
 from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.cluster_features import ClusterFeatures, supported_features
 from barnabas.metadata.config_change_listener import ConfigChangeListener
@@ -31,6 +32,8 @@ from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store import Store
+from barnabas.zk.zookeeper_config import ZookeeperConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,16 @@ class StorageStage:
     log_manager: LogManager
     log_dir_failures: LogDirFailures
     """The failed directories: queued already, handled from the replication stage on."""
-    metadata_dir: str
+    metadata_dir: str | None
+    """The directory of the embedded store, which the broker needs to run; None with ZooKeeper."""
 
 
 def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     """Open the directories and the store, load all logs. open_files: how many files of segments may be open at once.
 
     Raises OSError when no directory can be used or that of the metadata has failed, LogDirectoryLocked or
-    StoreLockedError when another broker has them, ConfigError or InconsistentMetaProperties when they are another
-    broker's.
+    StoreLockedError when another broker has them, StoreUnavailableError when ZooKeeper does not answer, ConfigError or
+    InconsistentMetaProperties when they are another broker's.
     """
     lifecycle = foundations.lifecycle
     timeout_ms = ServerConfig.from_kafka_config(foundations.static).log_dir_failure_timeout_ms
@@ -65,7 +69,8 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     directories.open()
     lifecycle.on_stop("log directories", directories.release)
     metadata_dir = _metadata_dir(foundations, directories)
-    zk_client = _open_store(foundations, metadata_dir)
+    zk_client = KafkaZkClient(_open_store(foundations, metadata_dir), foundations.clock)
+    zk_client.make_sure_persistent_paths_exist()
     identity = establish_identity(foundations.static, zk_client, directories)
     repository = ConfigRepository(zk_client)
     # Before the logs are loaded: the store may have other defaults for them than the file.
@@ -104,8 +109,8 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     )
 
 
-def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str:
-    """Return the directory of the metadata store. Raises OSError when it has failed."""
+def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str | None:
+    """Return the directory of the embedded store, None with ZooKeeper. Raises OSError when it has failed."""
     config = foundations.static
     path = ServerConfig.from_kafka_config(config).metadata_dir
     if path in directories.offline_paths():
@@ -113,13 +118,30 @@ def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str:
     return path
 
 
-def _open_store(foundations: Foundations, metadata_dir: str) -> KafkaZkClient:
+def _open_store(foundations: Foundations, metadata_dir: str | None) -> Store:
+    """Open a session with the embedded store in `metadata_dir`, or with ZooKeeper. Raises ConfigError, StoreError."""
+    if metadata_dir is None:
+        return _connect_to_zookeeper(foundations)
     store = EmbeddedStore(metadata_dir, foundations.clock, foundations.lifecycle.fail)
     store.start()
     foundations.lifecycle.on_stop("metadata store", store.close)
-    zk_client = KafkaZkClient(store.new_session(), foundations.clock)
-    zk_client.make_sure_persistent_paths_exist()
-    return zk_client
+    return store.new_session()
+
+
+def _connect_to_zookeeper(foundations: Foundations) -> Store:
+    try:
+        # Here, since a broker that stands alone needs no kazoo.
+        from barnabas.zk.zookeeper_store import ZookeeperStore  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"zookeeper.connect needs the extra zookeeper: pip install barnabas[zookeeper] ({error})",
+            "zookeeper.connect",
+        ) from error
+    store = ZookeeperStore(ZookeeperConfig.from_kafka_config(foundations.static))
+    # Before the start, whose failure may leave kazoo's threads behind.
+    foundations.lifecycle.on_stop("metadata store", store.close)
+    store.start()
+    return store
 
 
 def _load_logs(

@@ -99,8 +99,8 @@ def serve(
     the nearest right name is shown. Options win over --override, which wins over the file: --listen sets listeners,
     --data-dir sets log.dirs. Without --config, the settings are those of the server.properties that Kafka ships.
 
-    A file that was written for a cluster with ZooKeeper or KRaft, such as those that Kafka ships, starts with
-    --override metadata.store=embedded: the broker then stands alone and keeps the metadata in its data directory.
+    A file with zookeeper.connect joins the cluster of that ZooKeeper. With --override metadata.store=embedded the
+    broker stands alone instead, and keeps the metadata in its data directory; a file for KRaft needs that switch.
     Settings that promise protection which this version does not have (SASL, an authorizer) stop the start.
 
     \b

@@ -9,6 +9,7 @@ from __future__ import annotations
 from barnabas.config.config_error import ConfigError, RequirementFailed
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import advertised_listeners_of, inter_broker_listener_name_of, listeners_of
+from barnabas.config.metadata_store import uses_zookeeper
 from barnabas.config.protection import check_protection
 
 _KRAFT_ONLY = (
@@ -47,31 +48,32 @@ def _require(condition: bool, name: str, message: str) -> None:
 
 
 def _check_metadata_store(config: ConfigValues) -> None:
-    """Check that a file for a cluster on ZooKeeper or KRaft says that this broker shall stand alone.
+    """Check that ZooKeeper can be reached as the file says, and that a file for KRaft asks for a broker that is alone.
 
     A broker that ignored those settings silently would split the cluster that its operator means.
 
-    Raises ConfigError: the file does not say so, or is for a controller without a broker.
+    Raises ConfigError: ZooKeeper has no address or needs TLS, the file is for KRaft and does not say that the broker
+    shall stand alone, or it is for a controller without a broker.
     """
-    if config.string("metadata.store") == "zookeeper":
+    if config.string("metadata.store") == "zookeeper" and not config.optional_string("zookeeper.connect"):
         raise ConfigError(
-            "metadata.store=zookeeper: this version runs single brokers only; set metadata.store=embedded, "
-            "which keeps the metadata in the data directory",
-            "metadata.store",
-        )
-    if config.optional_string("zookeeper.connect") and not config.is_set("metadata.store"):
-        raise ConfigError(
-            f"zookeeper.connect={config.string('zookeeper.connect')}: this file is for a cluster on ZooKeeper, and "
-            f"this version runs single brokers only. {_STAND_ALONE}, and zookeeper.connect is ignored",
+            "metadata.store=zookeeper: zookeeper.connect is missing; set it to host:port[,host:port...][/chroot], or "
+            "metadata.store=embedded, which keeps the metadata in the data directory",
             "zookeeper.connect",
+        )
+    if uses_zookeeper(config) and config.boolean("zookeeper.ssl.client.enable"):
+        raise ConfigError(
+            "zookeeper.ssl.client.enable=true: this version connects to ZooKeeper in plaintext only. Leave the setting "
+            "out if the network between the brokers and ZooKeeper is trusted",
+            "zookeeper.ssl.client.enable",
         )
     # KRaft's own defaults are empty, so a name that has a text was given.
     given = [name for name in _KRAFT_ONLY if config.text(name)]
     if given and not config.is_set("metadata.store"):
         name = given[0]
         raise ConfigError(
-            f"{name}={config.text(name)}: this file is for a cluster on KRaft, and this version runs single brokers "
-            f"only. {_STAND_ALONE}, and {', '.join(given)} and the listeners of the controller are ignored",
+            f"{name}={config.text(name)}: this file is for a cluster on KRaft, which this version cannot join. "
+            f"{_STAND_ALONE}, and {', '.join(given)} and the listeners of the controller are ignored",
             name,
         )
     roles = config.list("process.roles")

@@ -38,10 +38,9 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there is no ZooKeeper",
+        "the connection to ZooKeeper is in plaintext",
         """
-        zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
-        zookeeper.session.timeout.ms zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
+        zookeeper.clientCnxnSocket zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
         zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
         zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
         zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location

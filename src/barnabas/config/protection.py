@@ -92,7 +92,7 @@ PROMISES: Final[Mapping[str, Promise]] = {
     # -- secrets, and the metadata store
     "password.encoder.secret": Promise(_is_given, _NO_PASSWORDS),
     "password.encoder.old.secret": Promise(_is_given, _NO_PASSWORDS),
-    "zookeeper.set.acl": Promise(_is_true, "the embedded metadata store has no access control lists"),
+    "zookeeper.set.acl": Promise(_is_true, "znodes are created without access control lists"),
     # -- classes that would refuse or limit requests
     "create.topic.policy.class.name": Promise(_is_given, _NO_JAVA),
     "alter.config.policy.class.name": Promise(_is_given, _NO_JAVA),

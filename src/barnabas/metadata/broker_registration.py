@@ -14,6 +14,7 @@ from collections.abc import Callable
 from barnabas.config.config_error import ConfigError
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
 from barnabas.zk.broker_zk_data import BrokerInfo
+from barnabas.zk.errors import NodeExistsError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 NOT_REGISTERED = -1
@@ -41,14 +42,20 @@ class BrokerRegistration:
     def register(self) -> int:
         """Register the broker, and return its new broker epoch.
 
-        Raises ConfigError: another broker has one of the endpoints. Raises NodeExistsError: a broker with this id is
-        alive.
+        Raises ConfigError: another broker has one of the endpoints, or this id.
         """
         with self._lock:
             info = self._info()
             # A check for people's mistakes and no lock, as in Kafka: of two brokers that start at once both may pass.
             self._check_endpoints(info)
-            self._epoch = self._zk.register_broker(info)
+            try:
+                self._epoch = self._zk.register_broker(info)
+            except NodeExistsError as error:
+                raise ConfigError(
+                    f"broker.id={info.id}: a broker with this id is registered already. Either it runs, or it was "
+                    "killed and its session with ZooKeeper has not ended yet (zookeeper.session.timeout.ms)",
+                    "broker.id",
+                ) from error
             return self._epoch
 
     def update(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.faults.actions import BlackHole, Delay, Drop, Error, Kill
     from barnabas.faults.calls import Chance, Every, First, Nth
+    from barnabas.testing.broker_cluster import Cluster, cluster
     from barnabas.testing.broker_process import BrokerFailed, BrokerProcess, broker
     from barnabas.testing.faults import Fault, Faults
 
@@ -19,6 +20,7 @@ __all__ = [
     "BrokerFailed",
     "BrokerProcess",
     "Chance",
+    "Cluster",
     "Delay",
     "Drop",
     "Error",
@@ -29,12 +31,14 @@ __all__ = [
     "Kill",
     "Nth",
     "broker",
+    "cluster",
 ]
 
 _MODULES = {
     "barnabas.faults.actions": ("BlackHole", "Delay", "Drop", "Error", "Kill"),
     "barnabas.faults.calls": ("Chance", "Every", "First", "Nth"),
     "barnabas.testing.broker_process": ("BrokerFailed", "BrokerProcess", "broker"),
+    "barnabas.testing.broker_cluster": ("Cluster", "cluster"),
     "barnabas.testing.faults": ("Fault", "Faults"),
 }
 

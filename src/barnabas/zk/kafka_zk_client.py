@@ -127,6 +127,9 @@ class KafkaZkClient:
     def _take_over(self, creation: Create, error: NodeExistsError) -> Outcome:
         # KAFKA-7165: the znode of an expired session may outlive the session, and is no other broker's then.
         stat = self.access.stat(creation.path)
+        if stat is not None and stat.ephemeral_owner == self._store.session_id:
+            # Created by an attempt whose answer was lost with the connection.
+            return Created(creation.path, stat)
         with self._lock:
             ours = stat is not None and stat.ephemeral_owner in self._former_sessions
         if stat is not None and not ours:

@@ -46,6 +46,7 @@ from barnabas.zk.store import (
     Stat,
 )
 from barnabas.zk.watch_table import FiredWatch, WatchTable
+from barnabas.zk.znode_path import check_path, parent_of
 
 DATABASE_NAME = "metadata.sqlite"
 # In PRAGMA user_version: a later version of this program recognises the format by it.
@@ -205,8 +206,8 @@ class ZnodeTable:
 
     def _create(self, session_id: int, operation: Create) -> Created:
         """Create a znode. Raises NoNodeError, NoChildrenForEphemeralsError or NodeExistsError."""
-        _check_path(operation.path, sequential=operation.sequential)
-        parent_path = _parent_of(operation.path)
+        check_path(operation.path, sequential=operation.sequential)
+        parent_path = parent_of(operation.path)
         parent = self._row(parent_path)
         if parent is None:
             raise NoNodeError(parent_path)
@@ -284,7 +285,7 @@ class ZnodeTable:
         return Children([path[start:] for (path,) in found], row.stat())
 
     def _exists(self, session_id: int, operation: Exists) -> Stat | None:
-        _check_path(operation.path)
+        check_path(operation.path)
         row = self._row(operation.path)
         if operation.watch is not None:
             self._watches.watch_data(operation.path, session_id, operation.watch)
@@ -298,7 +299,7 @@ class ZnodeTable:
 
     def _existing(self, path: str, version: int = ANY_VERSION) -> _Row:
         """Return the row of a znode. Raises NoNodeError, BadVersionError or BadArgumentsError."""
-        _check_path(path)
+        check_path(path)
         row = self._row(path)
         if row is None:
             raise NoNodeError(path)
@@ -307,7 +308,7 @@ class ZnodeTable:
         return row
 
     def _delete_row(self, path: str) -> None:
-        parent_path = _parent_of(path)
+        parent_path = parent_of(path)
         zxid = self._next_zxid()
         self._connection.execute("DELETE FROM znode WHERE path = ?", (path,))
         self._connection.execute(
@@ -356,19 +357,3 @@ class ZnodeTable:
             # Some failures, such as a full disk, roll back by themselves.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-
-
-def _parent_of(path: str) -> str:
-    return path[: path.rindex("/")] or "/"
-
-
-def _check_path(path: str, *, sequential: bool = False) -> None:
-    """Reject a malformed path. Raises BadArgumentsError. ZooKeeper: PathUtils.validatePath."""
-    if path == "/":
-        return
-    if not path.startswith("/"):
-        raise BadArgumentsError(path, "must begin with a slash")
-    if path.endswith("/") and not sequential:
-        raise BadArgumentsError(path, "must not end with a slash")
-    if any(part in ("", ".", "..") for part in path[1:].split("/")[: -1 if sequential else None]) or "\0" in path:
-        raise BadArgumentsError(path, "has an empty, relative or null part")

@@ -10,6 +10,7 @@ from barnabas.cli.serve import read_config
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kept_settings import kept_settings
 from barnabas.config.listeners import ListenersConfig
+from barnabas.zk.zookeeper_config import ZookeeperConfig
 
 ZOOKEEPER = """
 broker.id=0
@@ -69,9 +70,13 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_without_the_switch_the_message_names_it(file: str) -> None:
+def test_without_the_switch_a_message_names_it_or_zookeeper_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(KRAFT)
     with pytest.raises(ConfigError, match=r"--override metadata\.store=embedded"):
-        read_config(file, (), None, ())
+        read_config(str(path), (), None, ())
+    path.write_text(ZOOKEEPER)
+    assert ZookeeperConfig.from_kafka_config(read_config(str(path), (), None, ())).servers == "localhost:2181"
 
 
 def test_with_the_switch_one_broker_listens_for_clients(file: str) -> None:
@@ -83,7 +88,7 @@ def test_with_the_switch_one_broker_listens_for_clients(file: str) -> None:
     assert [end_point.listener_name for end_point in ListenersConfig.from_kafka_config(config).advertised] == [
         "PLAINTEXT"
     ]
-    assert kept_settings(config).keys() & {"zookeeper.connect", "process.roles"}
+    assert not ZookeeperConfig.from_kafka_config(config).connect
     assert not config.unknown
 
 

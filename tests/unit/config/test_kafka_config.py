@@ -6,6 +6,7 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.barnabas_keys import BARNABAS_KEYS
+from barnabas.config.metadata_store import uses_zookeeper
 
 
 def test_defaults_are_kafkas() -> None:
@@ -85,14 +86,15 @@ def test_a_setting_like_no_other_gets_no_suggestion() -> None:
         KafkaConfig.parse({"espresso": "1"})
 
 
-def test_zookeeper_is_refused_and_the_embedded_store_named() -> None:
-    with pytest.raises(ConfigError, match=r"metadata\.store=embedded") as caught:
-        KafkaConfig.parse({"zookeeper.connect": "localhost:2181"})
-    assert caught.value.name == "zookeeper.connect"
-    told = KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "metadata.store": "embedded"})
-    assert told.string("metadata.store") == "embedded"
-    with pytest.raises(ConfigError, match=r"metadata\.store=embedded"):
+def test_zookeeper_is_selected_by_its_address_unless_the_broker_stands_alone() -> None:
+    assert uses_zookeeper(KafkaConfig.parse({"zookeeper.connect": "localhost:2181"}))
+    assert uses_zookeeper(KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "metadata.store": "zookeeper"}))
+    assert not uses_zookeeper(KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "metadata.store": "embedded"}))
+    assert not uses_zookeeper(KafkaConfig.parse({}))
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect is missing"):
         KafkaConfig.parse({"metadata.store": "zookeeper"})
+    with pytest.raises(ConfigError, match="in plaintext only"):
+        KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "zookeeper.ssl.client.enable": "true"})
 
 
 def test_kraft_is_refused_with_all_its_settings_named() -> None:

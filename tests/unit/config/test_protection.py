@@ -23,7 +23,7 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
         ("security.inter.broker.protocol", "SASL_SSL", "no TLS or SASL between brokers"),
         ("connections.max.reauth.ms", "3600000", "a login would stay valid"),
         ("password.encoder.secret", "secret", "there is no store for encrypted passwords"),
-        ("zookeeper.set.acl", "true", "no access control lists"),
+        ("zookeeper.set.acl", "true", "without access control lists"),
         ("principal.builder.class", "org.example.Principals", "it would name no principal"),
         ("create.topic.policy.class.name", "org.example.Policy", "it would refuse nothing"),
     ],

@@ -9,7 +9,6 @@ from barnabas.config.listeners import EndPoint
 from barnabas.metadata.broker_registration import BrokerRegistration, get_or_generate_cluster_id
 from barnabas.protocol.uuid import uuid_from_string
 from barnabas.zk.broker_zk_data import BrokerInfo
-from barnabas.zk.errors import NodeExistsError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineSession, InlineStore
 from tests.support.mock_clock import MockClock
@@ -38,7 +37,7 @@ def test_registration_gives_the_broker_epoch() -> None:
     assert broker.epoch == -1
     epoch = broker.register()
     assert broker.epoch == epoch == zk.brokers_and_epochs()[0][1]
-    with pytest.raises(NodeExistsError):
+    with pytest.raises(ConfigError, match="registered already"):
         registration(client_of(store.new_session()), 0, 9093).register()
     session.expire()
     assert broker.register() > epoch

@@ -52,8 +52,8 @@ BARNABAS_KEYS = (
         "metadata.store",
         ConfigType.STRING,
         "embedded",
-        "Where the metadata of the cluster are kept: embedded (in the data directory) or zookeeper (not supported "
-        "yet).",
+        "Where the metadata of the cluster are kept: embedded (in the data directory, for a broker that stands alone) "
+        "or zookeeper. If it is not given, zookeeper.connect decides.",
         OneOf(("embedded", "zookeeper")),
     ),
 )

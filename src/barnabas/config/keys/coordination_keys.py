@@ -14,8 +14,8 @@ COORDINATION_KEYS = (
         "zookeeper.connect",
         ConfigType.STRING,
         None,
-        "The ZooKeeper servers: host:port[,host:port...][/chroot]. Refused unless metadata.store is set, since this "
-        "version runs single brokers only.",
+        "The ZooKeeper servers of the cluster: host:port[,host:port...][/chroot]. Ignored with "
+        "metadata.store=embedded. Needs the extra zookeeper (pip install barnabas[zookeeper]).",
     ),
     # 6 s until KIP-537: short network failures and collector pauses ended sessions, and each ended session moves
     # leaderships.

@@ -1,0 +1,201 @@
+"""Several real brokers for tests: `with cluster(3) as c: ... c.bootstrap_servers; c.kill(1)`.
+
+Used by users' tests and by the project's own, on the caller's thread. Each broker is a BrokerProcess; they share a
+ZnodeServer in the process of the test, which stands for ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+
+from barnabas.protocol.headers import decode_response_header, response_header_version
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.rpc.request_frame import request_frame
+from barnabas.testing.broker_command import Setting
+from barnabas.testing.broker_process import START_TIMEOUT_SECONDS, BrokerFailed, BrokerProcess
+from barnabas.testing.znode_server import ZnodeServer
+from barnabas.zk.broker_zk_data import ControllerZNode
+from barnabas.zk.errors import NoNodeError
+
+_METADATA_VERSION: Final = 12
+_POLL_SECONDS: Final = 0.02
+_DEFAULTS: Final[dict[str, Setting]] = {
+    "default_replication_factor": 3,
+    "offsets_topic_replication_factor": 3,
+    "transaction_state_log_replication_factor": 3,
+    "transaction_state_log_min_isr": 2,
+    "min_insync_replicas": 2,
+    # A cluster that stops has no broker left to which the last one could give its leaderships.
+    "controlled_shutdown_retry_backoff_ms": 100,
+    "zookeeper_session_timeout_ms": 6_000,
+    "broker_id_generation_enable": False,
+}
+_BOUNDED_BY_BROKERS: Final = (
+    "default_replication_factor",
+    "offsets_topic_replication_factor",
+    "transaction_state_log_replication_factor",
+)
+
+
+class Cluster:
+    """The brokers with the ids 0, 1, ... and their store. `brokers`: by id."""
+
+    def __init__(
+        self,
+        data_dir: str,
+        size: int,
+        settings: dict[str, Setting],
+        *,
+        log_level: str = "info",
+        broker_settings: Callable[[int], dict[str, Setting]] | None = None,
+    ) -> None:
+        """settings: of every broker. broker_settings: further settings by broker id, `broker_rack` for example."""
+        self.store = ZnodeServer()
+        """The store, in this process: `store.session()` reads what the brokers have written."""
+        shared = {**_DEFAULTS, **dict.fromkeys(_BOUNDED_BY_BROKERS, min(size, 3))}
+        if size < 3:
+            shared |= {"min_insync_replicas": 1, "transaction_state_log_min_isr": 1}
+        shared |= {"zookeeper_connect": self.store.address, **settings}
+        self.brokers = [
+            BrokerProcess(
+                os.path.join(data_dir, f"broker-{broker_id}"),
+                {**shared, "broker_id": broker_id, **({} if broker_settings is None else broker_settings(broker_id))},
+                log_level=log_level,
+            )
+            for broker_id in range(size)
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers, host:port, separated by commas."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    @property
+    def controller_id(self) -> int | None:
+        """The id of the controller, None while there is none."""
+        session = self.store.session()
+        try:
+            return ControllerZNode.decode(session.get(ControllerZNode.path).data)
+        except NoNodeError:
+            return None
+        finally:
+            session.close()
+
+    def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> Cluster:
+        """Start all brokers at once, and wait until each of them knows all. Raises BrokerFailed."""
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            for started in [pool.submit(broker.start, timeout_seconds) for broker in self.brokers]:
+                started.result()
+        self.wait_until_known(timeout_seconds)
+        return self
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker at once by SIGKILL, as a crash would. The others learn of it at once."""
+        self.brokers[broker_id].kill()
+
+    def terminate(self, broker_id: int) -> int:
+        """Stop a broker, which gives its leaderships to others. Return its exit status. Raises BrokerFailed."""
+        return self.brokers[broker_id].terminate()
+
+    def pause(self, broker_id: int) -> None:
+        """Freeze a broker (SIGSTOP). After `zookeeper_session_timeout_ms` the others take it for dead."""
+        self.brokers[broker_id].pause()
+
+    def resume(self, broker_id: int) -> None:
+        """Let a frozen broker go on (SIGCONT)."""
+        self.brokers[broker_id].resume()
+
+    def restart(self, broker_id: int) -> None:
+        """Stop a broker if it runs, start it, and wait until all brokers know it. Raises BrokerFailed."""
+        self.brokers[broker_id].restart()
+        self.wait_until_known()
+
+    def rolling_restart(self) -> None:
+        """Restart the brokers one after another. Raises BrokerFailed."""
+        for broker_id in range(len(self.brokers)):
+            self.restart(broker_id)
+
+    def wait_until_known(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Wait until every running broker knows exactly the running brokers. Raises BrokerFailed: not in time."""
+        running = {index: broker for index, broker in enumerate(self.brokers) if broker.is_running}
+        deadline = time.monotonic() + timeout_seconds
+        for broker_id, broker in running.items():
+            while (known := _known_brokers(broker)) != running.keys():
+                if time.monotonic() > deadline:
+                    raise BrokerFailed(
+                        f"broker {broker_id} knows the brokers {sorted(known)}, not {sorted(running)}, after "
+                        f"{timeout_seconds} s; its log ends:\n{broker.log_text()[-4_000:]}"
+                    )
+                time.sleep(_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Stop the brokers that run, then the store. Raises BrokerFailed if one does not stop cleanly."""
+        try:
+            for broker in self.brokers:
+                if broker.is_running:
+                    broker.resume()  # a frozen broker would not stop
+                broker.close()
+        finally:
+            self.kill_all()
+
+    def kill_all(self) -> None:
+        """End everything at once."""
+        for broker in self.brokers:
+            broker.kill()
+        self.store.close()
+
+
+@contextmanager
+def cluster(
+    size: int = 3,
+    *,
+    data_dir: str | None = None,
+    log_level: str = "info",
+    racks: Sequence[str] | None = None,
+    **settings: Setting,
+) -> Iterator[Cluster]:
+    """Run brokers: `with cluster(3, num_partitions=3) as c`. They are stopped afterwards, and their data removed.
+
+    `data_dir`: use and keep this directory instead of a temporary one. `racks`: of each broker. Other keywords are
+    settings of every broker; replication factors are 3 and `min_insync_replicas` 2 unless they say otherwise. Raises
+    BrokerFailed, with the broker's log, if a broker does not start, ends on its own, or does not stop cleanly.
+    """
+    directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else data_dir
+    running = Cluster(
+        directory,
+        size,
+        settings,
+        log_level=log_level,
+        broker_settings=None if racks is None else lambda broker_id: {"broker_rack": racks[broker_id]},
+    )
+    try:
+        running.start()
+        yield running
+        running.close()
+    finally:
+        # After an error in the caller's test too: a failed stop would hide that error.
+        running.kill_all()
+        if data_dir is None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _known_brokers(broker: BrokerProcess) -> set[int]:
+    """Return the ids of the brokers that one broker tells clients of. Raises OSError: it does not answer."""
+    with socket.create_connection((broker.host, broker.port), START_TIMEOUT_SECONDS) as connection:
+        frame = b"".join(map(bytes, request_frame(MetadataRequest(topics=[]), _METADATA_VERSION, 1, "test-kit")))
+        connection.sendall(frame)
+        with connection.makefile("rb") as answers:
+            (length,) = struct.unpack("!i", answers.read(4))
+            answer = answers.read(length)
+    _, offset = decode_response_header(answer, response_header_version(MetadataRequest.api_key, _METADATA_VERSION))
+    response, _ = MetadataResponse.decode(answer, _METADATA_VERSION, offset)
+    return {node.node_id for node in response.brokers}

@@ -1,0 +1,44 @@
+"""The settings of the connection to ZooKeeper.
+
+Read by `broker` when it opens the store. Immutable. Kafka: ZkConfigs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.config.config_values import ConfigValues
+from barnabas.config.metadata_store import uses_zookeeper
+from barnabas.config.setting import Settings, computed, setting
+
+
+def _connect(config: ConfigValues) -> str:
+    return (config.optional_string("zookeeper.connect") or "") if uses_zookeeper(config) else ""
+
+
+def _connection_timeout_ms(config: ConfigValues) -> int:
+    is_given = config.value("zookeeper.connection.timeout.ms") is not None
+    return config.integer("zookeeper.connection.timeout.ms" if is_given else "zookeeper.session.timeout.ms")
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperConfig(Settings):
+    """Where ZooKeeper is (`host:port,.../chroot`; empty: the embedded store is used), and how long to wait for it."""
+
+    connect: str = computed(_connect, "zookeeper.connect", "metadata.store")
+    session_timeout_ms: int = setting("zookeeper.session.timeout.ms")
+    connection_timeout_ms: int = computed(
+        _connection_timeout_ms, "zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"
+    )
+    max_in_flight: int = setting("zookeeper.max.in.flight.requests")
+
+    @property
+    def servers(self) -> str:
+        """The servers, `host:port,host:port`."""
+        return self.connect.partition("/")[0]
+
+    @property
+    def chroot(self) -> str:
+        """The path under which the cluster's znodes are, without a slash at its end; empty for the root."""
+        _, slash, path = self.connect.partition("/")
+        return (slash + path).rstrip("/")

@@ -1,0 +1,334 @@
+"""A session with ZooKeeper, through kazoo: the store of a cluster of several brokers.
+
+Made and closed by `broker`; given to `KafkaZkClient`. A call runs on its caller's thread, which sends its batch
+pipelined and waits for the answers. kazoo's thread of the connection reads the answers, keeps the table of watches and
+learns of lost connections; it never waits. The thread `store-watch` calls watches and session listeners, in order, so
+that they may use the store. `_lock` guards the table of watches and the session id, for moments.
+
+What happens when the connection is lost:
+
+    lost            requests without an answer are sent again when there is a connection: their callers wait
+    same session    the watches are set again (SetWatches); those that missed their change fire
+    session expired the listeners get EXPIRED and RECONNECTED: the broker registers again, the controller resigns
+
+A write whose answer was lost may have been applied, so that its second attempt finds the znode created, or changed:
+KafkaZkClient looks whether the writer was its own session, where that matters, as Kafka's does.
+
+Kafka: kafka.zookeeper.ZooKeeperClient, KafkaZkClient.retryRequestsUntilConnected.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, WatchedEvent
+
+from barnabas.zk.errors import NodeExistsError, StoreError, StoreUnavailableError
+from barnabas.zk.store import (
+    Create,
+    Exists,
+    GetChildren,
+    GetData,
+    Operation,
+    Outcome,
+    SessionListener,
+    SessionState,
+    Store,
+    Watch,
+    WatchEvent,
+    WatchEventType,
+)
+from barnabas.zk.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper_requests import absolute_path, outcome_of, request_of, set_watches
+
+logger = logging.getLogger(__name__)
+
+_RECONNECTION: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
+_LOST: Final = (ConnectionLoss, SessionExpiredError)
+_EVENTS: Final = {
+    "CREATED": WatchEventType.CREATED,
+    "DELETED": WatchEventType.DELETED,
+    "CHANGED": WatchEventType.DATA_CHANGED,
+    "CHILD": WatchEventType.CHILDREN_CHANGED,
+}
+_DATA_KINDS: Final = (GetData, Exists)
+_FIRED_BY: Final = {
+    WatchEventType.CREATED: _DATA_KINDS,
+    WatchEventType.DATA_CHANGED: _DATA_KINDS,
+    WatchEventType.DELETED: (*_DATA_KINDS, GetChildren),
+    WatchEventType.CHILDREN_CHANGED: (GetChildren,),
+}
+
+
+class ZookeeperStore(Store):
+    """One session with ZooKeeper, and those that follow it after an expiry."""
+
+    def __init__(self, config: ZookeeperConfig) -> None:
+        self._config = config
+        self._client = KazooClient(
+            hosts=config.servers,
+            timeout=config.session_timeout_ms / 1_000,
+            connection_retry=_RECONNECTION,
+            logger=logging.getLogger("barnabas.zk.kazoo"),
+        )
+        self._client.add_listener(self._on_connection_state)
+        self._lock = threading.Lock()
+        self._watches = _WatchesSet()
+        self._session_id = 0
+        self._last_zxid = 0
+        self._listeners: tuple[SessionListener, ...] = ()
+        # Set while there is a connection, and for good by `close`, so that no caller waits on.
+        self._may_go_on = threading.Event()
+        self._is_closed = False
+        self._room = threading.Semaphore(config.max_in_flight)
+        self._deliveries: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._watch_thread = threading.Thread(target=self._run_deliveries, name="store-watch", daemon=True)
+
+    def start(self) -> None:
+        """Connect, and create the chroot. Raises StoreUnavailableError: there is no connection in time."""
+        config = self._config
+        # Of kazoo's own lines only those about lost connections interest an operator.
+        logging.getLogger("barnabas.zk.kazoo").setLevel(logging.WARNING)
+        try:
+            self._client.start(timeout=config.connection_timeout_ms / 1_000)
+        except KazooTimeoutError:
+            raise StoreUnavailableError(
+                config.servers,
+                f"cannot be reached: no ZooKeeper answered within {config.connection_timeout_ms} ms "
+                "(zookeeper.connect, zookeeper.connection.timeout.ms). For a broker that stands alone, set "
+                "metadata.store=embedded",
+            ) from None
+        self._watch_thread.start()
+        if config.chroot:
+            self._create_chroot()
+
+    @property
+    def session_id(self) -> int:
+        """The id of the current session, which changes at an expiry."""
+        return self._session_id
+
+    def submit(self, operations: Sequence[Operation]) -> Future[list[Outcome]]:
+        """Apply a batch on the calling thread, which waits for its answers; the future is done."""
+        future: Future[list[Outcome]] = Future()
+        try:
+            future.set_result(self._apply(operations, self._config.chroot))
+        except StoreUnavailableError as error:
+            future.set_exception(error)
+        return future
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """Call `listener` on the thread `store-watch` when the session has expired and there is a new one."""
+        self._listeners = (*self._listeners, listener)
+
+    def close(self) -> None:
+        """End the session: its ephemeral znodes go. A second call does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._watches = _WatchesSet()
+        self._may_go_on.set()
+        self._client.stop()
+        self._client.close()
+        if self._watch_thread.is_alive():
+            self._deliveries.put(None)
+            # A watch may close the store, and a thread cannot join itself.
+            if threading.current_thread() is not self._watch_thread:
+                self._watch_thread.join()
+
+    # -- on the callers' threads
+
+    def _create_chroot(self) -> None:
+        parts = self._config.chroot[1:].split("/")
+        paths = ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+        for outcome in self._apply([Create(path) for path in paths], chroot=""):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+                raise outcome
+
+    def _apply(self, operations: Sequence[Operation], chroot: str) -> list[Outcome]:
+        """Send operations until each one has an answer. Raises StoreUnavailableError: the store was closed."""
+        answers: dict[int, Any] = {}
+        unanswered = list(range(len(operations)))
+        while unanswered:
+            self._may_go_on.wait()
+            if self._is_closed:
+                raise StoreUnavailableError("", "the session with ZooKeeper is closed")
+            answers |= self._exchange(operations, unanswered, chroot)
+            unanswered = [index for index in unanswered if isinstance(answers[index], _LOST)]
+            for index in unanswered:
+                logger.debug("Sending again: %s", operations[index])
+            if any(isinstance(answer, ConnectionClosedError | AuthFailedError) for answer in answers.values()):
+                raise StoreUnavailableError("", "the session with ZooKeeper is closed")
+        return [
+            answer if isinstance(answer, StoreError) else outcome_of(operation, answer, chroot)
+            for operation, answer in zip(operations, (answers[index] for index in range(len(operations))), strict=True)
+        ]
+
+    def _exchange(self, operations: Sequence[Operation], indexes: Sequence[int], chroot: str) -> dict[int, Any]:
+        """Send operations, pipelined, and wait for all their answers. Returns them by index, exceptions in place."""
+        round_ = _Round(len(indexes))
+        for index in indexes:
+            operation = operations[index]
+            try:
+                request = request_of(operation, chroot, self._on_event)
+            except StoreError as error:
+                round_.put(index, error)
+                continue
+            self._room.acquire()
+            # kazoo's own calls hand answers to a thread of their own, after the connection's thread may have read the
+            # event of the watch: its table of watches could not be kept in the order of the wire.
+            self._client._call(request, _Answer(self, round_, index, operation))  # noqa: SLF001
+        return round_.wait()
+
+    # -- on the thread of kazoo's connection
+
+    def answered(self, operation: Operation, answer: Any) -> None:
+        """Make room for the next request, and remember the watch that ZooKeeper has set."""
+        self._room.release()
+        if isinstance(answer, Exception) or not isinstance(operation, GetData | Exists | GetChildren):
+            return
+        if operation.watch is not None:
+            # An Exists of a znode that is not there waits for its creation; all others wait for a change of it.
+            kind = GetData if isinstance(operation, Exists) and answer is not None else type(operation)
+            with self._lock:
+                self._watches.add(kind, absolute_path(self._config.chroot, operation.path), operation.watch)
+
+    def _on_connection_state(self, state: str) -> None:
+        if state != KazooState.CONNECTED:
+            self._last_zxid = self._client.last_zxid
+            if not self._is_closed:
+                self._may_go_on.clear()
+            return
+        session_id = self._client.client_id[0]
+        with self._lock:
+            former, self._session_id = self._session_id, session_id
+            if former != session_id:
+                self._watches = _WatchesSet()
+        if former == session_id:
+            self._set_watches_again()
+        elif former:
+            logger.warning("The session 0x%x with ZooKeeper has expired; the new one is 0x%x", former, session_id)
+            self._notify(SessionState.EXPIRED)
+            self._notify(SessionState.RECONNECTED)
+        self._may_go_on.set()
+
+    def _set_watches_again(self) -> None:
+        client = self._client
+        with self._lock:
+            data, exists, children = (self._watches.paths(kind) for kind in (GetData, Exists, GetChildren))
+        # kazoo has dropped its watchers, and would ignore the events. This is the thread that changes its tables.
+        for path in (*data, *exists):
+            client._data_watchers[path].add(self._on_event)  # noqa: SLF001
+        for path in children:
+            client._child_watchers[path].add(self._on_event)  # noqa: SLF001
+        for request in set_watches(self._last_zxid, data, exists, children):
+            client._call(request, _Ignored())  # noqa: SLF001
+
+    def _notify(self, state: SessionState) -> None:
+        for listener in self._listeners:
+            self._deliveries.put(lambda listener=listener: listener(state))  # type: ignore[misc]
+
+    # -- on kazoo's thread of watches
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        event_type = _EVENTS.get(event.type)
+        if event_type is None:
+            return  # the connection is lost, and the watches stay set
+        with self._lock:
+            fired = self._watches.take(event_type, event.path)
+        path = event.path[len(self._config.chroot) :] or "/"
+        for watch in fired:
+            self._deliveries.put(lambda watch=watch: watch(WatchEvent(event_type, path)))  # type: ignore[misc]
+
+    # -- thread `store-watch`
+
+    def _run_deliveries(self) -> None:
+        while (deliver := self._deliveries.get()) is not None:
+            if self._is_closed:
+                continue
+            try:
+                deliver()
+            except Exception:
+                # A defect in one watcher must not keep changes from the others.
+                logger.exception("A watch of the metadata store failed")
+
+
+class _WatchesSet:
+    """The watches that ZooKeeper has set, by the request that asked for them, and by path."""
+
+    def __init__(self) -> None:
+        # A dict for its order: watches fire in the order in which they were set.
+        self._by_kind: dict[type, dict[str, dict[Watch, None]]] = {GetData: {}, Exists: {}, GetChildren: {}}
+
+    def add(self, kind: type, path: str, watch: Watch) -> None:
+        self._by_kind[kind].setdefault(path, {})[watch] = None
+
+    def paths(self, kind: type) -> list[str]:
+        return list(self._by_kind[kind])
+
+    def take(self, event_type: WatchEventType, path: str) -> list[Watch]:
+        fired: dict[Watch, None] = {}
+        for kind in _FIRED_BY[event_type]:
+            fired |= self._by_kind[kind].pop(path, {})
+        return list(fired)
+
+
+class _Round:
+    """The answers to the requests that one caller has sent, and the wait for the last of them."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._answers: queue.SimpleQueue[_Indexed] = queue.SimpleQueue()
+
+    def put(self, index: int, answer: Any) -> None:
+        self._answers.put(_Indexed(index, answer))
+
+    def wait(self) -> dict[int, Any]:
+        taken = (self._answers.get() for _ in range(self._count))
+        return {each.place: each.answer for each in taken}
+
+
+class _Indexed(NamedTuple):
+    place: int
+    answer: Any
+
+
+class _Answer:
+    """The place for one answer, in the form in which kazoo calls it. The first one counts."""
+
+    def __init__(self, store: ZookeeperStore, round_: _Round, index: int, operation: Operation) -> None:
+        self._store = store
+        self._round = round_
+        self._index = index
+        self._operation = operation
+        # kazoo may say twice that a connection is closed, on two threads.
+        self._given = threading.Lock()
+
+    def set(self, answer: Any) -> None:
+        """Take the answer."""
+        if self._given.acquire(blocking=False):
+            self._store.answered(self._operation, answer)
+            self._round.put(self._index, answer)
+
+    def set_exception(self, error: Exception) -> None:
+        """Take the error in place of an answer."""
+        self.set(error)
+
+
+class _Ignored:
+    """The place for an answer that nobody needs: a failed SetWatches is repeated at the next connection."""
+
+    def set(self, _answer: Any) -> None:
+        """Do nothing."""
+
+    def set_exception(self, error: Exception) -> None:
+        """Log the error."""
+        logger.info("The watches in ZooKeeper could not be set again: %r", error)

@@ -1,0 +1,139 @@
+"""Three brokers on one store: one of them is the controller, the others obey it, and each of them may die."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.clients.admin import Admin, NewTopic
+from barnabas.testing import BrokerFailed, BrokerProcess, Cluster, cluster
+from barnabas.testing.broker_command import Setting
+from barnabas.zk.broker_zk_data import BrokerIdZNode
+from barnabas.zk.store import Store
+
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Cluster]:
+    """Three brokers, all of which run again after each test."""
+    with cluster(3, racks=["a", "b", "c"], controlled_shutdown_enable=False) as running:
+        yield running
+
+
+@pytest.fixture
+def store(three: Cluster) -> Iterator[Store]:
+    session = three.store.session()
+    yield session
+    session.close()
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    """Wait until a condition is true, and return its value."""
+    deadline = time.monotonic() + SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return value
+
+
+def partition_state(store: Store, topic: str, partition: int) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(store.get(f"/brokers/topics/{topic}/partitions/{partition}/state").data)
+    return state
+
+
+def state_without(store: Store, partition: int, dead: int) -> dict[str, Any] | None:
+    found = partition_state(store, "moved", partition)
+    # While the leader is replaced it is -1.
+    return None if dead in found["isr"] or found["leader"] < 0 else found
+
+
+def create(three: Cluster, name: str) -> None:
+    with Admin(three.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, 3, 3)])
+
+
+def test_one_controller_is_elected_and_every_replica_is_hosted(three: Cluster, store: Store) -> None:
+    assert three.controller_id in (0, 1, 2)
+    assert len({broker.cluster_id for broker in three.brokers}) == 1
+    create(three, "hosted")
+    states = [partition_state(store, "hosted", partition) for partition in range(3)]
+    assert sorted(state["leader"] for state in states) == [0, 1, 2]
+    assert all(sorted(state["isr"]) == [0, 1, 2] for state in states)
+    for broker in three.brokers:
+        for partition in range(3):
+            eventually(Path(broker.data_dir, f"hosted-{partition}").is_dir)
+
+
+def test_the_death_of_the_controller_moves_leaders_and_raises_both_epochs(three: Cluster, store: Store) -> None:
+    create(three, "moved")
+    dead = three.controller_id
+    assert dead is not None
+    before = [partition_state(store, "moved", partition) for partition in range(3)]
+    epoch = int(store.get("/controller_epoch").data)
+    broker_epoch = store.get(BrokerIdZNode.path(dead)).stat.czxid
+    three.kill(dead)
+    eventually(lambda: three.controller_id not in (None, dead))
+    assert int(store.get("/controller_epoch").data) == epoch + 1
+    for partition in range(3):
+        state = eventually(partial(state_without, store, partition, dead))
+        assert state["leader"] in {0, 1, 2} - {dead}
+        if before[partition]["leader"] == dead:
+            assert state["leader_epoch"] > before[partition]["leader_epoch"]
+    three.restart(dead)
+    assert store.get(BrokerIdZNode.path(dead)).stat.czxid > broker_epoch
+    assert three.controller_id != dead
+
+
+def test_a_second_broker_of_the_same_id_is_refused(three: Cluster, tmp_path: Path) -> None:
+    twin = BrokerProcess(str(tmp_path / "twin"), {"broker_id": 1, "zookeeper_connect": three.store.address})
+    with pytest.raises(BrokerFailed, match="a broker with this id is registered already"):
+        twin.start()
+
+
+def test_a_data_directory_of_another_cluster_is_refused(three: Cluster, tmp_path: Path) -> None:
+    other = BrokerProcess(str(tmp_path / "other"), {"broker_id": 7})
+    other.start()
+    other.close()
+    stranger = BrokerProcess(str(tmp_path / "other"), {"broker_id": 7, "zookeeper_connect": three.store.address})
+    with pytest.raises(BrokerFailed, match=other.cluster_id):
+        stranger.start()
+
+
+def test_equal_end_points_are_refused(three: Cluster, tmp_path: Path) -> None:
+    taken = three.brokers[0].bootstrap_servers
+    settings: dict[str, Setting] = {
+        "broker_id": 8,
+        "zookeeper_connect": three.store.address,
+        "advertised_listeners": f"PLAINTEXT://{taken}",
+    }
+    with pytest.raises(BrokerFailed, match="already registered by broker 0"):
+        BrokerProcess(str(tmp_path / "data"), settings).start()
+
+
+def test_a_generated_id_is_kept_and_the_broker_joins(three: Cluster, store: Store, tmp_path: Path) -> None:
+    fourth = BrokerProcess(
+        str(tmp_path / "data"), {"broker_id": -1, "zookeeper_connect": three.store.address, "broker_rack": "d"}
+    )
+    try:
+        for _ in range(2):
+            fourth.start()
+            assert fourth.broker_id == 1001
+            assert json.loads(store.get(BrokerIdZNode.path(1001)).data)["rack"] == "d"
+            fourth.kill()
+    finally:
+        fourth.kill()
+
+
+def test_no_store_is_said_in_words(tmp_path: Path) -> None:
+    lonely = BrokerProcess(
+        str(tmp_path / "data"), {"zookeeper_connect": "127.0.0.1:1", "zookeeper_connection_timeout_ms": 200}
+    )
+    with pytest.raises(BrokerFailed, match="no ZooKeeper answered within 200 ms"):
+        lonely.start()

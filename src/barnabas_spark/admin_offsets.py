@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from barnabas.clients.admin import Admin
-from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.errors import ClientTimeout, Disconnected, Unreachable
+from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.source_options import ConnectionOptions, OffsetRetries

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.settings import Setting, settings_of
+from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.clients.settings.notation import Setting, settings_of
 
 
 class KeywordModule(NamedTuple):
@@ -23,7 +23,7 @@ PRODUCER = KeywordModule(
     "Producer",
     "from collections.abc import Sequence\nfrom typing import Literal, TypedDict\n\n"
     "from barnabas.clients.producer.interceptors import ProducerInterceptor\n"
-    "from barnabas.clients.producer.partition_choice import Partitioner\n"
+    "from barnabas.clients.producer.partitioning.partition_choice import Partitioner\n"
     "from barnabas.clients.producer.serializers import Serializer\n"
     "from barnabas.config.secret import Secret\n",
 )
@@ -65,11 +65,12 @@ def client_settings_page() -> str:
     lines = [
         "# Settings of the clients",
         "",
-        "Made from `barnabas.clients.client_config`, `.producer.producer_config` and `.consumer.consumer_config` by",
-        "`make docs`. `Producer` and `Consumer` take these as keyword arguments; Kafka's name of a setting is the same",
-        "with dots. Sizes are bytes, times (`_ms`) milliseconds. The importance is how likely a user is to need the",
-        "setting, as Kafka states it. A wrong name, type or value fails when the client is made; the error has the",
-        "value, what would be right, and the nearest right name.",
+        "Made from `barnabas.clients.settings.client_config`, `.producer.producer_config` and",
+        "`.consumer.consumer_config` by `make docs`. `Producer` and `Consumer` take these as keyword arguments;",
+        "Kafka's name of a setting is the same with dots. Sizes are bytes, times (`_ms`) milliseconds.",
+        "The importance is how likely a user is to need the setting, as Kafka states it. A wrong name, type or",
+        "value fails when the client is made; the error has the value, what would be right, and the nearest right",
+        "name.",
         "",
         "```python",
         'producer = Producer("localhost:9092", linger_ms=5, compression_type="zstd")',

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.authentication_errors import SaslAuthenticationError, SslAuthenticationError
-from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.settings.client_config import ClientConfig
 from tests.security.conftest import Certificates
 from tests.security.test_our_ssl_clients import check_clients
 from tests.support.apache_kafka import CONFIG_COMMAND, ApacheKafka, need_apache_kafka, run_tool

@@ -11,9 +11,9 @@ import pytest
 
 from barnabas.clients.admin import Admin
 from barnabas.clients.authentication_errors import SaslAuthenticationError
-from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.producer.producer import Producer
+from barnabas.clients.settings.client_config import ClientConfig
 from tests.security.conftest import Certificates
 from tests.security.test_our_ssl_clients import SECONDS, address, check_clients
 from tests.security.test_sasl_listeners import LISTENERS, PASSWORD, sasl_server

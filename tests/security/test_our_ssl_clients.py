@@ -10,10 +10,10 @@ import pytest
 
 from barnabas.clients.admin import Admin
 from barnabas.clients.authentication_errors import SslAuthenticationError
-from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import Unreachable
 from barnabas.clients.producer.producer import Producer
+from barnabas.clients.settings.client_config import ClientConfig
 from tests.security.conftest import Certificates, ssl_broker
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.certificates import PASSWORD, CertificateAuthority

@@ -9,8 +9,8 @@ import collections
 from abc import abstractmethod
 from random import Random
 
-from barnabas.clients.cluster_metadata import ClusterMetadata
-from barnabas.clients.metadata_updater import ClusterMetadataUpdater
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
+from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig

@@ -24,18 +24,18 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.errors import BufferExhausted
-from barnabas.clients.producer.buffer_pool import BufferPool
-from barnabas.clients.producer.deliveries import Deliveries
-from barnabas.clients.producer.partition_sequences import PartitionSequences
-from barnabas.clients.producer.producer_batch import ProducerBatch
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
+from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.batches.deliveries import Deliveries
+from barnabas.clients.producer.batches.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import RecordMetadata
-from barnabas.clients.producer.sender import Sender
-from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.clients.producer.sending.sender import Sender
+from barnabas.clients.producer.sequences.partition_sequences import PartitionSequences
+from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.clients.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.errors import TransactionAbortable
-from barnabas.clients.producer.buffer_pool import BufferPool
-from barnabas.clients.producer.partition_sequences import NO_IDENTITY, ProducerIdentity
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
+from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
+from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.record_accumulator import RecordAccumulator
-from barnabas.clients.producer.sender import Sender
+from barnabas.clients.producer.sending.sender import Sender
+from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
 from barnabas.clients.producer.transactions.requests import EndTransaction
 from barnabas.clients.producer.transactions.states import TransactionManagerState

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.errors import ClientTimeout, Unreachable
-from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.admin_offsets import AdminOffsets, TopicMissing

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from barnabas.clients.producer.murmur2 import partition_for_key
+from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
 from barnabas.records.record_batch import batches
 from barnabas.records.record_reader import Record
 from barnabas_spark.option_values import OptionError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barnabas.clients.cluster import Cluster, PartitionInfo
+from barnabas.clients.metadata.cluster import Cluster, PartitionInfo
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.rpc.node import Node
 

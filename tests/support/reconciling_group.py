@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.clients.cluster_metadata import MetadataConfig
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.group.consumer.coordinator import ReconcilingCoordinator
 from barnabas.clients.consumer.group.coordinator_channel import ChannelUser
+from barnabas.clients.metadata.cluster_metadata import MetadataConfig
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

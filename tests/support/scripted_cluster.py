@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.metadata.cluster_metadata import MetadataConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.group.coordinator_channel import ChannelUser, CoordinatorChannel
+from barnabas.clients.metadata.cluster_metadata import MetadataConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.classic_groups import (

@@ -150,7 +150,7 @@ class _WaitingLines(logging.Handler):
 def open_admin(bootstrap_servers: str, timeout_seconds: float) -> Admin:
     """Return an admin client, to be used in a `with` statement. Raises ValueError for a wrong `--command-config`."""
     from barnabas.clients.admin import Admin
-    from barnabas.clients.client_config import ClientConfig
+    from barnabas.clients.settings.client_config import ClientConfig
 
     timeout_ms = int(timeout_seconds * 1000)
     timeouts = {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS}

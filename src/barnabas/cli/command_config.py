@@ -46,7 +46,7 @@ def command_settings(config_class: type[Any]) -> dict[str, Any]:
         return {}
     from barnabas.clients.consumer import ConsumerConfig
     from barnabas.clients.producer import ProducerConfig
-    from barnabas.clients.settings import settings_of
+    from barnabas.clients.settings.notation import settings_of
 
     known = {each.kafka_name: each for each in settings_of(config_class)}
     of_others = {each.kafka_name for other in (ProducerConfig, ConsumerConfig) for each in settings_of(other)}

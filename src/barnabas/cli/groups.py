@@ -123,7 +123,7 @@ def _subscription(member: GroupMember) -> str:
 
 def _print_offsets(admin: Admin, group: GroupDescription, topics: Container[str]) -> None:
     """Print the committed offsets, and the members' partitions without one. `topics`: the topics that exist."""
-    from barnabas.clients.offset_lookup import LATEST
+    from barnabas.clients.calls.offset_lookup import LATEST
 
     committed = admin.list_group_offsets(group.group_id)
     readers = {partition: member for member in group.members for partition in member.assignment}

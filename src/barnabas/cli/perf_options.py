@@ -151,7 +151,7 @@ def parse_settings(config_class: type[Any], properties: tuple[str, ...], **given
 
     Raises ValueError for a setting that the client does not have, and for a value of the wrong type.
     """
-    from barnabas.clients.settings import settings_of
+    from barnabas.clients.settings.notation import settings_of
 
     known = {setting.kafka_name: setting for setting in settings_of(config_class)}
     settings: dict[str, Any] = {}

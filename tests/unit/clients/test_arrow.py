@@ -22,7 +22,7 @@ from barnabas.clients.arrow import (
 )
 from barnabas.clients.arrow.key_hash import key_partitions
 from barnabas.clients.arrow.key_hash import murmur2 as murmur2_of_column
-from barnabas.clients.producer.murmur2 import murmur2, partition_for_key
+from barnabas.clients.producer.partitioning.murmur2 import murmur2, partition_for_key
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec

@@ -22,7 +22,7 @@ from barnabas.clients.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
-from barnabas.clients.cluster import PartitionInfo
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType

@@ -67,12 +67,12 @@ from barnabas.clients.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
-from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.client_config import ClientConfig
+from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.isolation_level import isolation_number
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.prepared_transaction import PreparedTransaction
+from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.election_type import ElectionType
 from barnabas.protocol.errors import ApiError

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, CoordinatedIds, ask_coordinators
-from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster import Cluster
-from barnabas.clients.leader_calls import LeaderWaits, ask_leaders
-from barnabas.clients.offset_lookup import OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.calls.leader_calls import LeaderWaits, ask_leaders
+from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.metadata.cluster import Cluster
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition

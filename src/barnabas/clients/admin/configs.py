@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.new_topic import ConfigEntry
-from barnabas.clients.cluster import Cluster
+from barnabas.clients.metadata.cluster import Cluster
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from barnabas.clients.admin.admin import Admin
-from barnabas.clients.offset_lookup import EARLIEST, LATEST
+from barnabas.clients.calls.offset_lookup import EARLIEST, LATEST
 from barnabas.protocol.topic_partition import TopicPartition
 
 

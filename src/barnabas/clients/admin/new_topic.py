@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from barnabas.clients.cluster import PartitionInfo
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.rpc.node import Node
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.new_topic import CreatedTopic, NewTopic, TopicDescription
-from barnabas.clients.cluster import PartitionInfo
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,

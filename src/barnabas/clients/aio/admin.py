@@ -17,8 +17,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from barnabas.clients.admin.admin import Admin as CoreAdmin
 from barnabas.clients.aio.call_thread import CallThread
-from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.errors import ClientClosed
+from barnabas.clients.settings.client_config import ClientConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")

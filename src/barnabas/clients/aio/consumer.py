@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Self, TypeVar, Unpack
 from barnabas.clients.aio.call_thread import CallThread
 from barnabas.clients.aio.rebalance_listener import AnyRebalanceListener, ListenerOnLoop
 from barnabas.clients.aio.record_buffer import RecordBuffer
+from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.consumer import consumer as core
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
@@ -33,9 +33,9 @@ from barnabas.clients.consumer.group.offset_commits import Offsets
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.errors import ClientClosed, WokenUp
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.offset_lookup import OffsetAndTimestamp
-from barnabas.clients.settings import chosen_config
+from barnabas.clients.settings.notation import chosen_config
 from barnabas.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")

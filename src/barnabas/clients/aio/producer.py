@@ -24,8 +24,8 @@ from typing import Any, Self, TypeVar, Unpack
 from barnabas.clients.aio.loop_results import LoopResults
 from barnabas.clients.aio.send_waits import SendWaits
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.producer import producer as core
 from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_config import ProducerConfig
@@ -34,7 +34,7 @@ from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import PreparedRecord, cluster_listeners, preparation_of
 from barnabas.clients.producer.serializers import as_bytes
-from barnabas.clients.settings import chosen_config
+from barnabas.clients.settings.notation import chosen_config
 from barnabas.protocol.errors import ApiError
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import SelectorFactory

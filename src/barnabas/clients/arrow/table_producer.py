@@ -26,8 +26,8 @@ from barnabas.clients.arrow.row_partitions import RowPartitions, TopicPartitions
 from barnabas.clients.arrow.table_columns import ColumnNames, Stretch, TableColumns, as_table
 from barnabas.clients.arrow.table_delivery import BatchCallback, BatchRows, TableDelivery, TableMetadata
 from barnabas.clients.arrow.varints import Integers
-from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.errors import ClientTimeout
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.protocol.errors import ApiError
 from barnabas.records.record_batch import HEADER_SIZE
 

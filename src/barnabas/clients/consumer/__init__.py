@@ -1,5 +1,6 @@
 """The consumer: `Consumer`, its settings, its results and errors; `RawFetcher` for batches as they lie in logs."""
 
+from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
@@ -22,7 +23,6 @@ from barnabas.clients.errors import (
     WokenUp,
 )
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.topic_partition import TopicPartition
 
 __all__ = [

@@ -21,9 +21,10 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.calls.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.calls.topic_partitions import partitions_of
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
@@ -50,11 +51,10 @@ from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
-from barnabas.clients.settings import chosen_config
+from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS
-from barnabas.clients.topic_partitions import partitions_of
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.runtime.clock import Clock

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.clients.calls.offset_lookup import EARLIEST, LATEST
 from barnabas.clients.iso_duration import parse_duration_ms
-from barnabas.clients.offset_lookup import EARLIEST, LATEST
 
 _BY_DURATION = "by_duration:"
 

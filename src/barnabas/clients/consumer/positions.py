@@ -6,7 +6,7 @@ Kafka: ClassicKafkaConsumer.updateFetchPositions.
 
 from __future__ import annotations
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.fetch.position_resetter import PositionResetter
 from barnabas.clients.consumer.fetch.position_validator import PositionValidator

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.fetch.fetch_buffer import FetchBuffer
 from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics

@@ -12,7 +12,7 @@ from barnabas.clients.errors import (
     TransactionalProducerFailed,
 )
 from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptor
-from barnabas.clients.producer.partition_choice import Partitioner
+from barnabas.clients.producer.partitioning.partition_choice import Partitioner
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_settings import ProducerSettings

@@ -21,38 +21,38 @@ from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from barnabas.clients.bootstrap import bootstrap_nodes
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.cluster import PartitionInfo
-from barnabas.clients.cluster_metadata import ClusterListener, ClusterMetadata
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout
-from barnabas.clients.metadata_updater import ClusterMetadataUpdater
+from barnabas.clients.metadata.bootstrap import bootstrap_nodes
+from barnabas.clients.metadata.cluster import PartitionInfo
+from barnabas.clients.metadata.cluster_metadata import ClusterListener, ClusterMetadata
+from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.prepared_transaction import PreparedTransaction
-from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
+from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.batches.producer_batch import ProducerBatch
 from barnabas.clients.producer.interceptors import OutgoingRecord
-from barnabas.clients.producer.murmur2 import partition_for_key
-from barnabas.clients.producer.partition_choice import checked_choice, partitioner_of
-from barnabas.clients.producer.producer_batch import ProducerBatch
+from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
+from barnabas.clients.producer.partitioning.partition_choice import checked_choice, partitioner_of
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ClientState
 from barnabas.clients.producer.producer_record import Headers, ProducerRecord
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.producer_topics import ProducerTopics
-from barnabas.clients.producer.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
 from barnabas.clients.producer.send_conditions import SendConditions
-from barnabas.clients.producer.sender import Sender
-from barnabas.clients.producer.sender_thread import SenderThread
+from barnabas.clients.producer.sending.sender import Sender
+from barnabas.clients.producer.sending.sender_thread import SenderThread
 from barnabas.clients.producer.serializers import as_bytes
 from barnabas.clients.producer.transactions.transaction_calls import (
     TransactionCalls,
     sequences_of,
     transaction_calls,
 )
-from barnabas.clients.settings import chosen_config
+from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

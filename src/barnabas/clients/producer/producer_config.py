@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from barnabas.clients.client_config import ClientConfig
 from barnabas.clients.producer.interceptors import ProducerInterceptor
-from barnabas.clients.producer.partition_choice import Partitioner, partitioner_of
+from barnabas.clients.producer.partitioning.partition_choice import Partitioner, partitioner_of
 from barnabas.clients.producer.serializers import Serializer, serializer_of
-from barnabas.clients.settings import setting
+from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.clients.settings.notation import setting
 from barnabas.records.compression import Codec
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}

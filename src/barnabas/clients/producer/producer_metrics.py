@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.clients.client_metrics import ClientMeter, MetricName, Values
-from barnabas.clients.producer.buffer_pool import PoolUse
-from barnabas.clients.producer.producer_batch import ProducerBatch
+from barnabas.clients.producer.accumulator.buffer_pool import PoolUse
+from barnabas.clients.producer.batches.producer_batch import ProducerBatch
 
 _GROUP = "producer-metrics"
 _TOPIC_GROUP = "producer-topic-metrics"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from barnabas.clients.producer.interceptors import ProducerInterceptor
-from barnabas.clients.producer.partition_choice import Partitioner
+from barnabas.clients.producer.partitioning.partition_choice import Partitioner
 from barnabas.clients.producer.serializers import Serializer
 from barnabas.config.secret import Secret
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.clients.cluster import Cluster
-from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.clients.errors import ClientTimeout, Unreachable
+from barnabas.clients.metadata.cluster import Cluster
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
 
 # Once a second is enough to keep a topic from being dropped as idle, and spares each `send` the metadata's lock.
 _TOUCH_INTERVAL_MS = 1_000

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.clients.cluster import Cluster
+from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptors
-from barnabas.clients.producer.partition_choice import Partitioner
+from barnabas.clients.producer.partitioning.partition_choice import Partitioner
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.record_metadata import DeliveryCallback
 from barnabas.clients.producer.serializers import MutableHeaders, serialize, serializer_of

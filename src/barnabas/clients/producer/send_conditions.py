@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from barnabas.clients.cluster_metadata import ClusterMetadata
 from barnabas.clients.errors import BufferExhausted
-from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
+from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_topics import ProducerTopics
-from barnabas.clients.producer.sender import Sender
+from barnabas.clients.producer.sending.sender import Sender
 from barnabas.records.record_batch import HEADER_SIZE
 
 

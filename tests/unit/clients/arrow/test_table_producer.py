@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.clients.cluster import PartitionInfo
 from barnabas.clients.errors import ClientTimeout
+from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.producer import RecordMetadata
-from barnabas.clients.producer.deliveries import Deliveries, Delivery, FinalState
-from barnabas.clients.producer.murmur2 import partition_for_key
+from barnabas.clients.producer.batches.deliveries import Deliveries, Delivery, FinalState
+from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
 from barnabas.clients.producer.record_metadata import DeliveryCallback
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

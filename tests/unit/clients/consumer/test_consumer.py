@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
 from barnabas.clients.errors import ClientClosed
-from barnabas.clients.offset_lookup import OffsetAndTimestamp
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse

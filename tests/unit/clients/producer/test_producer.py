@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.cluster import Cluster
 from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.producer import (
     MutableHeaders,
     OutgoingRecord,
@@ -22,7 +22,7 @@ from barnabas.clients.producer import (
     RecordMetadata,
     SerializationFailed,
 )
-from barnabas.clients.producer.murmur2 import partition_for_key
+from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse

@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from barnabas.clients.errors import BufferExhausted
-from barnabas.clients.producer.buffer_pool import BufferPool
+from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.producer_metrics import ClientState
 from barnabas.protocol.errors import ErrorCode
 from tests.support.mock_clock import MockClock
-from tests.unit.clients.producer.test_sender import Setting
+from tests.unit.clients.producer.sending.test_sender import Setting
 
 STATE = ClientState(BufferPool(1_000, MockClock()).use(), 0, math.nan)
 

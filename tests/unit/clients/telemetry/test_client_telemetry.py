@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS, ClientTelemetry

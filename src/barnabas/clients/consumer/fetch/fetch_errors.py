@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import INVALID_METADATA_ERRORS
-from barnabas.clients.leader_hints import LeaderHints
+from barnabas.clients.metadata.leader_hints import LeaderHints
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 

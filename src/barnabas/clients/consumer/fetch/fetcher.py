@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
@@ -19,7 +19,7 @@ from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
 from barnabas.clients.consumer.fetch.node_fetches import FetchPlan, NodeFetches
 from barnabas.clients.consumer.subscription_state import PreferredReplica, SubscriptionState, TopicPartitionState
 from barnabas.clients.isolation_level import READ_COMMITTED
-from barnabas.clients.leader_hints import LeaderHints
+from barnabas.clients.metadata.leader_hints import LeaderHints
 from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition

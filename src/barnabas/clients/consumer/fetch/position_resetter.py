@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp, offsets_in, offsets_request, oldest_version
 from barnabas.clients.consumer.offset_reset import RESET_TO_LATEST, OffsetReset
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.errors import INVALID_METADATA_ERRORS
-from barnabas.clients.offset_lookup import OffsetAndTimestamp, offsets_in, offsets_request, oldest_version
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.topic_partition import TopicPartition

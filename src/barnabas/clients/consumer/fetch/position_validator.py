@@ -11,10 +11,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster import Cluster
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import LogTruncation
+from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of

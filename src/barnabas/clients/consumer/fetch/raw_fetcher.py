@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from barnabas.clients.blocking_client import BlockingClient
-from barnabas.clients.cluster_metadata import MetadataConfig
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.errors import INVALID_METADATA_ERRORS
 from barnabas.clients.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
-from barnabas.clients.leader_hints import LeaderHints
+from barnabas.clients.metadata.cluster_metadata import MetadataConfig
+from barnabas.clients.metadata.leader_hints import LeaderHints
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from barnabas.clients.client_config import ClientConfig
-from barnabas.clients.settings import setting
+from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.clients.settings.notation import setting
 
 
 class GroupProtocol(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionRacks
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.protocol.messages.metadata import MetadataResponse

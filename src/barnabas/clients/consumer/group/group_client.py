@@ -5,7 +5,7 @@ Made by `make_coordinator`, owned by the consumer's thread; only the channel is 
 
 from __future__ import annotations
 
-from barnabas.clients.blocking_client import BlockingClient
+from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
 from barnabas.clients.consumer.group.followed_topics import FollowedTopics

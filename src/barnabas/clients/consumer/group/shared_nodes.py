@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.clients.authentication_errors import authentication_error
-from barnabas.clients.cluster_metadata import ClusterMetadata
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node

@@ -13,7 +13,7 @@ from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.sequence_numbers import SequenceNumbers
+from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences

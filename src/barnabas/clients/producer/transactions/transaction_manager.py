@@ -37,7 +37,7 @@ from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.prepared_transaction import PreparedTransaction
-from barnabas.clients.producer.partition_sequences import NO_IDENTITY, ProducerIdentity
+from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.producer.transactions.failures import (
     abortable_failure,
     copy_of,

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 
 from barnabas.clients.errors import ClientClosed
-from barnabas.clients.producer.partition_sequences import ProducerIdentity
+from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.record_accumulator import RecordAccumulator
+from barnabas.clients.producer.sequences.partition_sequences import ProducerIdentity
 from barnabas.clients.producer.transactions.outcomes import Outcome, decisive_error, outcome_of
 from barnabas.clients.producer.transactions.requests import (
     AddOffsets,

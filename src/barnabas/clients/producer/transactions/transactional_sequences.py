@@ -10,8 +10,8 @@ would fence it. Its transaction is aborted instead, and the coordinator raises t
 
 from __future__ import annotations
 
-from barnabas.clients.producer.producer_batch import ProducerBatch
-from barnabas.clients.producer.sequence_numbers import PRODUCE_VERSIONS, REFUSALS, SequenceNumbers
+from barnabas.clients.producer.batches.producer_batch import ProducerBatch
+from barnabas.clients.producer.sequences.sequence_numbers import PRODUCE_VERSIONS, REFUSALS, SequenceNumbers
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.protocol.errors import ErrorCode
 

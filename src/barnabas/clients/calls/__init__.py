@@ -1,0 +1,1 @@
+"""Requests for callers that wait for the answer."""

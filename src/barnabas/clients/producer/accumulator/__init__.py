@@ -1,0 +1,1 @@
+"""The records that wait to be sent."""

@@ -1,0 +1,1 @@
+"""Batches of records of one partition, and the futures of their records."""

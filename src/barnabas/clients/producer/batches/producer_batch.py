@@ -1,0 +1,236 @@
+"""A batch of records of one partition, from the first record until the broker has answered.
+
+Filled under the accumulator's lock; once closed it belongs to the sending thread. Kafka: ProducerBatch.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from barnabas.clients.producer.batches.compression_ratio import SAFETY_FACTOR
+from barnabas.clients.producer.batches.deliveries import Deliveries, Delivery, FinalState
+from barnabas.clients.producer.batches.record_future import RecordFuture
+from barnabas.clients.producer.producer_record import ProducerRecord
+from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.compression import Codec
+from barnabas.records.producer_state import with_producer_state
+from barnabas.records.record_batch import HEADER_SIZE, NO_SEQUENCE, RecordBatch
+from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_size
+
+_NO_CODEC = Codec.NONE
+
+
+class ProducerBatch:
+    """One batch. `data` is None while `try_append` still fills the batch. Times are monotonic milliseconds."""
+
+    __slots__ = (
+        "_builder",
+        "allocated_bytes",
+        "attempts",
+        "backoff_ms",
+        "base_sequence",
+        "codec",
+        "created_ms",
+        "data",
+        "deliveries",
+        "in_flight",
+        "is_closed",
+        "is_transactional",
+        "last_attempt_ms",
+        "leader_epoch",
+        "may_be_stored",
+        "record_count",
+        "topic_partition",
+        "uncompressed_bytes",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        codec: Codec,
+        created_ms: int,
+        *,
+        allocated_bytes: int = 0,
+        compression_level: int | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.codec = codec
+        self.created_ms = created_ms
+        self.allocated_bytes = allocated_bytes
+        self.deliveries = Deliveries()
+        self.data: bytes | None = None
+        self.is_closed = False
+        """Whether the batch takes no more records. `close` may still have to encode it."""
+        self.is_transactional = False
+        """Whether the batch belongs to a transaction; known before `set_producer_state`."""
+        self.attempts = 0
+        self.last_attempt_ms = created_ms
+        self.backoff_ms = 0
+        """The wait before the next attempt."""
+        self.leader_epoch = -1
+        """The epoch of the leader that the last attempt was sent to."""
+        self.in_flight = False
+        self.may_be_stored = False
+        """Whether an attempt has ended in a way that leaves open if the broker has stored the batch."""
+        self.record_count = 0
+        self.uncompressed_bytes = HEADER_SIZE
+        self.base_sequence = NO_SEQUENCE
+        self._builder: RecordBatchBuilder | None = RecordBatchBuilder(codec, compression_level=compression_level)
+
+    @classmethod
+    def ready_made(cls, topic_partition: TopicPartition, data: bytes, created_ms: int) -> ProducerBatch:
+        """Return a batch that the caller encoded. Raises CorruptRecord when `data` is not one whole v2 batch."""
+        header = RecordBatch(data)
+        header.check()
+        batch = cls(topic_partition, header.codec, created_ms, allocated_bytes=len(data))
+        batch._builder = None
+        batch.data = data
+        batch.is_closed = True
+        batch.record_count = header.count
+        batch.uncompressed_bytes = len(data)
+        return batch
+
+    def restart_time(self, now_ms: int) -> None:
+        """Let the time of a ready-made batch begin now: the wait for metadata is not part of `delivery_timeout_ms`."""
+        self.created_ms = now_ms
+        self.last_attempt_ms = now_ms
+
+    # -- filling
+
+    def try_append(
+        self,
+        record: ProducerRecord,
+        *,
+        limit_bytes: int,
+        ratio: float,
+        future: Future[RecordMetadata] | None = None,
+    ) -> Future[RecordMetadata] | None:
+        """Add a record, unless the batch is closed or would exceed `limit_bytes`. The first record always fits.
+
+        The compression `ratio` estimates how much the batch holds already. Returns None when a new batch is needed,
+        and closes this one. `future` is given for a record that comes out of a batch that was split.
+        """
+        builder = self._builder
+        if self.is_closed or builder is None:
+            return None
+        if self.record_count and self.estimated_bytes(ratio) + record.size > limit_bytes:
+            self.is_closed = True
+            return None
+        timestamp_ms, key, value, headers, _, callback = record
+        self.uncompressed_bytes = builder.append(timestamp_ms, key, value, headers)
+        self.record_count += 1
+        if future is None:
+            future = RecordFuture(self.deliveries.futures_lock)
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        self.deliveries.add(Delivery(future, callback, timestamp_ms, key_size, value_size))
+        return future
+
+    def add_delivery(self, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
+        """Return one future for all of a ready-made batch, which yields the first record's offset."""
+        future = RecordFuture(self.deliveries.futures_lock)
+        self.deliveries.add(Delivery(future, callback, value_size=len(self.data or b"")))
+        return future
+
+    def estimated_bytes(self, ratio: float) -> int:
+        """Return the size on the wire: the real one once the batch is encoded, an estimate before."""
+        if self.data is not None:
+            return len(self.data)
+        if self.codec is _NO_CODEC:
+            return self.uncompressed_bytes
+        return HEADER_SIZE + int((self.uncompressed_bytes - HEADER_SIZE) * ratio * SAFETY_FACTOR)
+
+    def is_full(self, limit_bytes: int, ratio: float) -> bool:
+        """Return whether the batch should be sent rather than filled."""
+        return self.is_closed or self.data is not None or self.estimated_bytes(ratio) >= limit_bytes
+
+    def close(self) -> float:
+        """Encode the batch, if that has not been done. Returns the compression ratio."""
+        self.is_closed = True
+        if self._builder is not None:
+            self.data = self._builder.build()
+            self._builder = None
+        assert self.data is not None
+        return (len(self.data) - HEADER_SIZE) / max(self.uncompressed_bytes - HEADER_SIZE, 1)
+
+    def set_producer_state(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        """Write producer id, epoch and first sequence number into a batch that takes no more records."""
+        self.base_sequence = base_sequence
+        if self._builder is not None:
+            self._builder.set_producer_state(producer_id, epoch, base_sequence, is_transactional=self.is_transactional)
+        else:
+            assert self.data is not None
+            self.data = with_producer_state(
+                self.data, producer_id, epoch, base_sequence, is_transactional=self.is_transactional
+            )
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether sequence numbers have been assigned."""
+        return self.base_sequence != NO_SEQUENCE
+
+    # -- attempts and time
+
+    def waited_ms(self, now_ms: int) -> int:
+        """Return the milliseconds since the batch was created, or since its last attempt failed."""
+        return max(now_ms - self.last_attempt_ms, 0)
+
+    def has_reached_delivery_timeout(self, delivery_timeout_ms: int, now_ms: int) -> bool:
+        """Return whether the batch has expired, in the queue or in flight."""
+        return now_ms - self.created_ms >= delivery_timeout_ms
+
+    def reenqueued(self, now_ms: int, backoff_ms: int) -> None:
+        """Count a failed attempt, after which the batch goes back to its queue and waits for the backoff."""
+        self.attempts += 1
+        self.backoff_ms = backoff_ms
+        self.last_attempt_ms = max(now_ms, self.last_attempt_ms)
+        self.in_flight = False
+
+    # -- the end
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the batch has ended, in whatever way."""
+        return self.deliveries.final_state is not None
+
+    def complete(self, base_offset: int, log_append_time_ms: int) -> bool:
+        """Give the records their offsets. Returns False if the batch had ended before."""
+        return self.deliveries.succeed(self.topic_partition, base_offset, log_append_time_ms)
+
+    def fail(self, error: Exception, record_errors: dict[int, str] | None = None) -> bool:
+        """Give the records the broker's or the client's error. Returns False if the batch had ended before."""
+        return self.deliveries.fail(FinalState.FAILED, error, record_errors)
+
+    def abort(self, error: Exception) -> bool:
+        """Give the records the error of a producer that closes. Returns False if the batch had ended before."""
+        return self.deliveries.fail(FinalState.ABORTED, error)
+
+    def wait(self) -> None:
+        """Wait until the batch, or every piece of it, has ended and each record has its result."""
+        self.deliveries.wait()
+
+    def split(self, limit_bytes: int) -> list[ProducerBatch]:
+        """Cut a batch that is too large into smaller ones, in order. Its deliveries move to them, and it ends."""
+        assert self.data is not None
+        pieces: list[ProducerBatch] = []
+        deliveries = self.deliveries.move(self.record_count)
+        for old, delivery in zip(RecordBatch(self.data).records(), deliveries, strict=True):
+            size = estimate_size(old.key, old.value, old.headers)
+            record = ProducerRecord(old.timestamp, old.key, old.value, old.headers, size, delivery.callback)
+            if not pieces or not _took(pieces[-1], record, limit_bytes, delivery.future):
+                piece = ProducerBatch(self.topic_partition, self.codec, self.created_ms)
+                # A piece counts the attempts of the whole: splitting must not give a batch more retries than `retries`.
+                piece.attempts = self.attempts
+                piece.leader_epoch = self.leader_epoch
+                piece.is_transactional = self.is_transactional
+                pieces.append(piece)
+                _took(piece, record, limit_bytes, delivery.future)
+        for piece in pieces:
+            piece.close()
+        self.deliveries.hand_over([piece.deliveries for piece in pieces])
+        return pieces
+
+
+def _took(piece: ProducerBatch, record: ProducerRecord, limit_bytes: int, future: Future[RecordMetadata]) -> bool:
+    return piece.try_append(record, limit_bytes=limit_bytes, ratio=1.0, future=future) is not None

@@ -1,0 +1,59 @@
+"""The choice of a partition by a function: in turn, or as a function of the user's says.
+
+Called by `Producer.send` on the user's thread. Without such a function the key's hash decides, and for records
+without a key the accumulator's sticky partitioner. Kafka: Partitioner, RoundRobinPartitioner.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from barnabas.clients.metadata.cluster import Cluster
+from barnabas.config.nearest_name import nearest_hint
+
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, Cluster], int]
+"""A function of topic, key, value (both serialized) and cluster. Returns the number of a partition."""
+
+
+class RoundRobinPartitioner:
+    """Takes the available partitions of each topic in turn, whatever the key. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Iterator[int]] = {}
+
+    def __call__(self, topic: str, _key: bytes | None, _value: bytes | None, cluster: Cluster) -> int:
+        """Return the next partition; one without a leader only when none has a leader."""
+        turns = self._turns.get(topic)
+        if turns is None:
+            # Two threads may both find none: setdefault keeps one counter, and `next` of a counter is atomic.
+            turns = self._turns.setdefault(topic, itertools.count())
+        partitions = cluster.available_partitions(topic) or range(cluster.partition_count(topic) or 1)
+        return partitions[next(turns) % len(partitions)]
+
+
+def partitioner_of(value: str | Partitioner) -> Partitioner | None:
+    """Return the partitioner that a setting means; None for `sticky`.
+
+    Raises ValueError for an unknown name, TypeError for what is no function.
+    """
+    if isinstance(value, str):
+        if value not in ("sticky", "round_robin"):
+            hint = nearest_hint(value, ("sticky", "round_robin"))
+            raise ValueError(f"partitioner_class must be sticky, round_robin or a function, not {value!r}{hint}")
+        return None if value == "sticky" else RoundRobinPartitioner()
+    if not callable(value):
+        raise TypeError(f"partitioner_class must be a name or a function, not {value!r}")
+    return value
+
+
+def checked_choice(
+    partitioner: Partitioner, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster
+) -> int:
+    """Return the partition that the user's function chooses. Raises ValueError for a partition that does not exist."""
+    chosen: object = partitioner(topic, key, value, cluster)
+    count = cluster.partition_count(topic) or 0
+    if not isinstance(chosen, int) or not 0 <= chosen < count:
+        raise ValueError(f"The partitioner chose partition {chosen!r} of topic {topic}, which has {count} partitions")
+    return chosen

@@ -1,0 +1,1 @@
+"""The sending thread of a producer: its batches and its other requests."""

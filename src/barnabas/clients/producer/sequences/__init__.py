@@ -1,0 +1,1 @@
+"""The sequence numbers of an idempotent producer."""

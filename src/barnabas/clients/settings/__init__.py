@@ -1,0 +1,1 @@
+"""The notation of client settings, and the settings that every client has."""

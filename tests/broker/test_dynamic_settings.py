@@ -557,12 +557,12 @@ def test_settings_survive_a_restart(own_server: Server, topic: str) -> None:
 @pytest.mark.parametrize("own_server", MODES[:1], indirect=True)
 def test_what_nothing_acts_on_is_named_at_start(own_server: Server) -> None:
     own_server._properties |= {
-        "replica.fetch.backoff.ms": "5000",
-        "replica.fetch.min.bytes": "7000",
+        "replication.quota.window.num": "5000",
+        "unclean.leader.election.interval.ms": "7000",
         "num.io.threads": "4",
     }
     with own_server.running():
         named = [line for line in own_server.log_text().splitlines() if "nothing acts on them" in line]
     assert len(named) == 1
     assert "WARNING" in named[0]
-    assert "replica.fetch.backoff.ms, replica.fetch.min.bytes" in named[0]
+    assert "replication.quota.window.num, unclean.leader.election.interval.ms" in named[0]

@@ -98,9 +98,18 @@ class BrokerConnections:
         return self.client_of([node], listener_name, reconnect_backoff_ms=0)
 
     def client_of(
-        self, nodes: Sequence[Node], listener_name: str, *, reconnect_backoff_ms: int = RECONNECT_BACKOFF_MS
+        self,
+        nodes: Sequence[Node],
+        listener_name: str,
+        *,
+        reconnect_backoff_ms: int = RECONNECT_BACKOFF_MS,
+        client_id: str | None = None,
+        request_timeout_ms: int | None = None,
+        receive_buffer_bytes: int = SYSTEM_BUFFER_SIZE,
     ) -> NetworkClient:
         """Return a client for several nodes, and for others that are given to its `ready`.
+
+        client_id: by default this broker's id. request_timeout_ms: by default `request.timeout.ms`.
 
         Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
         """
@@ -116,16 +125,16 @@ class BrokerConnections:
             Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=builder),
             ManualMetadataUpdater(nodes),
             NetworkClientConfig(
-                client_id=str(self._broker_id),
+                client_id=str(self._broker_id) if client_id is None else client_id,
                 # One at a time: orders to a broker must arrive in the sequence in which the controller gave them.
                 max_in_flight=1,
-                request_timeout_ms=config.request_timeout_ms,
+                request_timeout_ms=config.request_timeout_ms if request_timeout_ms is None else request_timeout_ms,
                 reconnect_backoff_ms=reconnect_backoff_ms,
                 reconnect_backoff_max_ms=reconnect_backoff_ms,
                 connection_setup_timeout_ms=config.setup_timeout_ms,
                 connection_setup_timeout_max_ms=config.setup_timeout_max_ms,
                 send_buffer_bytes=SYSTEM_BUFFER_SIZE,
-                receive_buffer_bytes=SYSTEM_BUFFER_SIZE,
+                receive_buffer_bytes=receive_buffer_bytes,
                 discover_broker_versions=False,
             ),
             self._clock,

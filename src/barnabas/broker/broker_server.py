@@ -8,8 +8,8 @@ early is a type error, since the parts it needs are fields of a stage that does 
 
     start_foundations   threads, timer, scheduler
     open_storage        log directories, metadata store, identity, settings, logs
-    start_replication   replicas, group coordinator
-    build_control       controller, connections to brokers
+    start_replication   connections to brokers, replicas, group coordinator
+    build_control       controller
     build_transactions  transaction coordinator, producer ids
     bind_front          table of APIs, sockets bound, request handlers
 
@@ -130,8 +130,8 @@ class BrokerServer:
         storage = open_storage(foundations, int(descriptors * DESCRIPTORS_FOR_LOGS))
         self.broker_id, self.cluster_id = storage.identity.broker_id, storage.identity.cluster_id
         replication = start_replication(foundations, storage)
-        control = build_control(foundations, storage)
-        transactions = build_transactions(foundations, storage, replication, control)
+        control = build_control(foundations, storage, replication.connections)
+        transactions = build_transactions(foundations, storage, replication)
         stages = BuiltStages(foundations, storage, replication, control, transactions)
         front = bind_front(stages, self._access_rules(foundations, storage), self._faults)
         _serve_controller(stages, front)
@@ -243,7 +243,7 @@ def _shut_down_controlled(stages: BuiltStages) -> None:
         return
     lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
     ControlledShutdownClient(
-        stages.control.connections,
+        stages.replication.connections,
         stages.replication.metadata,
         inter_broker_listener_name_of(config),
         stages.storage.identity.broker_id,

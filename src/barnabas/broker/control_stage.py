@@ -1,4 +1,4 @@
-"""The fourth stage of a broker's start: its candidate for controller, and its connections to brokers.
+"""The fourth stage of a broker's start: its candidate for controller.
 
 Built by BrokerServer on the main thread, before the sockets: requests may ask the controller as soon as they are read.
 The candidate stands for election only when this broker is registered (`BrokerServer.startup`).
@@ -23,20 +23,18 @@ from barnabas.zk.config_zk_data import ConfigEntityType
 
 @dataclass(frozen=True, slots=True)
 class ControlStage:
-    """This broker's controller, not elected yet, and its connections to brokers."""
+    """This broker's controller, not elected yet."""
 
-    connections: BrokerConnections
     controller: Controller
     ready: threading.Event
     """Set when this broker was elected controller and has acted on all requests of its own controller, or when another
     broker is the controller and has sent the metadata of the cluster."""
 
 
-def build_control(foundations: Foundations, storage: StorageStage) -> ControlStage:
-    """Make the candidate; nothing is started."""
+def build_control(foundations: Foundations, storage: StorageStage, connections: BrokerConnections) -> ControlStage:
+    """Make the candidate; nothing is started. connections: over which it reaches brokers when it is elected."""
     config = foundations.dynamic.current
     broker_id = storage.identity.broker_id
-    connections = BrokerConnections(config, broker_id, foundations.listeners, foundations.clock, foundations.metrics)
     ready = threading.Event()
     controller = Controller(
         ControllerConfig.from_kafka_config(
@@ -59,4 +57,4 @@ def build_control(foundations: Foundations, storage: StorageStage) -> ControlSta
     storage.config_changes.register(
         ConfigEntityType.TOPIC, on_unclean_election_allowed(controller.enable_unclean_leader_election)
     )
-    return ControlStage(connections, controller, ready)
+    return ControlStage(controller, ready)

@@ -15,6 +15,7 @@ from barnabas.broker.front_stage import BuiltStages, FrontStage
 from barnabas.broker.no_metric_reporters import NoMetricReporters
 from barnabas.broker.settings_follower import SettingsFollower
 from barnabas.broker.thread_pools_config import RequestHandlerConfig, SchedulerConfig
+from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.log_manager_config import LogManagerConfig
 
@@ -33,6 +34,8 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
     dynamic.add_reconfigurable(DynamicNetwork(sockets, stages.storage.identity.broker_id))
     dynamic.add_reconfigurable(handler_threads)
     dynamic.add_reconfigurable(scheduler_threads, made_from=static)
+    fetchers = stages.replication.replicas.fetchers
+    dynamic.add_reconfigurable(SettingsFollower(FetcherConfig, lambda fetching: fetchers.resize(fetching.fetchers)))
     dynamic.add_reconfigurable(SettingsFollower(LogManagerConfig, log_manager.reconfigure), made_from=static)
     dynamic.add_reconfigurable(
         DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)

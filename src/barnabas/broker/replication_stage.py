@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_metrics import register_broker_metrics
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.group_coordination import build_group_coordinator
+from barnabas.broker.leader_connections import LeaderConnections
 from barnabas.broker.storage_stage import StorageStage
+from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
+from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
@@ -25,6 +29,8 @@ class ReplicationStage:
     """The replicas of this broker, its metadata of the cluster, and the groups it coordinates."""
 
     metadata: MetadataCache
+    connections: BrokerConnections
+    """The connections to other brokers and, for the controller, to this one."""
     replicas: ReplicaManager
     groups: GroupCoordinator
     """The group coordinator, notified of leaderships from now on; its `startup` is called when requests come."""
@@ -37,7 +43,19 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     metadata = MetadataCache(broker_id, storage.identity.cluster_id)
     alter_partitions = ZkAlterPartitionManager(storage.zk_client, foundations.scheduler, foundations.clock)
     alter_partitions.start()
-    config = ReplicaConfig.from_kafka_config(foundations.dynamic.current, broker_id=broker_id)
+    kafka_config = foundations.dynamic.current
+    connections = BrokerConnections(
+        kafka_config, broker_id, foundations.listeners, foundations.clock, foundations.metrics
+    )
+    fetching = FetcherConfig.from_kafka_config(kafka_config)
+    leaders = LeaderConnections(
+        connections,
+        inter_broker_listener_name_of(kafka_config),
+        fetching,
+        broker_id,
+        lambda: storage.registration.epoch,
+    )
+    config = ReplicaConfig.from_kafka_config(kafka_config, broker_id=broker_id)
     replicas = ReplicaManager(
         config,
         storage.log_manager,
@@ -46,6 +64,8 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
         metadata,
         foundations.clock,
         alter_partitions,
+        fetching,
+        leaders.connect,
     )
     replicas.startup(foundations.scheduler)
     lifecycle.on_stop("replicas", replicas.shutdown)
@@ -63,4 +83,4 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
         needed_dir=storage.metadata_dir,
     )
     lifecycle.on_stop("log directory failures", storage.log_dir_failures.shutdown)
-    return ReplicationStage(metadata, replicas, groups)
+    return ReplicationStage(metadata, connections, replicas, groups)

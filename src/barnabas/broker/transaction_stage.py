@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barnabas.broker.broker_channels import BrokerConnections
-from barnabas.broker.control_stage import ControlStage
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.storage_stage import StorageStage
@@ -66,7 +65,7 @@ class TransactionStage:
 
 
 def build_transactions(
-    foundations: Foundations, storage: StorageStage, replication: ReplicationStage, control: ControlStage
+    foundations: Foundations, storage: StorageStage, replication: ReplicationStage
 ) -> TransactionStage:
     """Build the coordinator, which is told of every change of leadership from now on."""
     producer_ids = ProducerIdManager(storage.identity.broker_id, storage.zk_client)
@@ -95,7 +94,7 @@ def build_transactions(
     dispatch = MarkerDispatch(_is_current, completion.markers_written)
     sender = MarkerSender(
         dispatch,
-        InterBrokerAddresses(control.connections, metadata, inter_broker_listener_name_of(kafka_config)),
+        InterBrokerAddresses(replication.connections, metadata, inter_broker_listener_name_of(kafka_config)),
         lambda: metadata.image,
         foundations.actions,
         "TxnMarkerSenderThread",

@@ -17,7 +17,7 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, is_of_plugin
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 
-_NO_OTHER_BROKERS: Final = "there are no other brokers to replicate with"
+_NO_OTHER_BROKERS: Final = "clusters do not have this yet"
 _NO_TIERS: Final = "there is no tiered storage"
 _FORMAT_2: Final = "records are always kept in format 2"
 _NO_PLUGINS: Final = "there is no Java to load plug-ins"
@@ -104,9 +104,7 @@ _BY_REASON: Final = (
         _NO_OTHER_BROKERS,
         """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        inter.broker.protocol.version num.replica.alter.log.dirs.threads num.replica.fetchers replica.fetch.backoff.ms
-        replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-        replica.selector.class replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+        inter.broker.protocol.version num.replica.alter.log.dirs.threads replica.selector.class
         replication.quota.window.num replication.quota.window.size.seconds unclean.leader.election.interval.ms
         """,
     ),

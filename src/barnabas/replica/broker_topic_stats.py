@@ -31,13 +31,16 @@ METRIC_NAMES = {
     "invalid_magic_number_records": "InvalidMagicNumberRecordsPerSec",
     "invalid_message_crc_records": "InvalidMessageCrcRecordsPerSec",
     "invalid_offset_or_sequence_records": "InvalidOffsetOrSequenceRecordsPerSec",
+    "replication_bytes_in": "ReplicationBytesInPerSec",
     "replication_bytes_out": "ReplicationBytesOutPerSec",
+    "reassignment_bytes_in": "ReassignmentBytesInPerSec",
     "reassignment_bytes_out": "ReassignmentBytesOutPerSec",
 }
-"""Counters by their attribute, with Kafka's names. Those of bytes copied *from* leaders are missing: no replica here
-copies from another broker."""
+"""Counters by their attribute, with Kafka's names."""
 
-ONLY_FOR_ALL_TOPICS = frozenset({"replication_bytes_out", "reassignment_bytes_out"})
+ONLY_FOR_ALL_TOPICS = frozenset(
+    {"replication_bytes_in", "replication_bytes_out", "reassignment_bytes_in", "reassignment_bytes_out"}
+)
 
 UNHOSTED = ""
 """The name under which topics are counted that this broker does not host."""
@@ -62,7 +65,9 @@ class TopicStats:
     invalid_magic_number_records: int
     invalid_message_crc_records: int
     invalid_offset_or_sequence_records: int
+    replication_bytes_in: int
     replication_bytes_out: int
+    reassignment_bytes_in: int
     reassignment_bytes_out: int
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
 """The controller's orders: lead or follow a partition, stop hosting it, learn of the cluster.
 
 `LeadershipOrders` is a part of ReplicaManager, called by the inter-broker handlers on handler threads.
-`_state_change_lock` serialises the orders. It comes before the locks of partitions and logs. Delayed operations are
-retried when the order is done and no lock is held.
+`_state_change_lock` serialises the orders. It comes before the locks of fetchers, partitions and logs. Delayed
+operations are retried when the order is done and no lock is held. A partition is copied from no leader while its role
+changes: the fetchers have stopped before, and those of its new leader begin afterwards.
 
 Kafka: ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataCache.
 """
@@ -10,7 +11,8 @@ Kafka: ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataC
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -25,12 +27,16 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
+from barnabas.replica.fetcher.fetcher_manager import FollowedPartition, ReplicaFetcherManager
+from barnabas.replica.fetcher.followed_state import FollowedState
+from barnabas.replica.fetcher.follower_logs import log_position
 from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.leadership_changes import LeadershipChange, LeadershipListeners
 from barnabas.replica.partition import Partition, PartitionState
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.rpc.node import Node
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.log_manager import LogManager
@@ -41,8 +47,21 @@ LEADER_DURING_DELETE = -2
 """StopReplica's and UpdateMetadata's leader epoch or id for a topic that is being deleted (LeaderAndIsr.scala)."""
 
 
+@dataclass(slots=True)
+class _Outcome:
+    """What one LeaderAndIsr order has changed: acted on when all its partitions are done."""
+
+    changed: list[TopicPartition] = field(default_factory=list)
+    opened: dict[TopicPartition, Partition | None] = field(default_factory=dict)
+    led: list[LeadershipChange] = field(default_factory=list)
+    following: list[Partition] = field(default_factory=list)
+
+
 class LeadershipOrders:
-    """The execution of a controller's orders; one of an older controller epoch is rejected."""
+    """The execution of a controller's orders; one of an older controller epoch is rejected.
+
+    fetchers: copy the partitions that other brokers lead.
+    """
 
     def __init__(
         self,
@@ -53,6 +72,7 @@ class LeadershipOrders:
         metadata: MetadataCache,
         waiting: WaitingRequests,
         stats: BrokerTopicStats,
+        fetchers: ReplicaFetcherManager,
     ) -> None:
         self._environment = environment
         self._hosted = hosted
@@ -61,6 +81,7 @@ class LeadershipOrders:
         self._metadata = metadata
         self._waiting = waiting
         self._stats = stats
+        self._fetchers = fetchers
         self._state_change_lock = ranked_lock(LockRank.REPLICA_STATE_CHANGE)
         self._controller_epoch = 0
         self.listeners = LeadershipListeners()
@@ -71,9 +92,7 @@ class LeadershipOrders:
         A request of an earlier controller is rejected as a whole with STALE_CONTROLLER_EPOCH. A partition state whose
         leader epoch is not newer than the known one is rejected alone, with the same error, as in Kafka.
         """
-        changed: list[TopicPartition] = []
-        opened: dict[TopicPartition, Partition | None] = {}
-        led: list[LeadershipChange] = []
+        outcome = _Outcome()
         with self._state_change_lock:
             if request.controller_epoch < self._controller_epoch:
                 logger.warning(
@@ -87,16 +106,18 @@ class LeadershipOrders:
             response = LeaderAndIsrResponse(error_code=ErrorCode.NONE)
             for topic_state in request.topic_states:
                 errors = [
-                    self._apply_partition_state(topic_state, state, request.controller_epoch, changed, opened, led)
+                    self._apply_partition_state(topic_state, state, request.controller_epoch, outcome)
                     for state in topic_state.partition_states
                 ]
                 response.topics.append(
                     LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
                 )
             # Once for the whole order: each call copies the map of topics.
-            self._hosted.publish(opened)
-        self._waiting.wake_all(changed)
-        self.listeners.notify(led)
+            self._hosted.publish(outcome.opened)
+            self._follow(outcome.following, request.live_leaders)
+            self._fetchers.end_idle_threads()
+        self._waiting.wake_all(outcome.changed)
+        self.listeners.notify(outcome.led)
         return response
 
     def stop_replicas(self, request: StopReplicaRequest) -> StopReplicaResponse:
@@ -131,6 +152,7 @@ class LeadershipOrders:
                         )
                     )
             self._hosted.publish(deleted)
+            self._fetchers.end_idle_threads()
         self._waiting.wake_all(stopped)
         self.listeners.notify(led)
         self._forget_topics(deleted)
@@ -150,9 +172,7 @@ class LeadershipOrders:
         topic_state: LeaderAndIsrRequest.LeaderAndIsrTopicState,
         state: PartitionState,
         controller_epoch: int,
-        changed: list[TopicPartition],
-        opened: dict[TopicPartition, Partition | None],
-        led: list[LeadershipChange],
+        outcome: _Outcome,
     ) -> LeaderAndIsrResponse.LeaderAndIsrPartitionError:
         key = TopicPartition(topic_state.topic_name, state.partition_index)
         error = ErrorCode.NONE
@@ -160,16 +180,19 @@ class LeadershipOrders:
             hosted = self._hosted_for(key, topic_state.topic_id, state)
             partition = hosted or self._open_partition(key, topic_state.topic_id, is_new=state.is_new)
             if hosted is None:
-                opened[key] = partition
+                outcome.opened[key] = partition
             was_leader = partition.is_leader
             if state.leader == self._environment.broker_id:
+                # Before it leads: nothing of an earlier leader may be written behind the start of this epoch.
+                self._fetchers.stop([key])
                 partition.make_leader(state, controller_epoch)
-            else:
-                partition.make_follower(state, controller_epoch)
+            elif partition.make_follower(state, controller_epoch):
+                self._fetchers.stop([key])
+                outcome.following.append(partition)
             if partition.is_leader is not was_leader:
-                led.append(LeadershipChange(key, partition.is_leader, state.leader_epoch))
+                outcome.led.append(LeadershipChange(key, partition.is_leader, state.leader_epoch))
             # Whatever changed: a smaller ISR may complete a produce just as a lost leadership does.
-            changed.append(key)
+            outcome.changed.append(key)
         except ApiError as refused:
             error = refused.code
             # A stale order is normal: a newly elected controller sends every partition again.
@@ -182,6 +205,26 @@ class LeadershipOrders:
             logger.warning("LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
             error = ErrorCode.INCONSISTENT_TOPIC_ID
         return LeaderAndIsrResponse.LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=error)
+
+    def _follow(
+        self, partitions: Sequence[Partition], live_leaders: Sequence[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]
+    ) -> None:
+        """Have the fetchers copy partitions from their new leaders.
+
+        The order itself names the leaders' addresses. A partition whose leader is not alive waits for the next order.
+        """
+        nodes = {leader.broker_id: Node(leader.broker_id, leader.host_name, leader.port) for leader in live_leaders}
+        followed = []
+        for partition in partitions:
+            state = partition.state
+            node = None if state is None else nodes.get(state.leader_id)
+            if state is None or node is None:
+                logger.warning("%s is not copied: its leader %s is not alive", partition, state and state.leader_id)
+                continue
+            position = log_position(partition.log)
+            begin = FollowedState.begin(partition.topic_id, state.leader_epoch, position)
+            followed.append(FollowedPartition(partition.topic_partition, node, begin))
+        self._fetchers.follow(followed)
 
     def _hosted_for(self, key: TopicPartition, topic_id: bytes, state: PartitionState) -> Partition | None:
         """Return the partition if this broker hosts it already, or None if it has to be opened.
@@ -235,6 +278,7 @@ class LeadershipOrders:
                 and state.leader_epoch < current.leader_epoch
             ):
                 return ErrorCode.FENCED_LEADER_EPOCH
+            self._fetchers.stop([key])
             # Before the deletion: `retire` takes the log's lock, after which no append writes to a log that is being
             # renamed.
             hosted.retire()
@@ -258,6 +302,7 @@ class LeadershipOrders:
             # Before they are unhosted: in between, a client would be answered NOT_LEADER_OR_FOLLOWER, and would look
             # for another leader.
             self._hosted.offline.add(keys)
+            self._fetchers.stop(keys)
             for partition in failed:
                 partition.retire()
             self._hosted.publish(dict.fromkeys(keys))

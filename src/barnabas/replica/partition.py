@@ -112,14 +112,18 @@ class Partition:
             # The watermark may have waited for a replica that has just left the ISR.
             self.increment_high_watermark()
 
-    def make_follower(self, order: PartitionState, controller_epoch: int) -> None:
-        """Stop leading. Appends that wait for the log's lock will find the new state and be rejected."""
+    def make_follower(self, order: PartitionState, controller_epoch: int) -> bool:
+        """Stop leading. Appends that wait for the log's lock will find the new state and be rejected.
+
+        Returns False for an order with an older partition epoch than the known one, which is skipped.
+        """
         with self._lock, self.log.lock:
             before = self.state
             if before is not None and order.partition_epoch < before.partition_epoch:
                 logger.info("%s: skipped becoming follower in partition epoch %d", self, order.partition_epoch)
-                return
+                return False
             self.state = self._state_of(order, controller_epoch, start_offset=-1, followers={})
+            return True
 
     def retire(self) -> None:
         """Reject appends from here on: the replica is deleted, or its directory has failed."""

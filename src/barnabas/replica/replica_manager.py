@@ -12,7 +12,7 @@ Kafka: kafka.server.ReplicaManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError
@@ -22,6 +22,11 @@ from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
 from barnabas.replica.delete_records import ReplicaRecordDeleter
 from barnabas.replica.epoch_end_offset import EpochEndOffset
+from barnabas.replica.fetcher.fetcher_config import FetcherConfig
+from barnabas.replica.fetcher.fetcher_manager import FetcherId, ReplicaFetcherManager
+from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
+from barnabas.replica.fetcher.follower_logs import FollowerLogs
+from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.isr_updates import IsrUpdates
@@ -43,10 +48,12 @@ class ReplicaManager:
 
     hosted: the partitions of this broker. appender, reader, deleter: the paths of produces, fetches and record
     deletions over them. orders: the controller's orders. waiting: the requests that wait for a partition.
-    isr_updates: followers that join and leave the in-sync replicas. topic_stats: the counters of each topic.
+    isr_updates: followers that join and leave the in-sync replicas. fetchers: the threads that copy partitions which
+    other brokers lead. topic_stats: the counters of each topic.
 
     Arguments: `metadata` is fed by the controller through `orders.update_metadata`; it knows whether the cluster has a
     partition at all, and which brokers are alive. `alter_partitions` has the cluster agree on changed in-sync replicas.
+    `connect` makes the connection of a fetcher to its leader.
     """
 
     def __init__(
@@ -58,6 +65,8 @@ class ReplicaManager:
         metadata: MetadataCache,
         clock: Clock,
         alter_partitions: AlterPartitionManager,
+        fetching: FetcherConfig,
+        connect: Callable[[FetcherId], LeaderEndPoint],
     ) -> None:
         self.config = config
         self._log_manager = log_manager
@@ -73,7 +82,16 @@ class ReplicaManager:
             config.replica_lag_time_max_ms,
             lambda broker_id: broker_id in metadata.image.brokers,
         )
-        self.orders = LeadershipOrders(environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats)
+        follower_logs = FollowerLogs(hosted, log_manager, waiting, stats.topic)
+
+        def new_fetcher(fetcher_id: FetcherId, on_failed: Callable[[TopicPartition], None]) -> ReplicaFetcherThread:
+            name = f"ReplicaFetcherThread-{fetcher_id.number}-{fetcher_id.leader.id}"
+            return ReplicaFetcherThread(name, connect(fetcher_id), follower_logs, fetching, clock, on_failed)
+
+        self.fetchers = ReplicaFetcherManager(new_fetcher, fetching.fetchers)
+        self.orders = LeadershipOrders(
+            environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats, self.fetchers
+        )
         self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
         self.reader = ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats)
         self.deleter = ReplicaRecordDeleter(hosted.partition_or_error, waiting)
@@ -89,7 +107,8 @@ class ReplicaManager:
         scheduler.schedule("isr-expiration", self.shrink_isrs, period_ms=max(1, lag_ms // 2))
 
     def shutdown(self) -> None:
-        """Answer every waiting request and write the high watermarks. LogManager closes the logs."""
+        """Copy no more, answer every waiting request, write the high watermarks. LogManager closes the logs."""
+        self.fetchers.shutdown()
         self.waiting.shutdown()
         self.checkpoint_high_watermarks()
 

@@ -21,9 +21,10 @@ class LockRank(IntEnum):
 
     GROUP = 0
     REPLICA_STATE_CHANGE = 1
-    PARTITION = 2
-    LOG = 3
-    FLUSH = 4
+    REPLICA_FETCHER = 2
+    PARTITION = 3
+    LOG = 4
+    FLUSH = 5
 
 
 class LockOrderViolation(AssertionError):

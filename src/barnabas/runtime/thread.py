@@ -17,7 +17,8 @@ class ShutdownableThread:
     """Runs `do_work()` until `shutdown()`.
 
     An exception in a step is logged and ends the thread, as in Kafka, unless `survive_errors` is set. Through
-    `on_failure` the broker treats the end of a core thread as fatal.
+    `on_failure` the broker treats the end of a core thread as fatal. `on_end` is the thread's last step, however the
+    loop ends.
     """
 
     def __init__(
@@ -28,11 +29,13 @@ class ShutdownableThread:
         daemon: bool = True,
         survive_errors: bool = False,
         on_failure: Callable[[BaseException], None] | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self._do_work = do_work
         self._survive_errors = survive_errors
         self._on_failure = on_failure
+        self._on_end = on_end
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=daemon)
 
@@ -75,6 +78,13 @@ class ShutdownableThread:
         return self._stopping.wait(seconds)
 
     def _run(self) -> None:
+        try:
+            self._loop()
+        finally:
+            if self._on_end is not None:
+                self._on_end()
+
+    def _loop(self) -> None:
         while not self._stopping.is_set():
             try:
                 self._do_work()

@@ -129,12 +129,13 @@ def test_a_host_that_is_not_known_any_more_does_not_end_the_start(caplog: pytest
 def test_a_change_that_nothing_acts_on_is_said_to_be_one(
     caplog: pytest.LogCaptureFixture, dynamic: DynamicBrokerConfig
 ) -> None:
-    dynamic.entity_changed("7", {"num.replica.fetchers": "2", "follower.replication.throttled.rate": "9"})
-    kept = "follower.replication.throttled.rate, num.replica.fetchers (there are no other brokers to replicate with)"
+    dynamic.entity_changed("7", {"leader.replication.throttled.rate": "2", "follower.replication.throttled.rate": "9"})
+    kept = "follower.replication.throttled.rate, leader.replication.throttled.rate (clusters do not have this yet)"
     assert f"nothing acts on their change: {kept}" in caplog.text
     caplog.clear()
     dynamic.entity_changed(
-        "7", {"num.replica.fetchers": "2", "follower.replication.throttled.rate": "9", "num.io.threads": "4"}
+        "7",
+        {"leader.replication.throttled.rate": "2", "follower.replication.throttled.rate": "9", "num.io.threads": "4"},
     )
     assert "nothing acts" not in caplog.text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -17,6 +17,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.replica.alter_partition_manager import AlterPartitionCallback
+from barnabas.replica.fetcher.fetcher_config import FetcherConfig
+from barnabas.replica.fetcher.fetcher_manager import FetcherId
+from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replica_config import ReplicaConfig
@@ -63,17 +66,29 @@ class RecordedAlterPartitions:
         self.requested.append(AlterPartitionRequested(partition, wanted, on_done))
 
 
-class Replicas:
-    """Broker 0, told by controller epoch 1 unless a test says otherwise."""
+def no_leader(fetcher_id: FetcherId) -> LeaderEndPoint:
+    """Fail the test: its broker was to follow nobody."""
+    raise AssertionError(f"connected to {fetcher_id}")
 
-    def __init__(self, broker: Broker | None = None) -> None:
+
+class Replicas:
+    """Broker 0 by default, told by controller epoch 1 unless a test says otherwise. connect: of its fetchers."""
+
+    def __init__(
+        self,
+        broker: Broker | None = None,
+        *,
+        broker_id: int = US,
+        connect: Callable[[FetcherId], LeaderEndPoint] = no_leader,
+    ) -> None:
+        self.broker_id = broker_id
         self.broker = broker or Broker()
         self.clock = self.broker.clock
         self.actions = ActionQueue()
         self.timer = SystemTimer(self.clock, lambda task: task())
-        self.metadata = MetadataCache(US)
+        self.metadata = MetadataCache(broker_id)
         self.alter_partitions = RecordedAlterPartitions()
-        config = ReplicaConfig(broker_id=US)
+        config = ReplicaConfig(broker_id=broker_id)
         self.manager = ReplicaManager(
             config,
             self.broker.manager,
@@ -82,6 +97,8 @@ class Replicas:
             self.metadata,
             self.clock,
             self.alter_partitions,
+            FetcherConfig(backoff_ms=1),
+            connect,
         )
 
     def lead(
@@ -98,6 +115,7 @@ class Replicas:
         topic_id: bytes = TOPIC_ID,
         is_new: bool = True,
         partition_epoch: int | None = None,
+        live_leaders: Sequence[int] = (),
     ) -> LeaderAndIsrResponse:
         """What the controller says of one partition; its partition epoch is the leader epoch unless it is given."""
         state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
@@ -115,7 +133,14 @@ class Replicas:
             topic_name=topic, topic_id=topic_id, partition_states=[state]
         )
         return self.manager.orders.apply_leader_and_isr(
-            LeaderAndIsrRequest(controller_id=US, controller_epoch=controller_epoch, topic_states=[topic_state])
+            LeaderAndIsrRequest(
+                controller_id=US,
+                controller_epoch=controller_epoch,
+                topic_states=[topic_state],
+                live_leaders=[
+                    LeaderAndIsrRequest.LeaderAndIsrLiveLeader(each, f"broker-{each}", 9092) for each in live_leaders
+                ],
+            )
         )
 
     def stop(self, topic: str = "topic", partition: int = 0, *, leader_epoch: int = -2, delete: bool = True) -> Any:

@@ -1,0 +1,58 @@
+"""The connections of replica fetchers to leaders, over the inter-broker listener.
+
+Called by ReplicaFetcherManager under its lock, when a thread is made; the thread owns the connection from then on.
+Kafka: ReplicaFetcherManager.createFetcherThread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.broker.broker_channels import BrokerConnections
+from barnabas.replica.fetcher.fetcher_config import FetcherConfig
+from barnabas.replica.fetcher.fetcher_manager import FetcherId
+from barnabas.replica.fetcher.leader_end_point import RemoteLeader
+from barnabas.rpc.fetch_request import FetchingReplica, FetchLimits
+
+
+class LeaderConnections:
+    """The way to leaders. broker_epoch: of this broker's registration, which changes with each."""
+
+    def __init__(
+        self,
+        connections: BrokerConnections,
+        listener_name: str,
+        config: FetcherConfig,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._connections = connections
+        self._listener_name = listener_name
+        self._config = config
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+
+    def connect(self, fetcher_id: FetcherId) -> RemoteLeader:
+        """Return a leader that is connected to at its first use.
+
+        Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
+        """
+        config, leader = self._config, fetcher_id.leader
+        client = self._connections.client_of(
+            [leader],
+            self._listener_name,
+            reconnect_backoff_ms=0,
+            client_id=f"broker-{self._broker_id}-fetcher-{fetcher_id.number}",
+            request_timeout_ms=config.socket_timeout_ms,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        )
+        return RemoteLeader(leader, client, self._limits, self._broker_id, config.socket_timeout_ms)
+
+    def _limits(self) -> FetchLimits:
+        config = self._config
+        return FetchLimits(
+            config.wait_max_ms,
+            config.min_bytes,
+            config.response_max_bytes,
+            replica=FetchingReplica(self._broker_id, self._broker_epoch()),
+        )

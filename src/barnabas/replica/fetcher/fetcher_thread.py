@@ -1,0 +1,326 @@
+"""One thread that copies partitions from one leader to the logs of this broker.
+
+Made and stopped by ReplicaFetcherManager. `_changed` (a condition with a ranked lock, below the replica-state-change
+lock and above those of partitions) guards `_states`. The thread holds it while it writes to one partition's log, and
+never while it talks to the leader; `stop` takes it too. So when `stop` has returned, the thread writes nothing to that
+partition any more, and an answer that is on its way for it is dropped: its state is not the one that was asked with.
+
+One turn: cut new logs without epochs, ask the leader for all partitions that are ready, take in the answers. What an
+answer's error leads to is a table (`REACTIONS`). A connection without an answer delays all partitions by
+`replica.fetch.backoff.ms`.
+
+Kafka: AbstractFetcherThread, ReplicaFetcherThread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from typing import Final
+
+from barnabas.metrics.meter import Meter
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.fetcher.fetcher_config import FetcherConfig
+from barnabas.replica.fetcher.followed_state import FetchPhase, FollowedState, LogPosition
+from barnabas.replica.fetcher.follower_logs import FollowerLogs
+from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
+from barnabas.rpc.blocking_exchange import ConnectionLost
+from barnabas.rpc.fetch_request import FetchPosition
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.runtime.lock_order import LockRank, ranked_lock
+from barnabas.runtime.thread import ShutdownableThread
+from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
+from barnabas.storage.log.leader_epochs import EpochEntry
+
+logger = logging.getLogger(__name__)
+
+
+class Reaction(Enum):
+    """What a leader's answer for a partition leads to."""
+
+    COPY = "append the records, or cut the log where it parts from the leader's"
+    FIND_OFFSET = "ask the leader where its log begins and ends"
+    RETRY = "ask again after a pause: this broker or the leader has yet to hear of a change"
+    STOP_IF_SAME = "another leader leads in a later epoch: fetch no more, and wait for the controller's order"
+
+
+REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
+    ErrorCode.NONE: Reaction.COPY,
+    ErrorCode.OFFSET_OUT_OF_RANGE: Reaction.FIND_OFFSET,
+    ErrorCode.FENCED_LEADER_EPOCH: Reaction.STOP_IF_SAME,
+}
+"""All other errors are retried."""
+
+
+class FetcherStats:
+    """The meters of one thread, which counts them alone."""
+
+    def __init__(self) -> None:
+        self.requests = Meter()
+        self.bytes = Meter()
+
+
+class ReplicaFetcherThread:
+    """The thread and the partitions that it copies.
+
+    on_failed: called with a partition that is given up because of its log; the manager keeps it for the metrics.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        leader: LeaderEndPoint,
+        logs: FollowerLogs,
+        config: FetcherConfig,
+        clock: Clock,
+        on_failed: Callable[[TopicPartition], None],
+    ) -> None:
+        self.stats = FetcherStats()
+        self._leader = leader
+        self._logs = logs
+        self._config = config
+        self._clock = clock
+        self._on_failed = on_failed
+        self._changed = threading.Condition(ranked_lock(LockRank.REPLICA_FETCHER))
+        self._states: dict[TopicPartition, FollowedState] = {}
+        self._thread = ShutdownableThread(name, self.turn, on_end=leader.close)
+
+    # -- called by the manager
+
+    @property
+    def name(self) -> str:
+        """The thread's name, which is also the client id in its metrics."""
+        return self._thread.name
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the thread has ended without being asked to."""
+        return not self._thread.is_running and not self._thread.is_alive
+
+    @property
+    def states(self) -> Mapping[TopicPartition, FollowedState]:
+        """A copy of the partitions' states."""
+        with self._changed:
+            return dict(self._states)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def follow(self, states: Mapping[TopicPartition, FollowedState]) -> None:
+        """Copy these partitions from now on; one that is copied in the same leader epoch already goes on as it is."""
+        with self._changed:
+            for key, state in states.items():
+                known = self._states.get(key)
+                if known is None or known.leader_epoch != state.leader_epoch:
+                    self._states[key] = state
+            self._changed.notify_all()
+
+    def stop(self, keys: Collection[TopicPartition]) -> None:
+        """Copy these partitions no more. When this returns the thread writes nothing to them."""
+        with self._changed:
+            for key in keys:
+                self._states.pop(key, None)
+
+    def give_up_all(self) -> Mapping[TopicPartition, FollowedState]:
+        """Copy no partition any more; return them as they are, for another thread to go on with."""
+        with self._changed:
+            states, self._states = self._states, {}
+            return states
+
+    def initiate_shutdown(self) -> None:
+        """Ask the thread to end, and end the request it waits for."""
+        self._thread.initiate_shutdown()
+        self._leader.initiate_close()
+        with self._changed:
+            self._changed.notify_all()
+
+    def await_shutdown(self) -> None:
+        """Wait for the thread's end. It closes its connection itself."""
+        self._thread.await_shutdown()
+
+    # -- on the thread
+
+    def turn(self) -> None:
+        """Ask once, and take in the answers; without a partition that is ready, wait for one."""
+        self._truncate_new()
+        requested = self._await_ready()
+        positions = self._positions(requested)
+        if not positions:
+            return
+        try:
+            answers = self._leader.fetch(positions)
+        except (ConnectionLost, OSError) as error:
+            self._connection_failed(requested, error)
+            return
+        self.stats.requests.count += 1
+        self._take_in(requested, answers)
+
+    def _await_ready(self) -> Mapping[TopicPartition, FollowedState]:
+        """Return the partitions that may be fetched now; none after a pause in which nothing became ready."""
+        now_ns = self._clock.nanoseconds()
+        with self._changed:
+            ready = {key: state for key, state in self._states.items() if state.is_ready(now_ns)}
+            # Under the lock: a partition that is added meanwhile ends the wait.
+            if not ready and self._thread.is_running:
+                self._changed.wait(self._config.backoff_ms / 1000)
+            return ready
+
+    def _positions(self, requested: Mapping[TopicPartition, FollowedState]) -> list[FetchPosition]:
+        positions = []
+        for key, state in requested.items():
+            try:
+                start_offset = self._logs.position(key).start_offset
+            except ApiError as error:
+                # Its directory has failed since; the order to stop is on its way.
+                logger.info("%s: %s is not here: %s", self.name, key, error)
+                self._delay({key: state})
+                continue
+            positions.append(
+                FetchPosition(
+                    key,
+                    state.fetch_offset,
+                    self._config.partition_max_bytes,
+                    state.leader_epoch,
+                    state.topic_id,
+                    state.last_fetched_epoch,
+                    start_offset,
+                )
+            )
+        return positions
+
+    def _truncate_new(self) -> None:
+        """Cut the logs that know no epoch at their high watermarks: nothing above it is confirmed."""
+        with self._changed:
+            waiting = [(key, state) for key, state in self._states.items() if state.phase is FetchPhase.TRUNCATING]
+        for key, state in waiting:
+            self._change(key, state, partial(self._logs.truncate_to_high_watermark, key))
+
+    def _take_in(self, requested: Mapping[TopicPartition, FollowedState], answers: Sequence[FetchedPartition]) -> None:
+        moved: list[TopicPartition] = []
+        to_find: list[TopicPartition] = []
+        for key, data in answers:
+            asked_with = requested.get(key)
+            if asked_with is None:
+                continue
+            error = error_of(data.error_code)
+            reaction = REACTIONS.get(error, Reaction.RETRY)
+            if reaction is Reaction.COPY:
+                if self._copy(key, asked_with, data):
+                    moved.append(key)
+            elif reaction is Reaction.FIND_OFFSET:
+                to_find.append(key)
+            elif reaction is Reaction.STOP_IF_SAME:
+                self._fenced(key, asked_with)
+            else:
+                logger.info("%s: %s for %s at %d", self.name, error.name, key, asked_with.fetch_offset)
+                self._delay({key: asked_with})
+        for key in to_find:
+            self._find_offset(key, requested[key])
+        self._logs.wake(moved)
+
+    def _copy(self, key: TopicPartition, asked_with: FollowedState, data: FetchResponse.PartitionData) -> bool:
+        """Append, or cut where the logs part. Returns whether the log or its high watermark may have moved."""
+        diverging = data.diverging_epoch
+        if diverging is not None and diverging.end_offset >= 0:
+            cut = EpochEntry(diverging.epoch, diverging.end_offset)
+            return self._change(key, asked_with, lambda: self._logs.truncate_to_leader(key, cut))
+        self.stats.bytes.count += 0 if data.records is None else len(data.records)
+        return self._change(
+            key,
+            asked_with,
+            lambda: self._logs.append(key, asked_with.fetch_offset, data),
+            lag_behind=data.high_watermark,
+        )
+
+    def _find_offset(self, key: TopicPartition, asked_with: FollowedState) -> None:
+        """Find an offset that the leader has, after an offset that it has not.
+
+        The leader ends before this log: an unclean election has chosen a replica with less, so that this log is cut at
+        the leader's end. Or the leader begins behind this log's end: all its records have expired there, and this log
+        begins anew. Kafka: fetchOffsetAndTruncate.
+        """
+        logs, leader, epoch = self._logs, self._leader, asked_with.leader_epoch
+        try:
+            leader_end = leader.latest_offset(key, epoch)
+            own_end = logs.position(key).end_offset
+            if leader_end < own_end:
+                logger.warning("%s: reset %s from %d to the leader's end %d", self.name, key, own_end, leader_end)
+                self._change(key, asked_with, lambda: logs.truncate_to_end(key, leader_end))
+                return
+            leader_start = leader.earliest_offset(key, epoch)
+        except ApiError as error:
+            logger.warning("%s: no offset to continue %s from: %s", self.name, key, error)
+            self._delay({key: asked_with})
+            return
+        except (ConnectionLost, OSError) as error:
+            self._connection_failed({key: asked_with}, error)
+            return
+        logger.warning("%s: %s continues from the leader's start %d", self.name, key, leader_start)
+        self._change(
+            key, asked_with, lambda: logs.start_at(key, leader_start) if leader_start > own_end else logs.position(key)
+        )
+
+    def _fenced(self, key: TopicPartition, asked_with: FollowedState) -> None:
+        with self._changed:
+            if self._states.get(key) is asked_with:
+                del self._states[key]
+                logger.info("%s: epoch %d of %s is over", self.name, asked_with.leader_epoch, key)
+                self._on_failed(key)
+
+    def _change(
+        self,
+        key: TopicPartition,
+        asked_with: FollowedState,
+        write: Callable[[], LogPosition],
+        *,
+        lag_behind: int | None = None,
+    ) -> bool:
+        """Write to the log, and continue behind what was written; False when that failed or the role has changed.
+
+        lag_behind: the leader's high watermark, where it is known.
+        """
+        with self._changed:
+            if self._states.get(key) is not asked_with:
+                return False
+            try:
+                position = write()
+            except (ApiError, ValueError, OffsetsOutOfOrder, UnexpectedAppendOffset) as error:
+                self._write_failed(key, asked_with, error)
+                return False
+            lag = None if lag_behind is None else max(0, lag_behind - position.end_offset)
+            self._states[key] = asked_with.at(position, lag)
+            return True
+
+    def _write_failed(self, key: TopicPartition, asked_with: FollowedState, error: Exception) -> None:
+        """Retry what a new answer may mend; give up the partition when its log or disk is the cause."""
+        if isinstance(error, ApiError) and error.code is ErrorCode.CORRUPT_MESSAGE:
+            # Damaged on the way, or on the leader's disk: what comes next may be whole.
+            logger.error("%s: found invalid messages in %s at %d: %s", self.name, key, asked_with.fetch_offset, error)
+            self._states[key] = self._delayed(asked_with)
+            return
+        logger.error("%s: %s is not copied any more: %s", self.name, key, error)
+        del self._states[key]
+        self._on_failed(key)
+
+    def _connection_failed(self, requested: Mapping[TopicPartition, FollowedState], error: Exception) -> None:
+        if not self._thread.is_running:
+            return
+        logger.warning("%s: no answer from the leader: %s", self.name, error)
+        self._delay(requested)
+
+    def _delay(self, requested: Mapping[TopicPartition, FollowedState]) -> None:
+        with self._changed:
+            for key, asked_with in requested.items():
+                if self._states.get(key) is asked_with:
+                    self._states[key] = self._delayed(asked_with)
+
+    def _delayed(self, state: FollowedState) -> FollowedState:
+        backoff_ns = self._config.backoff_ms * NANOSECONDS_PER_MILLISECOND
+        # From now on: a delay that has run out is set anew.
+        return state._replace(delayed_until_ns=self._clock.nanoseconds() + backoff_ns)

@@ -1,0 +1,89 @@
+"""How far a follower is in copying one partition, and where it has to cut its log. Pure.
+
+Used by ReplicaFetcherThread. A partition is FETCHING from the moment its log knows a leader epoch: each fetch tells the
+epoch of the last record, and a leader whose log parts from the follower's answers with the end of that epoch instead of
+records (KIP-595; Kafka since 2.7). A log without an epoch is TRUNCATING first: it is cut at its high watermark.
+
+    leader   epoch 1: 0-49   epoch 3: 50-79         ends at 80
+    follower epoch 1: 0-49   epoch 2: 50-59         ends at 60, fetches from 60 with last epoch 2
+    answer   diverging: epoch 1 ends at 50          the follower cuts at 50, fetches from 50 with last epoch 1
+
+Kafka: PartitionFetchState, AbstractFetcherThread.getOffsetTruncationState.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.storage.log.leader_epochs import EpochEntry
+
+NO_EPOCH = -1
+
+
+class FetchPhase(Enum):
+    """What the thread does with a partition: cut its log first, or copy."""
+
+    TRUNCATING = "Truncating"
+    FETCHING = "Fetching"
+
+
+class LogPosition(NamedTuple):
+    """Where a log of this broker is. latest_epoch: the epoch of its last record, NO_EPOCH when none is known."""
+
+    start_offset: int
+    high_watermark: int
+    end_offset: int
+    latest_epoch: int
+
+
+class FollowedState(NamedTuple):
+    """The copying of one partition.
+
+    leader_epoch: that of the order to follow. last_fetched_epoch: of the last record below `fetch_offset`.
+    lag: records that the leader shows and this replica lacks; None before the first answer. delayed_until_ns: the
+    monotonic time before which the partition is left out, after an error; 0 for none.
+    """
+
+    topic_id: bytes
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    phase: FetchPhase
+    lag: int | None = None
+    delayed_until_ns: int = 0
+
+    @classmethod
+    def begin(cls, topic_id: bytes, leader_epoch: int, log: LogPosition) -> FollowedState:
+        """Return the first state under a leader. A log without epochs trusts nothing above its high watermark."""
+        if log.latest_epoch == NO_EPOCH:
+            return cls(topic_id, leader_epoch, log.high_watermark, NO_EPOCH, FetchPhase.TRUNCATING)
+        return cls(topic_id, leader_epoch, log.end_offset, log.latest_epoch, FetchPhase.FETCHING)
+
+    def is_ready(self, now_ns: int) -> bool:
+        """Return whether the partition may be fetched now."""
+        return self.phase is FetchPhase.FETCHING and now_ns >= self.delayed_until_ns
+
+    def at(self, log: LogPosition, lag: int | None = None) -> FollowedState:
+        """Return the state that continues at the end of the log, without a delay."""
+        return self._replace(
+            fetch_offset=log.end_offset,
+            last_fetched_epoch=log.latest_epoch,
+            phase=FetchPhase.FETCHING,
+            lag=self.lag if lag is None else lag,
+            delayed_until_ns=0,
+        )
+
+
+def truncation_offset(diverging: EpochEntry, own: EpochEntry | None, log_end_offset: int) -> int:
+    """Return where to cut the log.
+
+    diverging: the largest epoch of the leader not above the follower's last one, and where it ends (`start_offset`).
+    own: the same question asked of the follower's log about that epoch; None when it knows no epochs that old.
+    Where the follower lacks the leader's epoch the cut is at the end of an older one, and the next fetch asks again.
+    """
+    if own is None or diverging.epoch == NO_EPOCH:
+        return min(diverging.start_offset, log_end_offset)
+    if own.epoch != diverging.epoch:
+        return min(own.start_offset, log_end_offset)
+    return min(own.start_offset, diverging.start_offset, log_end_offset)

@@ -1,0 +1,144 @@
+"""The connection of one fetcher thread to the leader it copies from.
+
+`LeaderEndPoint` is what the thread needs; RemoteLeader sends its requests over a NetworkClient, one at a time, in the
+versions of Kafka 3.9: brokers of a ZooKeeper cluster do not ask each other for their versions. Owned by the fetcher's
+thread, no lock; `initiate_close` alone may be called from another thread. Tests put a leader of the same process here.
+
+Kafka: LeaderEndPoint, RemoteLeaderEndPoint, BrokerBlockingSender.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_receive
+from barnabas.rpc.client_request import RequestBuilder, fixed_message
+from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits, FetchPosition
+from barnabas.rpc.fetch_session_handler import FetchSessionHandler
+from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.node import Node
+
+FETCH_VERSION: Final = 17
+LIST_OFFSETS_VERSION: Final = 7
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+
+
+class FetchedPartition(NamedTuple):
+    """A leader's answer for one partition."""
+
+    topic_partition: TopicPartition
+    data: FetchResponse.PartitionData
+
+
+class LeaderEndPoint(Protocol):
+    """A leader as its fetcher sees it. Every call blocks, and raises ConnectionLost when no answer comes."""
+
+    def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
+        """Return the answers for exactly these partitions; those of a session that have not changed are left out."""
+
+    def earliest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
+        """Return where the leader's log starts. Raises ApiError: the leader's error."""
+
+    def latest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
+        """Return where the leader's log ends. Raises ApiError: the leader's error."""
+
+    def initiate_close(self) -> None:
+        """End the call that waits, and all later ones. Any thread may call it."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class RemoteLeader:
+    """A leader on another broker. limits: sizes and waiting time of a fetch, with the id and epoch of this broker."""
+
+    def __init__(
+        self, node: Node, client: NetworkClient, limits: Callable[[], FetchLimits], replica_id: int, timeout_ms: int
+    ) -> None:
+        self._node = node
+        self._client = client
+        self._limits = limits
+        self._replica_id = replica_id
+        self._timeout_ms = timeout_ms
+        self._session = FetchSessionHandler(node.id)
+        self._closing = threading.Event()
+
+    def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
+        """Fetch in the session with this leader.
+
+        Returns nothing when the leader does not accept the session's request; the next one begins another session.
+        Raises ConnectionLost. Raises OSError: the leader's address cannot be found.
+        """
+        session = self._session
+        request = session.build(positions)
+        try:
+            response = self._exchange(request.builder(self._limits(), FETCH_VERSION))
+        except Exception:
+            session.handle_error()
+            raise
+        assert isinstance(response, FetchResponse)
+        version = FETCH_VERSION if request.uses_topic_ids else LAST_VERSION_WITH_NAMES
+        if not session.handle_response(response, version):
+            return ()
+        return [
+            FetchedPartition(TopicPartition(session.topic_name(topic, version) or "", data.partition_index), data)
+            for topic in response.responses
+            for data in topic.partitions
+        ]
+
+    def earliest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
+        """Return where the leader's log starts. Raises ApiError, ConnectionLost."""
+        return self._list_offset(partition, leader_epoch, EARLIEST_TIMESTAMP)
+
+    def latest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
+        """Return where the leader's log ends. Raises ApiError, ConnectionLost."""
+        return self._list_offset(partition, leader_epoch, LATEST_TIMESTAMP)
+
+    def initiate_close(self) -> None:
+        """End the call that waits, and all later ones."""
+        self._closing.set()
+        self._client.wakeup()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _list_offset(self, partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
+        wanted = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        request = ListOffsetsRequest(replica_id=self._replica_id, topics=[topic])
+        response = self._exchange(fixed_message(request, (LIST_OFFSETS_VERSION, LIST_OFFSETS_VERSION)))
+        assert isinstance(response, ListOffsetsResponse)
+        for answered in (each for topic_answer in response.topics for each in topic_answer.partitions):
+            if answered.partition_index == partition.partition:
+                error = error_of(answered.error_code)
+                if error is not ErrorCode.NONE:
+                    raise ApiError(error)
+                return answered.offset
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self._node} left {partition} out of its answer")
+
+    def _exchange(self, builder: RequestBuilder) -> Message:
+        """Send, and wait for the answer. A connection without one is closed: a late answer would be taken for another.
+
+        Raises ConnectionLost, OSError.
+        """
+        client, node = self._client, self._node
+        try:
+            await_ready(client, node, self._timeout_ms, self._is_running)
+            return send_and_receive(client, client.new_request(node.id, builder), self._is_running)
+        except (ConnectionLost, OSError):
+            client.close_connection(node.id)
+            raise
+
+    def _is_running(self) -> bool:
+        return not self._closing.is_set()

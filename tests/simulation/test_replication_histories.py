@@ -1,0 +1,74 @@
+"""Seeded histories of a replicated partition: nothing committed is ever lost or changed, and replicas end up equal.
+
+Fetches, orders, elections, kills, cut links and lost answers in any sequence. What was acknowledged with acks=all and
+`min.insync.replicas=2`, and what any leader has shown to consumers, is in the log of every replica in the end, once and
+at its offset. The same histories find planted defects.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.replica.fetcher import follower_logs
+from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
+from barnabas.replica.fetcher.followed_state import FollowedState, LogPosition
+from barnabas.storage.log.leader_epochs import EpochEntry
+from tests.simulation.replicated_partition import run_history
+
+SEEDS = range(60)
+
+
+@pytest.fixture(autouse=True)
+def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReplicaFetcherThread, "start", lambda _: None)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_committed_is_lost(part: int) -> None:
+    acknowledged = sum(run_history(seed) for seed in SEEDS[part::4])
+    assert acknowledged > len(SEEDS), "too few histories acknowledge anything"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_nothing_committed_is_lost_in_20_000_histories(part: int) -> None:
+    for seed in range(1_000 + part, 21_000, 20):
+        run_history(seed)
+
+
+def _is_found() -> bool:
+    try:
+        for seed in range(100):
+            run_history(seed)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_a_follower_that_never_truncates_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_everything(diverging: EpochEntry, own: EpochEntry | None, log_end_offset: int) -> int:
+        return log_end_offset
+
+    monkeypatch.setattr(follower_logs, "truncation_offset", keep_everything)
+    assert _is_found()
+
+
+def test_a_follower_that_does_not_tell_its_last_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = FollowedState.begin
+
+    def without_epoch(topic_id: bytes, leader_epoch: int, log: LogPosition) -> FollowedState:
+        return begin(topic_id, leader_epoch, log)._replace(last_fetched_epoch=-1)
+
+    monkeypatch.setattr(FollowedState, "begin", without_epoch)
+    assert _is_found()
+
+
+def test_a_follower_that_truncates_to_its_high_watermark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defect of Kafka before KIP-101: the high watermark of a follower is late by a fetch."""
+    begin = FollowedState.begin
+
+    def at_high_watermark(topic_id: bytes, leader_epoch: int, log: LogPosition) -> FollowedState:
+        return begin(topic_id, leader_epoch, log._replace(latest_epoch=-1))
+
+    monkeypatch.setattr(FollowedState, "begin", at_high_watermark)
+    assert _is_found()

@@ -30,6 +30,7 @@ def test_nothing_committed_is_lost(part: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(20))
 def test_nothing_committed_is_lost_in_20_000_histories(part: int) -> None:
     for seed in range(1_000 + part, 21_000, 20):

@@ -25,6 +25,7 @@ from barnabas_spark.row_bounds import ALL_ROWS
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import BrokerOffsets, partitions_to_read, resolve
 from barnabas_spark.topic_offsets import Offsets
+from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,6 +93,7 @@ class BarnabasReader(DataSourceReader):
         # Where `partitions` returns no range, Spark calls this method once with a partition of its own.
         if partition.value is None:
             return iter(())
+        worker_heap.begin_task()
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)
 
 

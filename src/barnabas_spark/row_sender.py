@@ -19,6 +19,7 @@ from barnabas.clients.producer import Producer, RecordMetadata
 from barnabas_spark.client_cache import connections
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.sink_rows import RowAddresser
+from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +56,7 @@ def deliver(
 
     Raises ApiError, ClientTimeout, OptionError.
     """
+    worker_heap.begin_task()
     context = TaskContext.get()
     addresser = RowAddresser(
         options, lambda topic: len(producer.partitions_for(topic)), context.partitionId() if context else 0

@@ -33,6 +33,7 @@ from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read
 from barnabas_spark.topic_offsets import Offsets, offsets_from_parsed, offsets_to_json
 from barnabas_spark.trigger_limits import TriggerLimits
+from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,6 +126,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range, as Arrow batches. Raises ReadTimeout, DataLoss."""
+        worker_heap.begin_task()
         return read_range(cast("RangePartition", partition).value, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -93,10 +93,11 @@ as well, so that only CPU seconds (Spark and broker, the query's start included)
 | 20,000 rows of 1 KB to our broker | 1.00 | 0.90 | | |
 | 20,000 rows of 1 KB to Apache Kafka | 1.15 | 1.70 | | |
 
-A micro-batch of four rows in four partitions took 595 ms, the connector's 218 (`addBatch` 389 and 79, Spark's two logs
-205 and 125). The reading is not what takes the time: of the 65 ms of CPU that a task costs its Python worker, 2 to
-3 are spent in this source; the others go in Spark's worker, before and after it. (A task of `mapInArrow` that does
-nothing costs 48 ms in all.) So few tasks make small micro-batches cheap: few partitions, or a longer trigger interval.
+A micro-batch of four rows in four partitions took 424 ms, the connector's 256, on a busy machine (`addBatch` 235 and
+78, Spark's two logs 178 and 166). A task costs its Python worker 4 ms of CPU, if another task ran in it before. (It was
+50: Spark collects garbage after each task, among all that the worker has loaded. The worker's first tasks of this
+source take that out of the collector's reach.) So few tasks make small micro-batches cheap: few partitions, or a longer
+trigger interval.
 
 ## On a cluster, and through Spark Connect
 

@@ -21,6 +21,7 @@ from barnabas_spark.log_source.log_plan import plan_splits
 from barnabas_spark.log_source.split_records import read_split
 from barnabas_spark.pushed_filters import bounds_of
 from barnabas_spark.row_bounds import ALL_ROWS
+from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +51,7 @@ class BarnabasLogReader(DataSourceReader):
         # Where `partitions` returns no split, Spark calls this method once with a partition of its own.
         if partition.value is None:
             return iter(())
+        worker_heap.begin_task()
         split = cast("SplitPartition", partition).value
         return read_split(split, self._options, self._columns, OperatingSystemFiles(read_only=True))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-FORMATS = ("json", "text", "raw")
+FORMATS = ("json", "text", "raw", "avro", "protobuf")
 
 _NAME = "^[A-Za-z][A-Za-z0-9_]*$"
 _SCALAR = {"type": ["string", "number", "boolean"]}
@@ -50,6 +50,16 @@ _FORMAT = {
     "format": {
         "enum": list(FORMATS),
         "description": "The format of the records' values. raw and text have one column, value.",
+    },
+    "schema_file": _text(
+        "Avro: an .avsc file. Protobuf: a descriptor set of protoc's. Without it the registry's newest schema is taken."
+    ),
+    "message": _text("Protobuf: the full name of the message. The default is the first of the file."),
+    "subject": _text("The schema's name in the registry. The default is TOPIC-value."),
+    "framing": {
+        "enum": ["confluent", "none"],
+        "description": "Avro and Protobuf: confluent (the default) has a zero byte and the schema's id before each"
+        " value; none has the bare value.",
     },
 }
 
@@ -108,6 +118,12 @@ _SINK = _entry(
         "parquet": _text("The directory to write Parquet files to."),
         "console": {"type": "integer", "minimum": 1, "description": "Rows to print of every micro-batch."},
         **_FORMAT,
+        "schema_id": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 2**31 - 1,
+            "description": "The schema's id to write, if there is a schema_file and no registry.",
+        },
         "key": _text("An SQL expression for the records' keys."),
         "delivery": {
             "enum": ["exactly-once", "at-least-once"],
@@ -149,6 +165,16 @@ PIPELINE_SCHEMA: dict[str, Any] = {
             "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
         },
         "brokers": _text("host:port, separated by commas."),
+        "registry": {
+            "type": "object",
+            "description": "The schema registry for Avro and Protobuf.",
+            "additionalProperties": False,
+            "properties": {
+                "url": _text("http://host:port, or https://."),
+                "login": {"type": "string", "description": "user:password; best ${env:NAME:-}. Empty: no login."},
+            },
+            "required": ["url"],
+        },
         "checkpoints": _text("The directory for checkpoints. The default is 'checkpoints', beside the file."),
         "trigger": _text(
             "available-now (the default): read what is there, and end. continuous: go on until stopped. A duration,"

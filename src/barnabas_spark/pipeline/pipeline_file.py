@@ -16,14 +16,19 @@ from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 from barnabas_spark.pipeline.schema_check import check_schema
 from barnabas_spark.pipeline.specification import (
     AVAILABLE_NOW,
+    CODED_FORMATS,
+    PROTOBUF_FORMAT,
     Pipeline,
+    RegistryAddress,
     Sink,
     Source,
     SparkSettings,
     Transform,
+    ValueCoding,
     Watermark,
 )
 
+_CODING_KEYS = ("schema_file", "message", "subject", "framing", "schema_id")
 _TEXT_NOT_UTF8 = "not UTF-8"
 
 
@@ -99,8 +104,7 @@ class _Reading:
         if not is_topic:
             self._refuse(
                 path, entry, "of files",
-                ("format", "key", "headers",
-                 "dead_letters", "brokers"),
+                ("format", "key", "headers", "dead_letters", "brokers", *_CODING_KEYS),
             )  # fmt: skip
             if not is_table and "schema" not in entry:
                 self._note(path, f"sources.{name} needs 'schema': a stream of files has no other")
@@ -113,6 +117,7 @@ class _Reading:
             self._refuse(path, entry, f"of format {entry['format']}", ("schema",))
         if is_table:
             self._refuse(path, entry, "with read: table", ("watermark", "dead_letters"))
+        coding = self._coding(entry, path) if is_topic else None
         watermark = entry.get("watermark")
         return Source(
             name=name,
@@ -123,6 +128,7 @@ class _Reading:
             is_table=is_table,
             schema=entry.get("schema"),
             format=entry.get("format", "json"),
+            coding=coding,
             key_is_text=entry.get("key", "string") == "string",
             has_headers=entry.get("headers", False),
             watermark=None if watermark is None else Watermark(watermark["column"], watermark["delay"]),
@@ -179,7 +185,7 @@ class _Reading:
         if not is_topic:
             self._refuse(
                 path, entry, "that writes no topic",
-                ("format", "key", "delivery", "brokers"),
+                ("format", "key", "delivery", "brokers", *_CODING_KEYS),
             )  # fmt: skip
         if "parquet" not in entry:
             self._refuse(path, entry, "that writes no Parquet", ("partition_by",))
@@ -187,6 +193,9 @@ class _Reading:
             self._note((*path, "mode"), "files cannot be updated: use append or complete")
         if "console" in entry:
             self._refuse(path, entry, "that prints", ("options",))
+        coding = self._coding(entry, path) if is_topic else None
+        if coding is not None and coding.is_framed and coding.registry is None and coding.schema_id is None:
+            self._note(path, f"sinks.{name} needs 'registry' at the top, 'schema_id', or 'framing: none'")
         return Sink(
             name=name,
             line=self._marked.line(path),
@@ -196,6 +205,7 @@ class _Reading:
             parquet=self._resolved(entry.get("parquet")),
             console_rows=entry.get("console"),
             format=entry.get("format", "json"),
+            coding=coding,
             key=entry.get("key"),
             is_exactly_once=entry.get("delivery", "exactly-once") == "exactly-once",
             mode=entry.get("mode", "append"),
@@ -205,6 +215,41 @@ class _Reading:
         )
 
     # -- parts
+
+    def _coding(self, entry: dict[str, Any], path: Path) -> ValueCoding | None:
+        """Return how Avro or Protobuf values are coded; None for other formats."""
+        name, where = entry.get("format", "json"), ".".join(map(str, path))
+        if name not in CODED_FORMATS:
+            self._refuse(path, entry, f"of format {name}", _CODING_KEYS)
+            return None
+        is_framed = entry.get("framing", "confluent") == "confluent"
+        registry = self._registry() if is_framed else None
+        file = self._resolved(entry.get("schema_file"))
+        if name != PROTOBUF_FORMAT:
+            self._refuse(path, entry, f"of format {name}", ("message",))
+        if registry is None:
+            told = "without a registry" if is_framed else "with framing: none"
+            self._refuse(path, entry, told, ("subject",) if is_framed else ("subject", "schema_id"))
+            if file is None:
+                self._note(path, f"{where} needs 'schema_file', or 'registry' at the top")
+        else:
+            self._refuse(path, entry, "with a registry, which gives the id", ("schema_id",))
+        if file is not None and not os.path.isfile(file):
+            self._note((*path, "schema_file"), f"there is no file {file}")
+        topic, subject = entry.get("topic"), entry.get("subject")
+        if subject is None and topic is not None and "," not in topic:
+            subject = f"{topic}-value"
+        if registry is not None and file is None and subject is None:
+            self._note(path, f"{where} needs 'subject', the schema's name in the registry: there are several topics")
+        return ValueCoding(file, entry.get("message"), subject, registry, is_framed, entry.get("schema_id"))
+
+    def _registry(self) -> RegistryAddress | None:
+        entry = self._values.get("registry")
+        if entry is None:
+            return None
+        if not entry["url"].startswith(("http://", "https://")):
+            self._note(("registry", "url"), f"{entry['url']!r} must begin with http:// or https://")
+        return RegistryAddress(entry["url"], entry.get("login") or None)
 
     def _brokers(self, entry: dict[str, Any], path: Path) -> str:
         brokers: str | None = entry.get("brokers", self._values.get("brokers"))

@@ -17,11 +17,12 @@ from pyspark.sql import functions as sql
 
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
+from barnabas_spark.pipeline.coding.coding_errors import FormatError, RegistryFailed
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
 from barnabas_spark.pipeline.specification import Pipeline, Sink, Source, Transform
 from barnabas_spark.pipeline.topic_options import topic_options
-from barnabas_spark.pipeline.value_formats import FormatError, bad_records, decoded_rows, encoded_rows
+from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_rows
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
 
@@ -87,7 +88,7 @@ class PipelinePlan:
             rows = bad_records(self._records(source, name), source)
         sink = Sink(
             name=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
-            parquet=None, console_rows=None, format=source.format, key=None, is_exactly_once=True, mode="append",
+            parquet=None, console_rows=None, format="raw", coding=None, key=None, is_exactly_once=True, mode="append",
             partition_by=(), brokers=source.brokers, options={},
         )  # fmt: skip
         return PlannedQuery(name, source.line, sink, rows, QueryIdentity((source.what,), sink.what))
@@ -189,7 +190,7 @@ class PipelinePlan:
         """Turn what Spark and the formats reject into errors of the file. Raises PipelineError."""
         try:
             yield
-        except (FormatError, OptionError) as error:
+        except (FormatError, OptionError, RegistryFailed) as error:
             raise self._error(line, f"{where}: {error}") from error
         except PySparkException as error:
             raise self._error(line, f"{where}: {_told(error)}") from error

@@ -16,7 +16,6 @@ from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
 _REFUSED = {
     "iceberg": "Iceberg tables are not written: pyiceberg is not among the packages of barnabas[pipelines], and Spark"
     " itself needs a jar for them. Write Parquet",
-    "schema_file": "Avro and Protobuf are not decoded yet: the formats are json, text and raw",
     "delta": "Delta tables are not written: Spark needs a jar for them. Write Parquet",
 }
 """Keys that are asked for, and what to say of them."""

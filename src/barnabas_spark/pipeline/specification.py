@@ -12,6 +12,32 @@ from typing import NamedTuple
 AVAILABLE_NOW = "available-now"
 CONTINUOUS = "continuous"
 
+AVRO_FORMAT, PROTOBUF_FORMAT = "avro", "protobuf"
+CODED_FORMATS = (AVRO_FORMAT, PROTOBUF_FORMAT)
+"""The formats whose values need a schema to be read."""
+
+
+class RegistryAddress(NamedTuple):
+    """A schema registry."""
+
+    url: str
+    login: str | None
+    """`user:password`, for basic authentication."""
+
+
+class ValueCoding(NamedTuple):
+    """Where the schema of Avro or Protobuf values is, and whether a frame with its id precedes each value."""
+
+    schema_file: str | None
+    message: str | None
+    """Protobuf: the full name of the message. None: the first of the file."""
+    subject: str | None
+    """The registry's name for the schema. None: that of the topic's values."""
+    registry: RegistryAddress | None
+    is_framed: bool
+    schema_id: int | None
+    """A sink without a registry: the id to write."""
+
 
 class Watermark(NamedTuple):
     """How late rows may be."""
@@ -31,7 +57,9 @@ class Source(NamedTuple):
     is_table: bool
     schema: str | None
     format: str
-    """json, text or raw."""
+    """json, text, raw, avro or protobuf."""
+    coding: ValueCoding | None
+    """Avro and Protobuf alone have one."""
     key_is_text: bool
     has_headers: bool
     watermark: Watermark | None
@@ -79,7 +107,9 @@ class Sink(NamedTuple):
     parquet: str | None
     console_rows: int | None
     format: str
-    """json, text or raw."""
+    """json, text, raw, avro or protobuf."""
+    coding: ValueCoding | None
+    """Avro and Protobuf alone have one."""
     key: str | None
     is_exactly_once: bool
     mode: str

@@ -1,6 +1,7 @@
 """Turns the records of a source into columns, and the rows of a sink into records.
 
-Called by `plan` on the driver; no state, no lock. All are Spark's own expressions: no Python runs in the executors.
+Called by `plan` on the driver; no state, no lock. All are Spark's own expressions, but for Avro and Protobuf, which
+Python decodes and encodes in the executors (`coding`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from barnabas_spark.pipeline.specification import Sink, Source
+from barnabas_spark.pipeline.coding.coded_columns import ERROR, VALUE, decoded_column, encoded_column
+from barnabas_spark.pipeline.coding.coding_errors import FormatError
+from barnabas_spark.pipeline.specification import CODED_FORMATS, Sink, Source
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
 """The columns of every record. No sink writes columns whose names begin with `_`."""
@@ -20,14 +23,10 @@ _DECODED = "_barnabas_decoded"
 _SHOWN_CHARACTERS = 80
 
 
-class FormatError(Exception):
-    """A schema, or rows, that the format cannot have. The message says why."""
-
-
 def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
     """Return the value's columns and those of the record. A record that is bad fails the query, or is left out.
 
-    Raises FormatError.
+    Raises FormatError, RegistryFailed.
     """
     parsed = _with_error(records, source)
     error = sql.col(_ERROR)
@@ -35,7 +34,7 @@ def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
         kept = parsed.where(error.isNull())
     else:
         # A filter, because a query may use none of the columns: an unused one is not computed.
-        kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message())))
+        kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message(source))))
     names = [name for name in _value_columns(parsed, source) if name != _CORRUPT]
     clash = sorted({*RECORD_COLUMNS, HEADERS_COLUMN} & set(names))
     if clash:
@@ -55,7 +54,10 @@ def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
 
 
 def bad_records(records: DataFrame, source: Source) -> DataFrame:
-    """Return the records that cannot be decoded, as rows for a sink: key, value, and why and where as headers."""
+    """Return the records that cannot be decoded, as rows for a sink: key, value, and why and where as headers.
+
+    Raises FormatError, RegistryFailed.
+    """
     parsed = _with_error(records, source).where(sql.col(_ERROR).isNotNull())
     told = {
         "error": sql.col(_ERROR),
@@ -71,7 +73,10 @@ def bad_records(records: DataFrame, source: Source) -> DataFrame:
 
 
 def encoded_rows(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return the rows as key and value. Raises FormatError; Spark's AnalysisException for a wrong key expression."""
+    """Return the rows as key and value.
+
+    Raises FormatError, RegistryFailed; Spark's AnalysisException for a wrong key expression.
+    """
     columns = written_columns(rows)
     name = sink.format
     if name in ("raw", "text"):
@@ -80,6 +85,8 @@ def encoded_rows(rows: DataFrame, sink: Sink) -> DataFrame:
         value = sql.col("value").cast("string") if name == "text" else sql.col("value")
     elif not columns:
         raise FormatError(f"{sink.reads} has no column to write: {', '.join(rows.columns)}")
+    elif sink.coding is not None:
+        value = encoded_column(rows, columns, name, sink.coding)
     else:
         value = sql.to_json(_struct(columns), {"ignoreNullFields": "false"})
     key = [sql.expr(sink.key).alias("key")] if sink.key is not None else []
@@ -92,8 +99,18 @@ def written_columns(rows: DataFrame) -> list[str]:
 
 
 def _with_error(records: DataFrame, source: Source) -> DataFrame:
-    """Return the records with two columns more: the decoded value, and why it could not be decoded."""
+    """Return the records with two columns more: the decoded value, and why it could not be decoded.
+
+    Raises FormatError, RegistryFailed.
+    """
     value = sql.col("value")
+    if source.coding is not None:
+        told = decoded_column(value, source.format, source.coding)
+        return records.select("*", told.alias(_DECODED)).select(
+            *records.columns,
+            sql.col(f"{_DECODED}.{VALUE}").alias(_DECODED),
+            sql.col(f"{_DECODED}.{ERROR}").alias(_ERROR),
+        )
     if source.format == "raw":
         return records.select("*", value.alias(_DECODED), sql.lit(None).cast("string").alias(_ERROR))
     if source.format == "text":
@@ -121,9 +138,13 @@ def _value_columns(parsed: DataFrame, source: Source) -> list[str]:
     return names
 
 
-def _message() -> Column:
+def _message(source: Source) -> Column:
     """Return the text of the error for a bad record."""
-    shown = sql.substring(sql.col("value").cast("string"), 1, _SHOWN_CHARACTERS)
+    value = sql.col("value")
+    if source.format in CODED_FORMATS:
+        shown = sql.hex(sql.substring(value, 1, _SHOWN_CHARACTERS // 2))
+    else:
+        shown = sql.substring(value.cast("string"), 1, _SHOWN_CHARACTERS)
     where = sql.format_string("%s-%d, offset %d: ", "topic", "partition", "offset")
     return sql.concat(where, sql.col(_ERROR), sql.lit(": "), shown)
 

@@ -13,7 +13,7 @@ import pytest
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from barnabas_spark.pipeline.pipeline_error import PipelineError
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.specification import Pipeline, Watermark
+from barnabas_spark.pipeline.specification import Pipeline, RegistryAddress, ValueCoding, Watermark
 from barnabas_spark.pipeline.template import TEMPLATE
 
 Read = Callable[..., Pipeline]
@@ -116,6 +116,29 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
     assert not pipeline.sinks[2].is_exactly_once
 
 
+def test_where_schemas_are(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "order.desc").write_text("")
+    pipeline = read(
+        """\
+        name: shop
+        brokers: a:1
+        registry: {url: "http://r:8081", login: "${env:LOGIN:-}"}
+        sources:
+          orders: {topic: orders, format: avro}
+          bare: {pattern: x.*, format: protobuf, framing: none, schema_file: order.desc, message: shop.Order}
+        sinks:
+          out: {from: orders, topic: t, format: avro, subject: shop.Order}
+        """,
+        {"LOGIN": "ann:secret"},
+    )
+    orders, bare = pipeline.sources
+    registry = RegistryAddress("http://r:8081", "ann:secret")
+    assert orders.coding == ValueCoding(None, None, "orders-value", registry, True, None)
+    file = os.fspath(tmp_path / "order.desc")
+    assert bare.coding == ValueCoding(file, "shop.Order", None, None, False, None)
+    assert pipeline.sinks[0].coding == ValueCoding(None, None, "shop.Order", registry, True, None)
+
+
 def test_parameters_and_environment(read: Read) -> None:
     text = GOOD.replace("brokers: a:1", "brokers: ${host}:${env:PORT:-9092}\nparameters: {host: null, rows: 5, f: x}")
     text = text.replace("from: large\n    topic: large", "from: ${f}\n    console: ${rows}").replace("large:", "x:")
@@ -153,9 +176,31 @@ def test_parameters_and_environment(read: Read) -> None:
             "sources.orders needs exactly one of topic, pattern, parquet; it has none",
         ),
         ("topic: orders", "topic: o\n    pattern: p", 4, "it has topic and pattern"),
-        ("topic: orders", "topic: o\n    format: jsn", 6, "'jsn'; it must be json or text or raw; did"),
+        (
+            "topic: orders",
+            "topic: o\n    format: jsn",
+            6,
+            "'jsn'; it must be json or text or raw or avro or protobuf; did",
+        ),
         ("topic: orders", "topic: o\n    format: raw", 7, "'schema' has no meaning for a source of format raw"),
         ("topic: orders", "parquet: o\n    headers: true", 6, "'headers' has no meaning for a source of files"),
+        ("topic: orders", "topic: o\n    message: m", 6, "'message' has no meaning for a source of format json"),
+        ("topic: orders\n    schema: id BIGINT", "topic: o\n    format: avro", 4, "needs 'schema_file', or 'registry'"),
+        (
+            "topic: orders\n    schema: id BIGINT",
+            "pattern: o\n    format: avro\nregistry: {url: x}",
+            7,
+            "'x' must begin",
+        ),
+        (
+            "topic: orders\n    schema: id BIGINT",
+            "topic: o,p\n    format: avro\nregistry: {url: 'http://x'}",
+            4,
+            "sources.orders needs 'subject', the schema's name in the registry: there are several topics",
+        ),
+        ("topic: large", "topic: x\n    format: avro\n    schema_file: no.avsc", 17, "there is no file"),
+        ("topic: large", "topic: x\n    format: protobuf\n    framing: none\n    schema_id: 7", 18, "framing: none"),
+        ("topic: large", "topic: x\n    format: avro\n    schema_file: shop.yaml", 13, "needs 'registry' at the top,"),
         ("    schema: id BIGINT\n", "", 4, "sources.orders needs 'schema', the columns of its JSON"),
         ("  orders:\n", "  or-ders:\n", 4, "'or-ders' is no name"),
         ("  large:\n", "  orders:\n", 8, "'orders' is the name of a source already"),

@@ -383,7 +383,9 @@ def test_an_administrator_sees_fences_and_ends_transactions(bootstrap: str, topi
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_another_client_ends_a_prepared_transaction(bootstrap: str, topic: str, commit: bool) -> None:
+def test_another_client_ends_a_prepared_transaction(
+    bootstrap: str, topic: str, commit: bool, coordinator: Coordinator
+) -> None:
     producer = transactional(bootstrap, topic)
     producer.init_transactions()
     with pytest.raises(RuntimeError, match="outside of a transaction"):
@@ -399,6 +401,9 @@ def test_another_client_ends_a_prepared_transaction(bootstrap: str, topic: str, 
         with pytest.raises(ApiError) as other:
             admin.end_transaction(prepared, commit=not commit)
         assert other.value.code is ErrorCode.INVALID_TXN_STATE
+        ended = admin.describe_transactions([topic])[topic]
+        # The end raises the epoch, as the producer's own would.
+        assert ended.producer_epoch == prepared.producer_epoch + (1 if coordinator.is_version_2 else 0)
     assert committed(bootstrap, topic) == ([b"prepared"] if commit else [])
 
 

@@ -14,3 +14,5 @@ class PreparedTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
+    is_version_2: bool = False
+    """Whether it was begun under transaction.version 2, whose end raises the producer's epoch."""

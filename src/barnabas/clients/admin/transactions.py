@@ -31,7 +31,8 @@ _FENCING_TIMEOUT_MS = 1
 _FENCING_VERSIONS = (0, 4)
 _MARKER_VERSIONS = (0, 1)
 _END_VERSIONS = (0, 3)
-"""Those of our producer, which has begun the transaction: later ones belong to clients of transaction.version 2."""
+_END_VERSIONS_2 = (5, 5)
+"""Those of transaction.version 2: the coordinator raises the epoch, so that late batches are not in the next one."""
 
 
 class TransactionListing(NamedTuple):
@@ -157,13 +158,14 @@ def end_transaction(calls: AdminCalls, prepared: PreparedTransaction, *, commit:
     name = prepared.transactional_id
 
     def request_for(_ids: Iterable[str]) -> EndTxnRequest:
-        return EndTxnRequest(*prepared, commit)
+        return EndTxnRequest(name, prepared.producer_id, prepared.producer_epoch, commit)
 
     def results_in(answer: EndTxnResponse) -> Iterator[tuple[str, int, int]]:
         yield name, answer.error_code, answer.error_code
 
     wanted = CoordinatedIds([name], TRANSACTION)
-    _, error_code = calls.ask_coordinators(wanted, request_for, results_in, _END_VERSIONS)[name]
+    versions = _END_VERSIONS_2 if prepared.is_version_2 else _END_VERSIONS
+    _, error_code = calls.ask_coordinators(wanted, request_for, results_in, versions)[name]
     raise_error(error_code, None, f"Transactional id: {name}")
 
 

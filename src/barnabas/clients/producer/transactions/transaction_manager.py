@@ -132,7 +132,9 @@ class TransactionManager:
         """Return the transaction, for the client that will end it. Raises as `check_may_send`."""
         with self._lock:
             self._check_in_transaction("prepare the transaction")
-            return PreparedTransaction(self.transactional_id, *self._identity)
+            return PreparedTransaction(
+                self.transactional_id, *self._identity, is_version_2=self._transaction.is_version_2
+            )
 
     def begin_abort(self) -> Future[None]:
         """Abort the transaction. Raises TransactionalProducerFailed, RuntimeError outside of a transaction."""

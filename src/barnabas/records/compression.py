@@ -37,6 +37,11 @@ _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _SNAPPY_MAX_RATIO: Final = 24  # a three-byte copy element yields 64 bytes, and nothing yields more per byte
 _GZIP_WBITS: Final = 31
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_PLAIN_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+"""Version 1, independent blocks of up to 64 KB, nothing optional: what Java and librdkafka write."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_STORED: Final = 0x80000000
+"""The bit in the size of a block that says that the block is not compressed."""
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
@@ -90,6 +95,9 @@ def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTE
     if codec == Codec.SNAPPY:
         return _decompress_snappy(data, limit_bytes)
     if codec == Codec.LZ4:
+        plain = _decompress_plain_lz4(data, limit_bytes)
+        if plain is not None:
+            return plain
         return _decompress_growing(cramjam.lz4.decompress_into, data, limit_bytes)
     return _decompress_growing(cramjam.zstd.decompress_into, data, limit_bytes)
 
@@ -203,6 +211,44 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     if not pieces:
         raise CorruptRecord("gzip: no data")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _decompress_plain_lz4(data: Buffer, limit_bytes: int) -> bytes | None:
+    """Decompress a frame with the plain header block by block; None if anything about it is not plain or not right.
+
+    The codec's reader of frames takes four times as long for a batch of 16 KiB. It reads what this function does not,
+    and names the damage.
+    """
+    if data[: len(_LZ4_PLAIN_HEADER)] != _LZ4_PLAIN_HEADER:
+        return None
+    pieces: list[bytes] = []
+    position, end = len(_LZ4_PLAIN_HEADER), len(data)
+    output = bytearray(min(_LZ4_BLOCK_BYTES, limit_bytes))
+    with memoryview(data) as source, memoryview(output) as target:
+        while position + 4 <= end:
+            size = int.from_bytes(source[position : position + 4], "little")
+            position += 4
+            if not size:
+                # The end mark, which must be the last thing of all.
+                return b"".join(pieces) if position == end else None
+            room = min(_LZ4_BLOCK_BYTES, limit_bytes)
+            is_stored = size & _LZ4_STORED != 0
+            size &= ~_LZ4_STORED
+            if not 0 < size <= min(end - position, room if is_stored else _LZ4_BLOCK_BYTES):
+                return None
+            block = source[position : position + size]
+            if is_stored:
+                piece = bytes(block)
+            else:
+                try:
+                    written = cramjam.lz4.decompress_block_into(block, target[:room], room)
+                except cramjam.DecompressionError:
+                    return None
+                piece = bytes(target[:written])
+            pieces.append(piece)
+            limit_bytes -= len(piece)
+            position += size
+    return None
 
 
 def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> bytes:

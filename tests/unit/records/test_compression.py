@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from barnabas.records.compression import (
     Codec,
+    _decompress_plain_lz4,
     compress,
     compress_lz4_magic_0,
     decompress,
     decompress_lz4_magic_0,
 )
-from barnabas.records.errors import CorruptRecord
+from barnabas.records.errors import CorruptRecord, DecompressedTooLarge
 from barnabas.records.xxhash32 import xxhash32
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -51,6 +52,44 @@ def test_lz4_frame_has_independent_blocks_and_no_content_checksum() -> None:
     assert frame[:4] == b"\x04\x22\x4d\x18"
     version, independent, content_checksum = frame[4] >> 6, frame[4] >> 5 & 1, frame[4] >> 2 & 1
     assert (version, independent, content_checksum) == (1, 1, 0)
+
+
+def plain_lz4(data: bytes, stored_blocks: tuple[int, ...] = ()) -> bytes:
+    """A frame as Java and librdkafka write it. stored_blocks: the numbers of the blocks that are not compressed."""
+    frame = b"\x04\x22\x4d\x18\x60\x40\x82"
+    for number, start in enumerate(range(0, len(data), 1 << 16)):
+        block = data[start : start + (1 << 16)]
+        if number in stored_blocks:
+            frame += (len(block) | 1 << 31).to_bytes(4, "little") + block
+        else:
+            compressed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+            frame += len(compressed).to_bytes(4, "little") + compressed
+    return frame + bytes(4)
+
+
+@pytest.mark.parametrize("data", [b"", b"a", TEXT, TEXT[: 1 << 16], bytes(1 << 18)])
+def test_lz4_of_java_is_read_block_by_block(data: bytes) -> None:
+    for stored_blocks in ((), (0,), (1,)):
+        frame = plain_lz4(data, stored_blocks)
+        assert decompress(Codec.LZ4, frame) == data
+        # The limit may be the size, and the frame may be a part of a buffer.
+        assert _decompress_plain_lz4(memoryview(b"before" + frame)[6:], len(data)) == data
+        if data:
+            with pytest.raises(DecompressedTooLarge):
+                decompress(Codec.LZ4, frame, len(data) - 1)
+
+
+@given(st.data())
+def test_lz4_read_block_by_block_is_what_the_frame_holds(data: st.DataObject) -> None:
+    content = data.draw(st.binary(max_size=50)) * data.draw(st.sampled_from((1, 3, 3000)))
+    frame = bytearray(plain_lz4(content, data.draw(st.sampled_from(((), (0,), (1,))))))
+    for _ in range(data.draw(st.integers(0, 3))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    frame = frame[: data.draw(st.sampled_from((len(frame), len(frame), len(frame) - 1, 8)))]
+    frame += data.draw(st.sampled_from((b"", b"", b"\x00", bytes(frame))))
+    found = _decompress_plain_lz4(bytes(frame), 1 << 20)
+    if found is not None:
+        assert found == bytes(cramjam.lz4.decompress(bytes(frame)))
 
 
 def test_snappy_accepts_a_raw_block_and_concatenated_streams() -> None:

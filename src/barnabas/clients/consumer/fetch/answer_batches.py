@@ -6,16 +6,20 @@ Kafka: CompletedFetch.batches.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from barnabas.clients.consumer.fetch.even_batches import EvenBatches, WantedRecords, take_even_batches
 from barnabas.clients.consumer.fetch.record_run import RunShapes
+from barnabas.records.batch_header import LOG_OVERHEAD
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import HEADER_SIZE, MAGIC_POSITION, Buffer, RecordBatch
 
 _RECORD_BATCH_MAGIC: Final = 2
+_PLACE: Final = Struct(">qi4xb6xi")
+"""The fields of a header that place a batch: base offset, length, magic, last offset delta."""
 
 
 class AnswerBatches:
@@ -65,10 +69,9 @@ class AnswerBatches:
 
     def take_even(self, wanted: WantedRecords) -> EvenBatches | None:
         """Return the records of the next batches, as long as all have the shape that was met last; None without one."""
-        shape = self.shapes.of_one_byte
-        if shape is None or self.damage is not None:
+        if self.damage is not None:
             return None
-        even = take_even_batches(self._buffer, self._position, shape, wanted)
+        even = take_even_batches(self._buffer, self._position, self.shapes, wanted)
         if even is not None:
             self._position = even.end
         return even
@@ -76,15 +79,28 @@ class AnswerBatches:
     def end_offset(self, start: int) -> int:
         """Return the offset behind the last batch, or `start` if no batch ends behind it. Found once, then kept."""
         if self._end_offset is None:
-            end = start
-            try:
-                for batch in any_batches(self._buffer):
-                    end = max(end, batch.next_offset)
-            except CorruptRecord:
-                # The reader meets the same header and raises. A fetch from behind the good batches finds it again.
-                pass
-            self._end_offset = end
+            self._end_offset = max(start, self._last_next_offset())
         return self._end_offset
+
+    def _last_next_offset(self) -> int:
+        """Return the highest offset behind a whole batch, or 0 if there is none."""
+        buffer, position, end = self._buffer, 0, 0
+        most = len(buffer) - HEADER_SIZE
+        # Batches of today's format, without an object for each: there may be a batch for each record.
+        while position <= most:
+            base_offset, length, magic, last_offset_delta = _PLACE.unpack_from(buffer, position)
+            behind = position + LOG_OVERHEAD + length
+            if magic != _RECORD_BATCH_MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or behind > len(buffer):
+                break
+            position = behind
+            end = max(end, base_offset + last_offset_delta + 1)
+        try:
+            for batch in any_batches(buffer, position):
+                end = max(end, batch.next_offset)
+        except CorruptRecord:
+            # The reader meets the same header and raises. A fetch from behind the good batches finds it again.
+            pass
+        return end
 
     def close(self) -> Buffer:
         """Forget the buffer, so that no more batches follow, and return it."""

@@ -5,9 +5,13 @@ consumer's thread; no lock.
 
 A producer's default batch of 16 KiB holds 15 records of 1 KB. At this size the objects and calls for each batch (its
 header, its checksum, its reader) take as long as the records. This loop does without them. It takes a batch only if
-everything about the batch is plain: format v2, no codec, records for users, a right checksum, and as many bytes as its
-records of this shape need. In front of any other batch the loop ends, and CompletedFetch reads that one carefully: what
-is wrong with a batch is said there.
+everything about the batch is plain: format v2, records for users, the producers' timestamps, a right checksum, and as
+many bytes as its records of this shape need, compressed or not. In front of any other batch the loop ends, and
+CompletedFetch reads that one carefully: what is wrong with a batch is said there.
+
+Only decompression shows how many bytes the records of a compressed batch have. Where they are too few or too many, the
+careful reader decompresses the batch again. `RunShapes` counts such batches: after a few in a row, the answer's other
+compressed batches are left to the careful reader at once.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch.record_run import BatchFields, RunShape, whole_run
+from barnabas.clients.consumer.fetch.record_run import BatchFields, RunShapes, whole_run
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import (
     ATTRIBUTES_POSITION,
@@ -26,10 +30,15 @@ from barnabas.records.batch_header import (
     LOG_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
 )
+from barnabas.records.compression import Codec, decompress
 from barnabas.records.crc import crc32c
+from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import CREATE_TIME, Buffer
 
-_NOT_PLAIN: Final = CODEC_MASK | CONTROL_MASK | TIMESTAMP_TYPE_MASK
+_NOT_PLAIN: Final = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+_CODECS: Final = tuple(Codec)
+_MOST_UNPACKED_BYTES: Final = 1 << 20
+"""Larger compressed batches are left to the careful reader: what a batch claims to hold does not allocate more."""
 _RECORD_BATCH_MAGIC: Final = 2
 
 
@@ -54,8 +63,14 @@ class EvenBatches(NamedTuple):
     leader_epoch: int
 
 
-def take_even_batches(buffer: Buffer, position: int, shape: RunShape, wanted: WantedRecords) -> EvenBatches | None:
-    """Return the records of the batches from `position` on, as long as all are of this shape; None without one."""
+def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: WantedRecords) -> EvenBatches | None:
+    """Return the records of the batches from `position` on, as long as all have the shape that was met last.
+
+    None without one such batch.
+    """
+    shape = shapes.of_one_byte
+    if shape is None:
+        return None
     (topic, partition), start_offset, limit, check_crcs = wanted
     record_size = shape.layout.size
     taken: list[ConsumerRecord] = []
@@ -78,25 +93,30 @@ def take_even_batches(buffer: Buffer, position: int, shape: RunShape, wanted: Wa
                 _,
                 count,
             ) = HEADER.unpack_from(view, position)
-            body_size = length - (HEADER_SIZE - LOG_OVERHEAD)
+            codec = attributes & CODEC_MASK
+            body_size = count * record_size
             end = position + LOG_OVERHEAD + length
             if (
                 magic != _RECORD_BATCH_MAGIC
                 or attributes & _NOT_PLAIN
                 or not 0 < count <= limit
-                or body_size != count * record_size
                 or end > size
                 or base_offset < start_offset
+                or (
+                    shapes.has_other_sizes or body_size > _MOST_UNPACKED_BYTES
+                    if codec
+                    else end - position != HEADER_SIZE + body_size
+                )
             ):
                 break
             if check_crcs:
                 with view[position + ATTRIBUTES_POSITION : end] as covered:
                     if crc32c(covered) != crc:
                         break
-            with view[position + HEADER_SIZE : end] as body:
-                run = whole_run(
-                    body, shape, BatchFields(topic, partition, base_offset, base_timestamp, CREATE_TIME, None)
-                )
+            fields = BatchFields(topic, partition, base_offset, base_timestamp, CREATE_TIME, None)
+            with view[position + HEADER_SIZE : end] as stored:
+                body = _unpacked(codec, stored, body_size, shapes) if codec else stored
+                run = None if body is None else whole_run(body, shape, fields)
             if run is None:
                 break
             taken += run
@@ -104,3 +124,14 @@ def take_even_batches(buffer: Buffer, position: int, shape: RunShape, wanted: Wa
             position, epoch = end, batch_epoch
             next_offset = base_offset + last_offset_delta + 1
     return EvenBatches(taken, position, next_offset, epoch) if taken else None
+
+
+def _unpacked(codec: int, stored: memoryview, size: int, shapes: RunShapes) -> bytes | None:
+    """Return the decompressed records of a batch, or None if they do not have `size` bytes."""
+    try:
+        body = decompress(_CODECS[codec], stored, size) if codec < len(_CODECS) else b""
+    except CorruptRecord:
+        body = b""
+    is_of_size = len(body) == size
+    shapes.note_size(is_expected=is_of_size)
+    return body if is_of_size else None

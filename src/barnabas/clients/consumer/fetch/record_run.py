@@ -44,6 +44,7 @@ _NO_HEADERS: Final = b"\x00"
 _NULL: Final = b"\x01"
 """The length -1 in zigzag."""
 _LESSONS: Final = 8
+_MOST_OTHER_SIZES: Final = 4
 
 _ONE_BYTE_ZIGZAG: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 _OFFSETS: Final = tuple(2 * delta for delta in range(_ONE_BYTE_DELTAS)) + tuple(
@@ -124,11 +125,12 @@ class RunShapes:
     next batches have it, too.
     """
 
-    __slots__ = ("_of_two_bytes", "lessons", "of_one_byte")
+    __slots__ = ("_of_two_bytes", "_other_sizes", "lessons", "of_one_byte")
 
     def __init__(self) -> None:
         self.of_one_byte: RunShape | None = None
         self._of_two_bytes: RunShape | None = None
+        self._other_sizes = 0
         self.lessons = _LESSONS
 
     def add(self, shape: RunShape) -> None:
@@ -137,6 +139,15 @@ class RunShapes:
             self.of_one_byte = shape
         else:
             self._of_two_bytes = shape
+
+    @property
+    def has_other_sizes(self) -> bool:
+        """Whether the last few compressed batches held records of other sizes than `of_one_byte` says."""
+        return self._other_sizes >= _MOST_OTHER_SIZES
+
+    def note_size(self, *, is_expected: bool) -> None:
+        """Note whether the records of a compressed batch had the size that `of_one_byte` says."""
+        self._other_sizes = 0 if is_expected else self._other_sizes + 1
 
     def find(self, body: bytes, position: int, offset_delta: int) -> RunShape | None:
         """Return the shape of the record at `position`, if it is one of these, and its offset is the expected one."""
@@ -191,7 +202,7 @@ def whole_run(body: Buffer, shape: RunShape, batch: BatchFields) -> Iterable[Con
 
 
 def _columns(run: Buffer, shape: RunShape) -> _Columns:
-    return _Columns(*zip(*shape.layout.iter_unpack(run), strict=True))
+    return _Columns._make(zip(*shape.layout.iter_unpack(run), strict=True))
 
 
 def _made(columns: _Columns, shape: RunShape, delta: int, count: int, batch: BatchFields) -> list[ConsumerRecord]:

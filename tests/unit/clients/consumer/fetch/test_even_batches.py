@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 from typing import NamedTuple
 
 import pytest
 
+from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
 from barnabas.clients.consumer.fetch.even_batches import WantedRecords, take_even_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Buffer, Codec
 from barnabas.records.errors import CorruptRecord
+from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import HEADER_SIZE, LOG_APPEND_TIME, RecordBatch
+from barnabas.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_APPEND_TIME, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.records.record_reader import Record
 
 TP0 = TopicPartition("t", 0)
 FIRST_TIME_MS = 1_700_000_000_000
@@ -35,14 +39,14 @@ class Sizes(NamedTuple):
     value: int | None
 
 
-def a_batch(chance: Random, base_offset: int, sizes: Sizes) -> bytes:
+def a_batch(chance: Random, base_offset: int, sizes: Sizes, codec: Codec = Codec.NONE) -> bytes:
     """A batch of records of one shape; in some answers' batches one thing is different."""
     odd = chance.choice(
         ("", "", "", "", "", "", "value", "key", "gap", "time", "header", "codec", "stamped", "control")
     )
     count = chance.choice((1, 2, 15, 15, 15, 15, 63, 64, 65, 130))
     builder = RecordBatchBuilder(
-        Codec.LZ4 if odd == "codec" else Codec.NONE,
+        chance.choice(list(Codec)) if odd == "codec" else codec,
         base_offset=base_offset,
         timestamp_type=LOG_APPEND_TIME if odd == "stamped" else 0,
         log_append_time=FIRST_TIME_MS + 5 if odd == "stamped" else -1,
@@ -75,8 +79,9 @@ def a_batch(chance: Random, base_offset: int, sizes: Sizes) -> bytes:
 def an_answer(chance: Random) -> bytearray:
     sizes = Sizes(chance.choice((None, 0, 3, 63, 64)), chance.choice((None, 0, 20, 63, 64, 1000)))
     answer, offset = bytearray(), chance.randrange(1 << 40)
+    codec = chance.choice((Codec.NONE, *Codec))
     for _ in range(chance.choice((1, 5, 20))):
-        answer += (batch := a_batch(chance, offset, sizes))
+        answer += (batch := a_batch(chance, offset, sizes, codec))
         offset = RecordBatch(batch).next_offset + chance.choice((0, 0, 0, 7))
     return answer
 
@@ -165,29 +170,91 @@ def test_damaged_answers_are_read_alike(seed: int) -> None:
             assert found == carefully(damaged, start, check_crcs=False)
 
 
-def three_even_batches() -> bytes:
+def three_even_batches(codec: Codec) -> bytes:
     answer = b""
     for base_offset in (0, 15, 30):
-        builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=base_offset)
+        builder = RecordBatchBuilder(codec, base_offset=base_offset, partition_leader_epoch=base_offset)
         for number in range(15):
             builder.append(FIRST_TIME_MS + number, b"key", bytes(1000))
         answer += builder.build()
     return answer
 
 
-def test_one_loop_takes_all_whole_batches_of_the_shape() -> None:
-    answer = three_even_batches()
+@pytest.mark.parametrize("codec", list(Codec))
+def test_one_loop_takes_all_whole_batches_of_the_shape(codec: Codec) -> None:
+    answer = three_even_batches(codec)
     fetch = CompletedFetch(TP0, 0, answer, check_crcs=True)
     fetch.take(15)
-    shape = fetch._batches.shapes.of_one_byte
-    assert shape is not None
+    shapes = fetch._batches.shapes
     assert len(fetch.take(500)) == 30
     assert (fetch.next_offset, fetch.last_epoch, fetch.unread_bytes) == (45, 30, 0)
     batch_bytes = len(answer) // 3
     # The limit of 35 records leaves no room for the third batch.
-    even = take_even_batches(answer, 0, shape, WantedRecords(TP0, 0, 35, True))
+    even = take_even_batches(answer, 0, shapes, WantedRecords(TP0, 0, 35, True))
     assert even is not None
     assert [record.offset for record in even.records] == list(range(30))
     assert (even.end, even.next_offset, even.leader_epoch) == (2 * batch_bytes, 30, 15)
-    assert take_even_batches(answer, 0, shape, WantedRecords(TP0, 1, 500, True)) is None
-    assert take_even_batches(answer[:-1], 2 * batch_bytes, shape, WantedRecords(TP0, 0, 500, True)) is None
+    assert take_even_batches(answer, 0, shapes, WantedRecords(TP0, 1, 500, True)) is None
+    assert take_even_batches(answer[:-1], 2 * batch_bytes, shapes, WantedRecords(TP0, 0, 500, True)) is None
+
+
+def test_compressed_batches_of_other_sizes_are_left_to_the_careful_reader() -> None:
+    answer = three_even_batches(Codec.LZ4)
+    fetch = CompletedFetch(TP0, 0, answer, check_crcs=True)
+    fetch.take(15)
+    shapes = fetch._batches.shapes
+    wanted = WantedRecords(TP0, 0, 500, True)
+    builder = RecordBatchBuilder(Codec.LZ4)
+    for number in range(15):
+        builder.append(FIRST_TIME_MS + number, b"key", bytes(1001))
+    other = builder.build()
+    for _ in range(3):
+        assert take_even_batches(other, 0, shapes, wanted) is None
+    # A batch of the right size comes in between: the next ones are tried again.
+    assert take_even_batches(answer, 0, shapes, wanted) is not None
+    for _ in range(4):
+        assert not shapes.has_other_sizes
+        assert take_even_batches(other, 0, shapes, wanted) is None
+    assert shapes.has_other_sizes
+    assert take_even_batches(answer, 0, shapes, wanted) is None
+    assert take_even_batches(three_even_batches(Codec.NONE), 0, shapes, wanted) is not None
+    assert len(fetch.take(500)) == 30
+
+
+def test_the_size_that_a_compressed_batch_claims_is_limited() -> None:
+    answer = three_even_batches(Codec.LZ4)
+    fetch = CompletedFetch(TP0, 0, answer, check_crcs=False)
+    fetch.take(15)
+    claims_many = bytearray(answer)
+    struct.pack_into(">i", claims_many, HEADER_SIZE - 4, 1 << 30)
+    assert take_even_batches(claims_many, 0, fetch._batches.shapes, WantedRecords(TP0, 0, 1 << 31, False)) is None
+    assert not fetch._batches.shapes.has_other_sizes
+
+
+def test_an_unknown_codec_is_left_to_the_careful_reader() -> None:
+    answer = bytearray(three_even_batches(Codec.LZ4))
+    fetch = CompletedFetch(TP0, 0, memoryview(answer), check_crcs=False)
+    fetch.take(15)
+    second = len(answer) // 3
+    answer[second + ATTRIBUTES_POSITION + 1] = 7
+    with pytest.raises(CorruptRecord, match="unknown compression codec 7"):
+        fetch.take(500)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_next_fetch_begins_behind_the_last_whole_batch(seed: int) -> None:
+    chance = Random(seed)
+    answer = an_answer(chance)
+    if seed % 3 == 0:
+        answer = bytearray(encode_message_set(1, [Record(3, FIRST_TIME_MS, None, b"v")])) + answer
+    for _ in range(5):
+        damaged = answer[: chance.choice((len(answer), chance.randrange(len(answer))))]
+        place = chance.randrange(len(damaged) + 1)
+        damaged[place : place + 1] = chance.choice((damaged[place : place + 1], b"\x00", b"\x02", b"\xff"))
+        end = 5
+        try:
+            for batch in any_batches(damaged):
+                end = max(end, batch.next_offset)
+        except CorruptRecord:
+            pass
+        assert AnswerBatches(memoryview(damaged)).end_offset(5) == end

@@ -47,6 +47,10 @@ test-all: lint types ## the same with every test: campaigns, Apache Kafka (needs
 chaos: $(VENV)/.installed-test ## kill -9 a loaded broker for ten minutes, 200 times at least (ARGS="--seed 7")
 	$(BIN)/python -m tests.chaos.campaign $(ARGS)
 
+.PHONY: chaos-cluster
+chaos-cluster: $(VENV)/.installed-test ## kill, freeze and restart the brokers of a loaded cluster for half an hour
+	$(BIN)/python -m tests.chaos.cluster_campaign $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.installed-test ## mutated requests of every API and version against a broker, for ten minutes (ARGS="--seed 7")
 	$(BIN)/python -m tests.fuzz.campaign $(ARGS)

@@ -1,0 +1,216 @@
+"""The cluster campaign: three brokers, clients of three libraries, and something going wrong every few seconds.
+
+    python -m tests.chaos.cluster_campaign --seconds 1800 --seed 7
+
+kill -9, SIGSTOP beyond the session's timeout, orderly restarts, of any broker or of the controller, and two brokers at
+once. Topics have three replicas, `min.insync.replicas=2`; producers are idempotent with acks=all. After each round
+the writers rest, every broker runs, and everything is held against what the writers were told: each record once, at the
+offset that was acknowledged, in the order of sending, and in the same bytes on all three brokers.
+`make chaos-cluster` and this directory's tests call it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.producer import Producer, RecordMetadata
+from barnabas.records.record_batch import batches
+from barnabas.testing import Cluster
+from tests.chaos.ledger import Ledger, PartitionLedger
+from tests.chaos.verification import Found
+from tests.chaos.writers import GIVE_UP_SECONDS, Client, ConfluentClient, Delivered, KafkaPythonClient, Writer
+
+BROKERS = (0, 1, 2)
+PARTITIONS = 2
+SESSION_TIMEOUT_MS = 2_000
+SETTINGS: Mapping[str, str | int] = {
+    "zookeeper_session_timeout_ms": SESSION_TIMEOUT_MS,
+    "log_segment_bytes": 100_000,
+    "replica_lag_time_max_ms": 3_000,
+    "replica_fetch_backoff_ms": 200,
+    "controlled_shutdown_max_retries": 1,
+}
+TOPICS = ("by-confluent", "by-kafka-python", "by-barnabas")
+SETTLED_SECONDS = 90
+
+
+class BarnabasClient:
+    """Our own producer: idempotent, as it is by default."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, delivered: Delivered) -> None:
+        self._topic = topic
+        self._delivered = delivered
+        self._producer = Producer(bootstrap_servers, linger_ms=2, delivery_timeout_ms=GIVE_UP_SECONDS * 1000)
+
+    def send(self, partition: int, key: bytes | None, value: bytes) -> None:
+        def on_delivery(metadata: RecordMetadata | None, error: BaseException | None) -> None:
+            self._delivered(partition, value, None if metadata is None else metadata.offset)
+
+        self._producer.send(self._topic, value, key=key, partition=partition, on_delivery=on_delivery)
+
+    def serve(self) -> None:
+        time.sleep(0.005)
+
+    def close(self, timeout_seconds: float) -> None:
+        self._producer.close(timeout_seconds)
+
+
+class ClusterCampaign:
+    """Rounds of faults. events: how often each kind has happened."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._directory = directory
+        self.events: Counter[str] = Counter()
+        self._cluster = Cluster(str(directory), len(BROKERS), dict(SETTINGS))
+        self._ledgers = [Ledger(topic, PARTITIONS) for topic in TOPICS]
+        self._writers = [
+            Writer(ledger, self._client_factory(ledger.topic), seed + number)
+            for number, ledger in enumerate(self._ledgers)
+        ]
+
+    def _client_factory(self, topic: str) -> Callable[[Delivered], Client]:
+        def make(delivered: Delivered) -> Client:
+            addresses = self._cluster.bootstrap_servers
+            if topic == "by-confluent":
+                return ConfluentClient(addresses, topic, delivered, idempotent=True)
+            if topic == "by-kafka-python":
+                return KafkaPythonClient(addresses, topic, delivered)
+            return BarnabasClient(addresses, topic, delivered)
+
+        return make
+
+    @property
+    def acknowledged(self) -> int:
+        """Records whose delivery was reported, so far."""
+        return sum(ledger.acknowledged for ledger in self._ledgers)
+
+    def run(self, *, seconds: float, rounds: int = 1, report: bool = False) -> None:
+        """Play rounds until both numbers are reached."""
+        deadline = time.monotonic() + seconds
+        played = 0
+        try:
+            self._cluster.start()
+            with Admin(self._cluster.bootstrap_servers) as admin:
+                admin.create_topics([NewTopic(topic, PARTITIONS, len(BROKERS)) for topic in TOPICS])
+            for writer in self._writers:
+                writer.start()
+            while time.monotonic() < deadline or played < rounds:
+                self._round()
+                self._take_inventory()
+                played += 1
+                if report:
+                    print(f"{played} rounds, {self.acknowledged} records, {dict(self.events)}", flush=True)  # noqa: T201 - its command shows progress
+            for writer in self._writers:
+                writer.close()
+            self._cluster.close()
+        finally:
+            for writer in self._writers:
+                writer.close(timeout_seconds=0)
+            self._cluster.kill_all()
+
+    # -- what goes wrong
+
+    def _round(self) -> None:
+        for writer in self._writers:
+            writer.resume()
+        time.sleep(self._chance.uniform(0.2, 1))
+        for _ in range(self._chance.randint(1, 3)):
+            event = self._chance.choice(
+                (self._kill_one, self._kill_one, self._kill_controller, self._pause, self._restart, self._kill_two)
+            )
+            event()
+            self.events[event.__name__.removeprefix("_")] += 1
+            time.sleep(self._chance.uniform(0.2, 2))
+        for writer in self._writers:
+            writer.rest(2 * GIVE_UP_SECONDS)
+
+    def _kill_one(self) -> None:
+        self._kill([self._chance.choice(BROKERS)])
+
+    def _kill_controller(self) -> None:
+        controller = self._cluster.controller_id
+        self._kill([self._chance.choice(BROKERS) if controller is None else controller])
+
+    def _kill_two(self) -> None:
+        """With one replica left nothing is acknowledged, and nothing is lost."""
+        self._kill(self._chance.sample(BROKERS, 2))
+
+    def _kill(self, broker_ids: list[int]) -> None:
+        for broker_id in broker_ids:
+            self._cluster.kill(broker_id)
+            time.sleep(self._chance.uniform(0, 0.5))
+        time.sleep(self._chance.uniform(0, 3))
+        for broker_id in broker_ids:
+            self._cluster.brokers[broker_id].restart()
+        self._cluster.wait_until_known()
+
+    def _pause(self) -> None:
+        """A broker that stands still is taken for dead, and does not know it when it goes on."""
+        broker_id = self._chance.choice(BROKERS)
+        self._cluster.pause(broker_id)
+        time.sleep(self._chance.uniform(0.1, 2 * SESSION_TIMEOUT_MS / 1000))
+        self._cluster.resume(broker_id)
+
+    def _restart(self) -> None:
+        self._cluster.restart(self._chance.choice(BROKERS))
+
+    # -- what must be there
+
+    def _take_inventory(self) -> None:
+        for ledger in self._ledgers:
+            for partition, book in enumerate(ledger.partitions):
+                name = f"{ledger.topic}-{partition}"
+                assert not book.failed, f"{name}: {len(book.failed)} deliveries failed"
+                _check(name, book, self._equal_replicas(name, len(book.sent)))
+
+    def _equal_replicas(self, name: str, end_offset: int) -> list[Found]:
+        """Return the records once all replicas have the same bytes to the end. Raises AssertionError: not in time."""
+        deadline = time.monotonic() + SETTLED_SECONDS
+        while True:
+            logs = [self._log_bytes(broker_id, name) for broker_id in BROKERS]
+            if logs[0] == logs[1] == logs[2] and len(found := stored_records(logs[0])) >= end_offset:
+                return found
+            if time.monotonic() > deadline:
+                ends = [len(stored_records(each)) for each in logs]
+                raise AssertionError(f"{name}: {end_offset} were sent, the replicas have {ends} records")
+            time.sleep(0.2)
+
+    def _log_bytes(self, broker_id: int, name: str) -> bytes:
+        directory = self._cluster.brokers[broker_id].data_dir
+        return b"".join(each.read_bytes() for each in sorted(Path(directory, name).glob("*.log")))
+
+
+def stored_records(log: bytes) -> list[Found]:
+    """The records of a log's files."""
+    return [Found(each.offset, each.key, each.value) for batch in batches(log) for each in batch.records()]
+
+
+def _check(name: str, book: PartitionLedger, found: list[Found]) -> None:
+    """Hold a log against what was sent and acknowledged: each record once, in order, at its offset."""
+    assert [record.offset for record in found] == list(range(len(found))), f"{name}: gaps"
+    assert [record.value for record in found] == book.sent, f"{name}: other records than were sent"
+    at = {record.value: record.offset for record in found}
+    wrong = [value[:40] for value, offset in book.acknowledged.items() if at.get(value) != offset]
+    assert not wrong, f"{name}: not where they were acknowledged: {wrong[:5]}"
+
+
+def main() -> None:
+    """Run the campaign from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=1_800)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="barnabas-cluster-chaos-") as directory:
+        ClusterCampaign(Path(directory), arguments.seed).run(seconds=arguments.seconds, report=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -107,7 +107,7 @@ class ClusterCampaign:
                 self._take_inventory()
                 played += 1
                 if report:
-                    print(f"{played} rounds, {self.acknowledged} records, {dict(self.events)}", flush=True)  # noqa: T201 - its command shows progress
+                    print(f"{played} rounds, {self.acknowledged} records, {dict(self.events)}", flush=True)
             for writer in self._writers:
                 writer.close()
             self._cluster.close()

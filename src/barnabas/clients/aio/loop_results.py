@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from barnabas.clients.errors import WokenUp
 
@@ -17,25 +17,20 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class _Result(NamedTuple, Generic[T]):
-    future: asyncio.Future[T]
-    value: T | None
-    error: BaseException | None
-
-
 class LoopResults(Generic[T]):
     """The results for the futures of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lock = threading.Lock()
-        self._results: list[_Result[T]] = []
+        self._results: list[tuple[asyncio.Future[T], T | None, BaseException | None]] = []
+        """The future, its value and its error: plain tuples, because a producer makes one for each record."""
         self._is_scheduled = False
 
     def add(self, future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
         """Give a future its error or, without one, its value: soon, on the loop. Any thread may call it."""
         with self._lock:
-            self._results.append(_Result(future, value, error))
+            self._results.append((future, value, error))
             # A producer's batch ends with hundreds of results at once, and each wake-up is a write to a pipe.
             if self._is_scheduled:
                 return

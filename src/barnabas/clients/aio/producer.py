@@ -32,7 +32,7 @@ from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_record import Headers
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
-from barnabas.clients.producer.record_preparation import PreparedRecord, cluster_listeners, preparation_of
+from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
 from barnabas.clients.producer.serializers import as_bytes
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.protocol.errors import ApiError
@@ -44,7 +44,7 @@ from barnabas.transport.selector import Selector
 T = TypeVar("T")
 
 # `send` seldom has to wait, and a task that never waits lets no other run: not even the one that takes the results.
-_SENDS_BETWEEN_YIELDS = 64
+_SENDS_BETWEEN_YIELDS = 128
 _CALL_THREADS = 4
 
 
@@ -107,6 +107,7 @@ class Producer:
             calls.shutdown()
             raise
         self._running = _Running(loop, calls, made, self.config.max_block_ms)
+        made.defer_wakeups(self._running.wake_soon)
         for listener in cluster_listeners(self.config, None):
             made.on_cluster_update(listener)
 
@@ -165,19 +166,27 @@ class Producer:
         if self._sends % _SENDS_BETWEEN_YIELDS == 0:
             await asyncio.sleep(0)
         future: asyncio.Future[RecordMetadata] = running.loop.create_future()
-        record, on_delivery = self._prepare(
-            OutgoingRecord(topic, value, key, headers, partition, timestamp_ms), partial(running.results.add, future)
-        )
-        size = estimate_size(record.key, record.value, record.headers)
+        on_delivery: DeliveryCallback | None = partial(running.results.add, future)
+        if self._preparation is None:
+            # As in the core: no tuple for the record is made and changed, and the exact class is looked at first.
+            if value.__class__ is not bytes:
+                value = as_bytes("value", value)
+            if key.__class__ is not bytes:
+                key = as_bytes("key", key)
+            headers = tuple(headers)
+        else:
+            record = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
+            prepared, on_delivery = self._preparation.prepare(record, on_delivery)
+            topic, value, key, headers, partition, timestamp_ms = prepared
+        size = estimate_size(key, value, headers)
         try:
-            if not running.waits.are_needless(record.topic, record.partition, size):
-                await running.waits.wait(record.topic, record.partition, size)
+            if not running.waits.are_needless(topic, partition, size):
+                await running.waits.wait(topic, partition, size)
         except (ApiError, ClientTimeout) as error:
-            running.waits.conditions.note_failure(record.topic)
+            running.waits.conditions.note_failure(topic)
             if on_delivery is not None:
                 on_delivery(None, error)
             return future
-        topic, value, key, headers, partition, timestamp_ms = record
         # No await from the last check to here, or another task could take the memory.
         running.core.send(topic, value, key, headers, partition, timestamp_ms, on_delivery)
         return future
@@ -217,12 +226,6 @@ class Producer:
 
     # -- steps
 
-    def _prepare(self, record: OutgoingRecord, on_delivery: DeliveryCallback) -> PreparedRecord:
-        if self._preparation is not None:
-            return self._preparation.prepare(record, on_delivery)
-        value, key = as_bytes("value", record.value), as_bytes("key", record.key)
-        return PreparedRecord(record._replace(value=value, key=key, headers=tuple(record.headers)), on_delivery)
-
     def _started(self) -> _Running:
         if self._running is None:
             raise RuntimeError("Call `start`, or use `async with`, before the producer is used")
@@ -251,6 +254,17 @@ class _Running:
         self.flushes = asyncio.Semaphore(_CALL_THREADS - 1)
         """The threads for `flush`: one is left for `stop`."""
         self.is_stopped = False
+        self._is_waking = False
+
+    def wake_soon(self, wakeup: Callable[[], None]) -> None:
+        """Wake the sending thread in the loop's next turn: records that are sent in one turn leave together."""
+        if not self._is_waking:
+            self._is_waking = True
+            self.loop.call_soon(self._wake, wakeup)
+
+    def _wake(self, wakeup: Callable[[], None]) -> None:
+        self._is_waking = False
+        wakeup()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a function that waits on one of the threads for calls."""

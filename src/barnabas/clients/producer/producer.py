@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from threading import Event
 from types import TracebackType
@@ -193,7 +193,7 @@ class Producer:
             return self._failed(topic, error, on_delivery)
         # Outside the accumulator's lock, which the sender takes as soon as it wakes.
         if wakes_sender:
-            self._sender.wakeup()
+            self._thread.wake()
         return future
 
     def send_batch(
@@ -391,6 +391,13 @@ class Producer:
     def send_conditions(self) -> SendConditions:
         """Return what `send` may have to wait for. For callers that must not wait in it: the asyncio producer."""
         return SendConditions(self.config, self._metadata, self._topics, self._accumulator.pool, self._sender)
+
+    def defer_wakeups(self, schedule: Callable[[Callable[[], None]], None]) -> None:
+        """Let `schedule(wakeup)` choose when the sending thread hears of new batches, on the thread that calls `send`.
+
+        For the asyncio producer. `flush`, `close` and waits for memory still wake the sending thread at once.
+        """
+        self._thread.wake = partial(schedule, self._sender.wakeup)
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 from typing import Any
@@ -254,6 +254,17 @@ def test_a_forked_child_can_neither_use_nor_end_its_parents_producer(
     # The producer counts as closed now, so the fixture would leave its thread running.
     producer._sender.force_close()
     producer._thread.join(WAIT_S)
+
+
+def test_the_caller_may_choose_when_the_sending_thread_hears_of_batches(setting: Setting) -> None:
+    producer = setting.producer()
+    producer.partitions_for("t")
+    deferred: list[Callable[[], None]] = []
+    producer.defer_wakeups(deferred.append)
+    future = producer.send("t", b"first", partition=0)
+    (wakeup,) = deferred
+    wakeup()
+    assert future.result(WAIT_S).offset == 0
 
 
 def test_settings_that_cannot_go_together() -> None:

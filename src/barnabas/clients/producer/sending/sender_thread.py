@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
@@ -31,6 +32,8 @@ class SenderThread:
         self, sender: Sender, metadata: ClusterMetadata, client_id: str, telemetry: ClientTelemetry | None = None
     ) -> None:
         self.telemetry = telemetry
+        self.wake: Callable[[], None] = sender.wakeup
+        """Tells the thread of a new batch: at once, or when `Producer.defer_wakeups` says."""
         self._sender = sender
         self._metadata = metadata
         self._closed = False

@@ -12,10 +12,19 @@ from typing import Any
 import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from barnabas.testing import BrokerFailed, BrokerProcess, Cluster, cluster
 from barnabas.testing.broker_command import Setting
 from barnabas.zk.broker_zk_data import BrokerIdZNode
+from barnabas.zk.errors import NoNodeError
 from barnabas.zk.store import Store
+from tests.support.raw_client import RawClient
 
 SECONDS = 60
 
@@ -48,10 +57,15 @@ def partition_state(store: Store, topic: str, partition: int) -> dict[str, Any]:
     return state
 
 
-def state_without(store: Store, partition: int, dead: int) -> dict[str, Any] | None:
-    found = partition_state(store, "moved", partition)
+def led_state(store: Store, topic: str, partition: int) -> dict[str, Any] | None:
+    found = partition_state(store, topic, partition)
     # While the leader is replaced it is -1.
-    return None if dead in found["isr"] or found["leader"] < 0 else found
+    return None if found["leader"] < 0 else found
+
+
+def state_without(store: Store, partition: int, dead: int) -> dict[str, Any] | None:
+    found = led_state(store, "moved", partition)
+    return None if found is None or dead in found["isr"] else found
 
 
 def create(three: Cluster, name: str) -> None:
@@ -137,3 +151,58 @@ def test_no_store_is_said_in_words(tmp_path: Path) -> None:
     )
     with pytest.raises(BrokerFailed, match="no ZooKeeper answered within 200 ms"):
         lonely.start()
+
+
+def test_only_the_controller_creates_and_deletes_topics(three: Cluster, store: Store) -> None:
+    other = next(broker for broker in three.brokers if broker.broker_id != three.controller_id)
+    create(three, "elsewhere")
+    with RawClient(other) as client:
+        wanted = CreateTopicsRequest.CreatableTopic("never", num_partitions=1, replication_factor=1)
+        made = client.call(CreateTopicsRequest(topics=[wanted], timeout_ms=0), 7, CreateTopicsResponse)
+        assert [(topic.name, topic.error_code) for topic in made.topics] == [("never", ErrorCode.NOT_CONTROLLER)]
+        named = DeleteTopicsRequest.DeleteTopicState(name="elsewhere")
+        deleted = client.call(DeleteTopicsRequest(topics=[named]), 6, DeleteTopicsResponse)
+        assert [answer.error_code for answer in deleted.responses] == [ErrorCode.NOT_CONTROLLER]
+    assert "never" not in store.children("/brokers/topics").names
+    with Admin(three.bootstrap_servers) as admin:
+        admin.delete_topics(["elsewhere"])
+    for broker in three.brokers:
+        for partition in range(3):
+            eventually(partial(is_gone, Path(broker.data_dir, f"elsewhere-{partition}")))
+
+
+def test_brokers_whose_sessions_expire_come_back_with_new_epochs(three: Cluster, store: Store) -> None:
+    create(three, "kept")
+    paths = [BrokerIdZNode.path(broker_id) for broker_id in range(3)]
+    before = [store.get(path).stat.czxid for path in paths]
+    epoch = int(store.get("/controller_epoch").data)
+    three.store.drop_connections()
+    for path, former in zip(paths, before, strict=True):
+        eventually(partial(is_newer, store, path, former))
+    eventually(lambda: three.controller_id is not None)
+    assert int(store.get("/controller_epoch").data) > epoch
+    eventually(partial(is_created, three, "made-after-the-expiry"))
+    for partition in range(3):
+        assert eventually(partial(led_state, store, "kept", partition))["isr"]
+
+
+def is_created(three: Cluster, name: str) -> bool:
+    """Try to create a topic, and return whether the controller knew enough brokers already."""
+    try:
+        create(three, name)
+    except ApiError as error:
+        if error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            return False
+        raise
+    return True
+
+
+def is_gone(path: Path) -> bool:
+    return not path.exists()
+
+
+def is_newer(store: Store, path: str, former: int) -> bool:
+    try:
+        return store.get(path).stat.czxid > former
+    except NoNodeError:
+        return False

@@ -5,13 +5,16 @@ Called by tests marked `java` and by the benchmarks. Jars come from Maven (`mave
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.maven import counterparts_needed, fetch_jars, find_java
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import ServerFailed, ServerProcess, free_port
 
 POM = Path(__file__).with_name("apache-kafka-pom.xml")
 
@@ -123,6 +126,19 @@ class ZooKeeper(ServerProcess):
         java = _java(ZOOKEEPER_HEAP, _write_log4j(self.directory, "INFO", "System.out"), fetch_jars(POM))
         self.launch([*java, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(configuration)])
         self.wait_for_port(30)
+        self._wait_until_it_serves(30)
+
+    def _wait_until_it_serves(self, timeout_seconds: float) -> None:
+        """Return when it answers `srvr`: the port opens earlier, and a session asked for then may get no answer."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            self.fail_if_ended()
+            with suppress(OSError), socket.create_connection((self.host, self.port), timeout=1) as connection:
+                connection.sendall(b"srvr")
+                if b"Mode:" in b"".join(iter(lambda: connection.recv(4096), b"")):
+                    return
+            time.sleep(0.05)
+        raise ServerFailed(f"{self.name} does not serve after {timeout_seconds} s")
 
 
 class ApacheKafka(ServerProcess):

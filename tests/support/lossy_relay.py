@@ -37,6 +37,11 @@ class LossyRelay:
         """Where connections from now on lead."""
         self._target = port
 
+    def cut(self) -> None:
+        """Cut all connections that there are."""
+        for each in tuple(self._sockets):
+            _end(each)
+
     def close(self) -> None:
         self._closed = True
         for each in (self._listener, *self._sockets):

@@ -217,6 +217,7 @@ def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorize
             changes,
             lambda: dynamic.settings,
             authorizer,
+            is_controller=lambda: parts.controller.is_active,
             deletion_enabled=settings.delete_topics,
         ),
         PartitionsApi(admin, changes, parts.controller, authorizer),

@@ -39,6 +39,7 @@ class ControllerEventManager:
         self._preempt = preempt
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
+        self._taken = threading.Condition(self._lock)
         # Each event with the time at which it was queued, in nanoseconds.
         self._events: deque[tuple[ControllerEvent, int]] = deque()
         self._closed = False
@@ -61,6 +62,7 @@ class ControllerEventManager:
             dropped = [event for event, _ in self._events]
             self._events.clear()
             self._arrived.notify_all()
+            self._taken.notify_all()
         # Without the lock: a callback may queue an event, or take locks of its own.
         for event in dropped:
             self._preempt(event)
@@ -77,13 +79,20 @@ class ControllerEventManager:
         self._preempt(event)
 
     def clear_and_put(self, event: ControllerEvent) -> None:
-        """Preempt everything queued, and queue an event."""
+        """Preempt everything queued, queue an event, and return when its handling begins, or the controller is closed.
+
+        The event before it has ended then. Without a thread of its own (tests) it does not wait.
+        """
         with self._lock:
             dropped = [event for event, _ in self._events]
             self._events.clear()
         for queued in dropped:
             self._preempt(queued)
         self.put(event)
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            with self._lock:
+                while any(queued is event for queued, _ in self._events):
+                    self._taken.wait()
 
     def run_pending(self) -> int:
         """Handle the queued events, and those they cause, on the calling thread (tests). Return their number."""
@@ -104,6 +113,7 @@ class ControllerEventManager:
                 if self._closed:
                     return
                 event, queued_ns = self._events.popleft()
+                self._taken.notify_all()
             self._handle(event, queued_ns)
 
     def _handle(self, event: ControllerEvent, queued_ns: int) -> None:

@@ -70,6 +70,13 @@ class ZnodeServer:
         """Return a session of the test's own, to read and change what the brokers have written."""
         return self._store.new_session()
 
+    def drop_connections(self) -> None:
+        """End the connections of all brokers, and their sessions with them: they come back with new ones."""
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.close()
+
     def close(self) -> None:
         """End all connections and the store, and wait for the threads. A second call does nothing."""
         with self._lock:

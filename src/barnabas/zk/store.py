@@ -42,7 +42,9 @@ class SessionState(enum.Enum):
     """The changes of a session that its listeners get."""
 
     EXPIRED = "expired"
-    """The ephemeral znodes and the watches of the session are gone; the same handle now has a new session."""
+    """The ephemeral znodes and the watches of the session are gone; the same handle now has a new session. With
+    ZooKeeper every call fails with StoreUnavailableError until all listeners have returned: no call that was meant for
+    the earlier session takes effect in the new one."""
     RECONNECTED = "reconnected"
     """The new session is ready."""
 

@@ -3,13 +3,14 @@
 Made and closed by `broker`; given to `KafkaZkClient`. A call runs on its caller's thread, which sends its batch
 pipelined and waits for the answers. kazoo's thread of the connection reads the answers, keeps the table of watches and
 learns of lost connections; it never waits. The thread `store-watch` calls watches and session listeners, in order, so
-that they may use the store. `_lock` guards the table of watches and the session id, for moments.
+that they may use the store. `_lock` guards the table of watches and the state of the session, for moments.
 
 What happens when the connection is lost:
 
     lost            requests without an answer are sent again when there is a connection: their callers wait
     same session    the watches are set again (SetWatches); those that missed their change fire
-    session expired the listeners get EXPIRED and RECONNECTED: the broker registers again, the controller resigns
+    session expired calls fail from now on, those that wait too; the listeners get EXPIRED, and the controller resigns;
+                    then calls are possible, and the listeners get RECONNECTED: the broker registers again
 
 A write whose answer was lost may have been applied, so that its second attempt finds the znode created, or changed:
 KafkaZkClient looks whether the writer was its own session, where that matters, as Kafka's does.
@@ -24,6 +25,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
@@ -52,7 +54,6 @@ from barnabas.zk.zookeeper_requests import absolute_path, outcome_of, request_of
 logger = logging.getLogger(__name__)
 
 _RECONNECTION: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
-_LOST: Final = (ConnectionLoss, SessionExpiredError)
 _EVENTS: Final = {
     "CREATED": WatchEventType.CREATED,
     "DELETED": WatchEventType.DELETED,
@@ -85,8 +86,11 @@ class ZookeeperStore(Store):
         self._session_id = 0
         self._last_zxid = 0
         self._listeners: tuple[SessionListener, ...] = ()
-        # Set while there is a connection, and for good by `close`, so that no caller waits on.
-        self._may_go_on = threading.Event()
+        # Set while callers may send, and when they must not wait: after an expiry, and for good by `close`.
+        self._need_not_wait = threading.Event()
+        self._is_connected = False
+        self._is_expired = False
+        self._expiries = 0
         self._is_closed = False
         self._room = threading.Semaphore(config.max_in_flight)
         self._deliveries: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -135,7 +139,7 @@ class ZookeeperStore(Store):
                 return
             self._is_closed = True
             self._watches = _WatchesSet()
-        self._may_go_on.set()
+        self._need_not_wait.set()
         self._client.stop()
         self._client.close()
         if self._watch_thread.is_alive():
@@ -154,26 +158,35 @@ class ZookeeperStore(Store):
                 raise outcome
 
     def _apply(self, operations: Sequence[Operation], chroot: str) -> list[Outcome]:
-        """Send operations until each one has an answer. Raises StoreUnavailableError: the store was closed."""
+        """Send operations until each one has an answer.
+
+        Raises StoreUnavailableError: the store was closed, or the session in which the batch began has expired.
+        """
         answers: dict[int, Any] = {}
         unanswered = list(range(len(operations)))
+        with self._lock:
+            expiries = self._expiries
         while unanswered:
-            self._may_go_on.wait()
-            if self._is_closed:
-                raise StoreUnavailableError("", "the session with ZooKeeper is closed")
-            answers |= self._exchange(operations, unanswered, chroot)
-            unanswered = [index for index in unanswered if isinstance(answers[index], _LOST)]
+            self._need_not_wait.wait()
+            answers |= self._exchange(operations, unanswered, chroot, expiries)
+            unanswered = [index for index in unanswered if isinstance(answers[index], ConnectionLoss)]
             for index in unanswered:
                 logger.debug("Sending again: %s", operations[index])
-            if any(isinstance(answer, ConnectionClosedError | AuthFailedError) for answer in answers.values()):
-                raise StoreUnavailableError("", "the session with ZooKeeper is closed")
+            for answer in answers.values():
+                if isinstance(answer, ConnectionClosedError | AuthFailedError | SessionExpiredError):
+                    raise StoreUnavailableError("", "the session with ZooKeeper is closed or has expired")
         return [
             answer if isinstance(answer, StoreError) else outcome_of(operation, answer, chroot)
             for operation, answer in zip(operations, (answers[index] for index in range(len(operations))), strict=True)
         ]
 
-    def _exchange(self, operations: Sequence[Operation], indexes: Sequence[int], chroot: str) -> dict[int, Any]:
-        """Send operations, pipelined, and wait for all their answers. Returns them by index, exceptions in place."""
+    def _exchange(
+        self, operations: Sequence[Operation], indexes: Sequence[int], chroot: str, expiries: int
+    ) -> dict[int, Any]:
+        """Send operations, pipelined, and wait for all their answers. Returns them by index, exceptions in place.
+
+        expiries: how many sessions had expired when the batch began; it is sent in that session and in no other.
+        """
         round_ = _Round(len(indexes))
         for index in indexes:
             operation = operations[index]
@@ -183,9 +196,16 @@ class ZookeeperStore(Store):
                 round_.put(index, error)
                 continue
             self._room.acquire()
-            # kazoo's own calls hand answers to a thread of their own, after the connection's thread may have read the
-            # event of the watch: its table of watches could not be kept in the order of the wire.
-            self._client._call(request, _Answer(self, round_, index, operation))  # noqa: SLF001
+            answer = _Answer(self, round_, index, operation)
+            with self._lock:
+                may_send = not (self._is_closed or self._is_expired or self._expiries != expiries)
+                if may_send:
+                    # Under the lock: at an expiry kazoo drops what is queued after it has told `_on_connection_state`.
+                    # kazoo's own calls hand answers to a thread of their own, after the connection's thread may have
+                    # read the event of the watch: the table of watches could not be kept in the order of the wire.
+                    self._client._call(request, answer)  # noqa: SLF001
+            if not may_send:
+                answer.set_exception(SessionExpiredError())
         return round_.wait()
 
     # -- on the thread of kazoo's connection
@@ -202,23 +222,35 @@ class ZookeeperStore(Store):
                 self._watches.add(kind, absolute_path(self._config.chroot, operation.path), operation.watch)
 
     def _on_connection_state(self, state: str) -> None:
-        if state != KazooState.CONNECTED:
-            self._last_zxid = self._client.last_zxid
-            if not self._is_closed:
-                self._may_go_on.clear()
+        if state == KazooState.CONNECTED:
+            self._on_connected(self._client.client_id[0])
             return
-        session_id = self._client.client_id[0]
+        self._last_zxid = self._client.last_zxid
+        with self._lock:
+            self._is_connected = False
+            if state == KazooState.LOST and self._session_id:
+                self._is_expired = True
+                self._expiries += 1
+                self._watches = _WatchesSet()
+                # They fail at once, and do not wait for the listeners, which may be waiting for one of them to end.
+                self._need_not_wait.set()
+            elif not (self._is_closed or self._is_expired):
+                self._need_not_wait.clear()
+
+    def _on_connected(self, session_id: int) -> None:
         with self._lock:
             former, self._session_id = self._session_id, session_id
-            if former != session_id:
-                self._watches = _WatchesSet()
+            self._is_connected = True
+            expiries = self._expiries
+            if not self._is_expired:
+                self._need_not_wait.set()
         if former == session_id:
             self._set_watches_again()
         elif former:
             logger.warning("The session 0x%x with ZooKeeper has expired; the new one is 0x%x", former, session_id)
             self._notify(SessionState.EXPIRED)
+            self._deliveries.put(partial(self._allow_calls, expiries))
             self._notify(SessionState.RECONNECTED)
-        self._may_go_on.set()
 
     def _set_watches_again(self) -> None:
         client = self._client
@@ -249,6 +281,14 @@ class ZookeeperStore(Store):
             self._deliveries.put(lambda watch=watch: watch(WatchEvent(event_type, path)))  # type: ignore[misc]
 
     # -- thread `store-watch`
+
+    def _allow_calls(self, expiries: int) -> None:
+        with self._lock:
+            if self._expiries != expiries:
+                return  # this session has expired as well, which its listeners have not heard yet
+            self._is_expired = False
+            if not (self._is_connected or self._is_closed):
+                self._need_not_wait.clear()
 
     def _run_deliveries(self) -> None:
         while (deliver := self._deliveries.get()) is not None:

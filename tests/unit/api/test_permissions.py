@@ -164,7 +164,15 @@ class Broker:
         ids = TransactionsApi(service, admin, len, metadata, origin, self.permissions)
         transaction_admin = TransactionAdminApi(TransactionAdmin(transactions), self.permissions)
         cluster = ClusterApi(metadata, self.permissions)
-        topics = TopicsApi(admin, metadata, changes, lambda: dynamic.settings, self.permissions, deletion_enabled=True)
+        topics = TopicsApi(
+            admin,
+            metadata,
+            changes,
+            lambda: dynamic.settings,
+            self.permissions,
+            is_controller=lambda: True,
+            deletion_enabled=True,
+        )
         return [produce, fetch, offsets, known, coordinator, ids, transaction_admin, cluster, topics]
 
     def _tell_of(self, topic: str) -> None:

@@ -52,7 +52,8 @@ CREATION_REFUSED_SINCE, DELETION_REFUSED_SINCE = 6, 5
 class TopicsApi:
     """Creates and deletes topics.
 
-    broker_settings: as in force now, for the settings a new topic inherits. deletion_enabled: `delete.topic.enable`.
+    broker_settings: as in force now, for the settings a new topic inherits. is_controller: asked for each request: only
+    the controller creates and deletes. deletion_enabled: `delete.topic.enable`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class TopicsApi:
         broker_settings: Callable[[], BrokerSettings],
         authorizer: Authorizer | None,
         *,
+        is_controller: Callable[[], bool],
         deletion_enabled: bool,
     ) -> None:
         self._topic_admin = topic_admin
@@ -70,6 +72,7 @@ class TopicsApi:
         self._changes = changes
         self._broker_settings = broker_settings
         self._authorizer = authorizer
+        self._is_controller = is_controller
         self._deletion_enabled = deletion_enabled
 
     def handlers(self) -> Sequence[Handler]:
@@ -83,6 +86,9 @@ class TopicsApi:
         """Create the topics that can be created; answer when all their partitions have leaders, else with
         REQUEST_TIMED_OUT."""
         body = request.body
+        if not self._is_controller():
+            request.respond(_created_elsewhere(body))
+            return
         times_named = Counter(topic.name for topic in body.topics)
         refused = self._creation_refused(request, times_named)
         with_configs = permitted(
@@ -120,6 +126,11 @@ class TopicsApi:
 
         Raises ApiError INVALID_REQUEST for the whole request if a topic is given by its name and by an id.
         """
+        if not self._is_controller():
+            wanted = _topics_to_delete(request)
+            elsewhere = [DeletedAnswer(each.name, each.topic_id, ErrorCode.NOT_CONTROLLER) for each in wanted]
+            request.respond(DeleteTopicsResponse(responses=elsewhere))
+            return
         answers = self._resolved(request)
         names = [answer.name for answer in answers if answer.error_code == ErrorCode.NONE and answer.name is not None]
         quota = mutation_quota(request, DELETION_REFUSED_SINCE)
@@ -233,6 +244,14 @@ class TopicsApi:
                 answer = DeletedAnswer(name=name, topic_id=image.topics[name].topic_id, error_code=ErrorCode.NONE)
             answers.append(answer)
         return answers
+
+
+def _created_elsewhere(body: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Return the answer of a broker that is not the controller: the code for each name, without a text, as Kafka's."""
+    names = dict.fromkeys(topic.name for topic in body.topics)
+    return CreateTopicsResponse(
+        topics=[CreatedAnswer(name=name, error_code=ErrorCode.NOT_CONTROLLER, error_message=None) for name in names]
+    )
 
 
 def _hide_settings(answer: CreatedAnswer, *, tells_why: bool) -> None:

@@ -40,6 +40,7 @@ _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_PLAIN_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 """Version 1, independent blocks of up to 64 KB, nothing optional: what Java and librdkafka write."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_END_MARK: Final = bytes(4)
 _LZ4_STORED: Final = 0x80000000
 """The bit in the size of a block that says that the block is not compressed."""
 _FIRST_GUESS_BYTES: Final = 64 * 1024
@@ -75,11 +76,30 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec == Codec.SNAPPY:
         return _compress_xerial(data)
     if codec == Codec.LZ4:
+        if level is None:
+            return _compress_plain_lz4(data)
         # cramjam's default writes linked blocks and a content checksum, which Java refuses.
-        frame = cramjam.lz4.Compressor(1 if level is None else level, content_checksum=False, block_linked=False)
+        frame = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
         frame.compress(data if isinstance(data, bytes) else bytes(data))
         return bytes(frame.finish())
     return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
+
+
+def _compress_plain_lz4(data: Buffer) -> bytes:
+    """Compress into a frame with the plain header: twice as fast as the codec's writer of frames, and read faster."""
+    frame = bytearray(_LZ4_PLAIN_HEADER)
+    with memoryview(data) as view:
+        for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+            block = view[start : start + _LZ4_BLOCK_BYTES]
+            compressed = cramjam.lz4.compress_block(block, store_size=False)
+            size = len(compressed)
+            if size < len(block):
+                frame += size.to_bytes(4, "little")
+                frame += memoryview(compressed)
+            else:
+                frame += (len(block) | _LZ4_STORED).to_bytes(4, "little")
+                frame += block
+    return bytes(frame) + _LZ4_END_MARK
 
 
 def decompress(codec: Codec, data: Buffer, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:

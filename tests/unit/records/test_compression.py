@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import random
 import tracemalloc
 
 import cramjam
@@ -47,11 +48,23 @@ def test_another_implementation_reads_ours_and_we_read_its(codec: Codec, encode,
     assert decompress(codec, bytes(encode(TEXT))) == TEXT
 
 
-def test_lz4_frame_has_independent_blocks_and_no_content_checksum() -> None:
-    frame = compress(Codec.LZ4, TEXT)
+@pytest.mark.parametrize("level", [None, 1, 9])
+def test_lz4_frame_has_independent_blocks_and_no_content_checksum(level: int | None) -> None:
+    frame = compress(Codec.LZ4, TEXT, level)
     assert frame[:4] == b"\x04\x22\x4d\x18"
     version, independent, content_checksum = frame[4] >> 6, frame[4] >> 5 & 1, frame[4] >> 2 & 1
     assert (version, independent, content_checksum) == (1, 1, 0)
+    assert frame[6] == xxhash32(frame[4:6]) >> 8 & 0xFF
+
+
+def test_lz4_stores_what_compression_would_make_larger() -> None:
+    noise = random.Random(1).randbytes(1 << 16)
+    for data in (noise, noise + bytes(1 << 16), bytes(1 << 16) + noise[:1000], b"a"):
+        frame = compress(Codec.LZ4, data)
+        # The header, the end mark, and the size of each block.
+        assert len(frame) <= 7 + 4 + 2 * 4 + len(data)
+        assert bytes(cramjam.lz4.decompress(frame)) == bytes(aiokafka_codec.lz4_decode(frame)) == data
+        assert decompress(Codec.LZ4, frame) == data
 
 
 def plain_lz4(data: bytes, stored_blocks: tuple[int, ...] = ()) -> bytes:

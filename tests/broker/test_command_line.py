@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing import BrokerFailed, BrokerProcess, broker
+from tests.support.broker_log import wait_for_log_line
 from tests.support.raw_client import RawClient
 
 PATIENCE_SECONDS = 100
@@ -23,7 +24,7 @@ def test_settings_arrive_and_the_data_dir_is_removed() -> None:
         with RawClient(running) as client:
             client.metadata("flights", create=True)
             client.wait_for_leaders("flights", partitions=3)
-        assert "started broker 0" in running.log_text()
+        wait_for_log_line(running, "started broker 0")
     assert not Path(running.data_dir).parent.exists()
     assert not running.is_running
 

@@ -18,6 +18,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from barnabas.records.record_batch import batches
+from tests.support.broker_log import wait_for_log_line
 from tests.support.listener_servers import ListenerServer
 from tests.support.raw_client import RawClient, record_bytes
 from tests.support.server_fixtures import AGAINST_KAFKA, MODES
@@ -222,6 +223,7 @@ def test_threads_come_and_go_under_load(server: ListenerServer) -> None:
         assert len(load.acknowledged) > SENDS_BETWEEN_CHANGES
         assert set(load.acknowledged) <= set(stored_values(server, load.topic))
     if not AGAINST_KAFKA:
+        wait_for_log_line(server.server, ", which has ", 6)
         removed = [int(count) for count in REMOVED.findall(server.server.log_text())]
         assert len(removed) == 6
         assert sum(removed) > 0, "no producer was connected to a thread that went"

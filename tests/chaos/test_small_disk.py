@@ -10,6 +10,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from tests.chaos.verification import fetched
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.broker_log import wait_for_log_line
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, make_server
 from tests.support.small_disk import SmallDisk
@@ -73,7 +74,7 @@ def test_disk_full_and_room_again(server: BarnabasProcess, disk: SmallDisk) -> N
         refused = outcomes[outcomes.index(ErrorCode.KAFKA_STORAGE_ERROR) :]
         assert set(refused) <= {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE}
         records.check(client)
-        assert "No room" in server.log_text()
+        wait_for_log_line(server, "No room")
         disk.make_room()
         assert [records.produce(client) for _ in range(20)] == [ErrorCode.NONE] * 20
         records.check(client)
@@ -145,7 +146,7 @@ def test_start_with_a_read_only_directory_beside_a_good_one(disk: SmallDisk, tmp
                     client.wait_for_leaders(book.topic, 1)
                     assert book.produce(client) is ErrorCode.NONE
                     book.check(client)
-        assert str(bad) in server.log_text()
+        wait_for_log_line(server, str(bad))
         server.stop()
         disk.set_read_only(False)
         server.start()

@@ -11,6 +11,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from tests.security.conftest import Certificates, ssl_broker
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.broker_log import wait_for_log_line
 from tests.support.certificates import PASSWORD
 from tests.support.settings_client import BROKER, OK, SET, SettingsClient
 from tests.support.tls_client import TlsRawClient
@@ -58,7 +59,7 @@ def test_another_file_is_used_by_new_connections(
         assert settings.change(BROKER, BROKER_ID, (LOCATION, SET, location)) == OK
         wait_until_served(own, certificates, renewed.certificate_der)
         assert established.supported_versions()
-    assert "Listener SSL uses a new TLS context: certificate of CN=server" in own.log_text()
+    wait_for_log_line(own, "Listener SSL uses a new TLS context: certificate of CN=server")
 
 
 def test_a_changed_file_is_read_when_its_path_is_set_again(

@@ -16,6 +16,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
 from tests.security.conftest import Certificates, ssl_properties
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.broker_log import wait_for_log_line
 from tests.support.raw_client import SECONDS
 from tests.support.sasl_exchange import SaslRawClient, plain_token
 from tests.support.server_fixtures import SERVER_PROPERTIES
@@ -95,8 +96,7 @@ def test_a_wrong_password_is_answered_and_closed(
     answer = client.log_in("alice", "wrong", mechanism)
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert client.is_closed_by_broker()
-    # The line is written before the answer.
-    assert f"(SASL mechanism {mechanism}: " in sasl_server.log_text()
+    wait_for_log_line(sasl_server, f"(SASL mechanism {mechanism}: ")
 
 
 def test_a_request_before_the_login_closes_the_connection(client: SaslRawClient) -> None:

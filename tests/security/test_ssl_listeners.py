@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from tests.security.conftest import Certificates
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.broker_log import wait_for_log_line
 from tests.support.certificates import CertificateAuthority
 from tests.support.raw_client import SECONDS, RawClient, make_batch
 from tests.support.tls_client import TlsRawClient
@@ -23,14 +23,6 @@ from tests.support.tls_client import TlsRawClient
 def client(ssl_server: BarnabasProcess, certificates: Certificates) -> Iterator[TlsRawClient]:
     with TlsRawClient(ssl_server, "SSL", certificates.authority.client_context()) as connected:
         yield connected
-
-
-def awaited_log_line(server: BarnabasProcess, text: str, count: int = 1) -> None:
-    """Wait until the log has so many lines with this text."""
-    deadline = time.monotonic() + 2 * SECONDS
-    while server.log_text().count(text) < count:
-        assert time.monotonic() < deadline, f"no line with {text!r}"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -86,7 +78,7 @@ def test_a_client_without_a_certificate_is_served_where_none_is_required(
     with TlsRawClient(ssl_server, "REQUESTED", context) as client:
         assert client.supported_versions()
     assert not _is_served(ssl_server, "REQUIRED", context)
-    awaited_log_line(ssl_server, "the client has to present a certificate (ssl.client.auth=required)")
+    wait_for_log_line(ssl_server, "the client has to present a certificate (ssl.client.auth=required)")
 
 
 def _is_served(server: BarnabasProcess, listener: str, context: ssl.SSLContext) -> bool:
@@ -106,7 +98,7 @@ def test_a_client_of_an_unknown_authority_is_refused(
     stranger = CertificateAuthority("strangers").issue("mallory")
     context = certificates.authority.client_context(stranger, certificates.directory)
     assert not _is_served(ssl_server, listener, context)
-    awaited_log_line(ssl_server, "CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate")
+    wait_for_log_line(ssl_server, "CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate")
 
 
 def test_plaintext_clients_of_an_ssl_listener_are_told_in_the_log(ssl_server: BarnabasProcess) -> None:
@@ -117,7 +109,7 @@ def test_plaintext_clients_of_an_ssl_listener_are_told_in_the_log(ssl_server: Ba
         with suppress(ConnectionResetError):
             while client.socket.recv(100):
                 pass
-    awaited_log_line(ssl_server, "the peer does not speak TLS", before + 1)
+    wait_for_log_line(ssl_server, "the peer does not speak TLS", before + 1)
     assert ssl_server.log_text().count("the peer does not speak TLS") == before + 1
 
 
@@ -127,7 +119,7 @@ def test_tls_clients_of_a_plaintext_listener_are_told_in_the_log(
     before = ssl_server.log_text().count("these bytes begin a TLS handshake")
     with pytest.raises((ssl.SSLError, ConnectionError)):
         TlsRawClient(ssl_server, "PLAINTEXT", certificates.authority.client_context())
-    awaited_log_line(ssl_server, "these bytes begin a TLS handshake", before + 1)
+    wait_for_log_line(ssl_server, "these bytes begin a TLS handshake", before + 1)
 
 
 def test_handshakes_that_stop_half_way_do_not_delay_others(

@@ -152,6 +152,11 @@ def test_the_cluster(run: Run, running: BrokerProcess) -> None:
     head, only = run("cluster", "describe").stdout.splitlines()
     assert head == f"cluster {running.cluster_id}\tcontroller 0\tbrokers 1"
     assert only == f"\tbroker 0\taddress {running.bootstrap_servers}\track -"
+    health = run("cluster", "health")
+    assert health.stdout.startswith("controller 0\tbrokers 1\tpartitions ")
+    # A topic of another test may be going away just now.
+    is_healthy = "\tno leader 0\tbelow min.insync.replicas 0\tunder-replicated 0\n" in health.stdout
+    assert health.exit_code == (0 if is_healthy else 1)
     apis = run("cluster", "apis", "--broker=0").stdout.splitlines()
     assert "\tkey 18\tAPI API_VERSIONS\tversions 0-4\tusable 4" in apis
     features = run("cluster", "features").stdout

@@ -141,6 +141,7 @@ def test_a_generated_id_is_kept_and_the_broker_joins(three: Cluster, store: Stor
             assert fourth.broker_id == 1001
             assert json.loads(store.get(BrokerIdZNode.path(1001)).data)["rack"] == "d"
             fourth.kill()
+            eventually(lambda: store.exists(BrokerIdZNode.path(1001)) is None)
     finally:
         fourth.kill()
 

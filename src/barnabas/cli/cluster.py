@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.cluster_health import health
 from barnabas.cli.number_types import NUMBER
 from barnabas.cli.tables import print_table
 
@@ -15,7 +16,10 @@ broker_option = click.option(
 
 @click.group()
 def cluster() -> None:
-    """Show brokers, and the APIs and features they support."""
+    """Show brokers, the APIs and features they support, and partitions that are not safe."""
+
+
+cluster.add_command(health)
 
 
 @cluster.command()

@@ -23,7 +23,7 @@ from barnabas.rpc.request_frame import request_frame
 from barnabas.testing.broker_command import Setting
 from barnabas.testing.broker_process import START_TIMEOUT_SECONDS, BrokerFailed, BrokerProcess
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.zk.broker_zk_data import ControllerZNode
+from barnabas.zk.broker_zk_data import BrokerIdZNode, ControllerZNode
 from barnabas.zk.errors import NoNodeError
 
 _METADATA_VERSION: Final = 12
@@ -99,8 +99,12 @@ class Cluster:
         return self
 
     def kill(self, broker_id: int) -> None:
-        """End a broker at once by SIGKILL, as a crash would. The others learn of it at once."""
+        """End a broker at once by SIGKILL, as a crash would, and wait until its registration is gone.
+
+        Raises BrokerFailed: the store has not noticed in time.
+        """
         self.brokers[broker_id].kill()
+        self._wait_until_unregistered(broker_id)
 
     def terminate(self, broker_id: int) -> int:
         """Stop a broker, which gives its leaderships to others. Return its exit status. Raises BrokerFailed."""
@@ -116,7 +120,11 @@ class Cluster:
 
     def restart(self, broker_id: int) -> None:
         """Stop a broker if it runs, start it, and wait until all brokers know it. Raises BrokerFailed."""
-        self.brokers[broker_id].restart()
+        if self.brokers[broker_id].is_running:
+            self.brokers[broker_id].terminate()
+        # Else the broker could come back before the store has read the end of its connection, and find its id taken.
+        self._wait_until_unregistered(broker_id)
+        self.brokers[broker_id].start()
         self.wait_until_known()
 
     def rolling_restart(self) -> None:
@@ -136,6 +144,17 @@ class Cluster:
                         f"{timeout_seconds} s; its log ends:\n{broker.log_text()[-4_000:]}"
                     )
                 time.sleep(_POLL_SECONDS)
+
+    def _wait_until_unregistered(self, broker_id: int) -> None:
+        session = self.store.session()
+        try:
+            deadline = time.monotonic() + START_TIMEOUT_SECONDS
+            while session.exists(BrokerIdZNode.path(broker_id)) is not None:
+                if time.monotonic() > deadline:
+                    raise BrokerFailed(f"broker {broker_id} has ended, and is registered in the store all the same")
+                time.sleep(_POLL_SECONDS)
+        finally:
+            session.close()
 
     def close(self) -> None:
         """Stop the brokers that run, then the store. Raises BrokerFailed if one does not stop cleanly."""

@@ -21,10 +21,9 @@ from pathlib import Path
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer, RecordMetadata
-from barnabas.records.record_batch import batches
 from barnabas.testing import Cluster
-from tests.chaos.ledger import Ledger, PartitionLedger
-from tests.chaos.verification import Found
+from tests.chaos.ledger import Ledger
+from tests.chaos.replicas import check_replicas
 from tests.chaos.writers import GIVE_UP_SECONDS, Client, ConfluentClient, Delivered, KafkaPythonClient, Writer
 
 BROKERS = (0, 1, 2)
@@ -38,7 +37,6 @@ SETTINGS: Mapping[str, str | int] = {
     "controlled_shutdown_max_retries": 1,
 }
 TOPICS = ("by-confluent", "by-kafka-python", "by-barnabas")
-SETTLED_SECONDS = 90
 
 
 class BarnabasClient:
@@ -169,37 +167,8 @@ class ClusterCampaign:
             for partition, book in enumerate(ledger.partitions):
                 name = f"{ledger.topic}-{partition}"
                 assert not book.failed, f"{name}: {len(book.failed)} deliveries failed"
-                _check(name, book, self._equal_replicas(name, len(book.sent)))
-
-    def _equal_replicas(self, name: str, end_offset: int) -> list[Found]:
-        """Return the records once all replicas have the same bytes to the end. Raises AssertionError: not in time."""
-        deadline = time.monotonic() + SETTLED_SECONDS
-        while True:
-            logs = [self._log_bytes(broker_id, name) for broker_id in BROKERS]
-            if logs[0] == logs[1] == logs[2] and len(found := stored_records(logs[0])) >= end_offset:
-                return found
-            if time.monotonic() > deadline:
-                ends = [len(stored_records(each)) for each in logs]
-                raise AssertionError(f"{name}: {end_offset} were sent, the replicas have {ends} records")
-            time.sleep(0.2)
-
-    def _log_bytes(self, broker_id: int, name: str) -> bytes:
-        directory = self._cluster.brokers[broker_id].data_dir
-        return b"".join(each.read_bytes() for each in sorted(Path(directory, name).glob("*.log")))
-
-
-def stored_records(log: bytes) -> list[Found]:
-    """The records of a log's files."""
-    return [Found(each.offset, each.key, each.value) for batch in batches(log) for each in batch.records()]
-
-
-def _check(name: str, book: PartitionLedger, found: list[Found]) -> None:
-    """Hold a log against what was sent and acknowledged: each record once, in order, at its offset."""
-    assert [record.offset for record in found] == list(range(len(found))), f"{name}: gaps"
-    assert [record.value for record in found] == book.sent, f"{name}: other records than were sent"
-    at = {record.value: record.offset for record in found}
-    wrong = [value[:40] for value, offset in book.acknowledged.items() if at.get(value) != offset]
-    assert not wrong, f"{name}: not where they were acknowledged: {wrong[:5]}"
+                replicas = [Path(self._cluster.brokers[broker_id].data_dir, name) for broker_id in BROKERS]
+                check_replicas(name, book, replicas)
 
 
 def main() -> None:

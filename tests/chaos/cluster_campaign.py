@@ -24,11 +24,13 @@ from barnabas.clients.producer import Producer, RecordMetadata
 from barnabas.testing import Cluster
 from tests.chaos.ledger import Ledger
 from tests.chaos.replicas import check_replicas
-from tests.chaos.writers import GIVE_UP_SECONDS, Client, ConfluentClient, Delivered, KafkaPythonClient, Writer
+from tests.chaos.writers import Client, ConfluentClient, Delivered, KafkaPythonClient, Writer
 
 BROKERS = (0, 1, 2)
 PARTITIONS = 2
 SESSION_TIMEOUT_MS = 2_000
+PATIENCE_SECONDS = 240
+"""How long a record may stay undecided: brokers start slowly where the machine is busy."""
 SETTINGS: Mapping[str, str | int] = {
     "zookeeper_session_timeout_ms": SESSION_TIMEOUT_MS,
     "log_segment_bytes": 100_000,
@@ -45,7 +47,7 @@ class BarnabasClient:
     def __init__(self, bootstrap_servers: str, topic: str, delivered: Delivered) -> None:
         self._topic = topic
         self._delivered = delivered
-        self._producer = Producer(bootstrap_servers, linger_ms=2, delivery_timeout_ms=GIVE_UP_SECONDS * 1000)
+        self._producer = Producer(bootstrap_servers, linger_ms=2, delivery_timeout_ms=PATIENCE_SECONDS * 1000)
 
     def send(self, partition: int, key: bytes | None, value: bytes) -> None:
         def on_delivery(metadata: RecordMetadata | None, error: BaseException | None) -> None:
@@ -78,9 +80,9 @@ class ClusterCampaign:
         def make(delivered: Delivered) -> Client:
             addresses = self._cluster.bootstrap_servers
             if topic == "by-confluent":
-                return ConfluentClient(addresses, topic, delivered, idempotent=True)
+                return ConfluentClient(addresses, topic, delivered, idempotent=True, give_up_seconds=PATIENCE_SECONDS)
             if topic == "by-kafka-python":
-                return KafkaPythonClient(addresses, topic, delivered)
+                return KafkaPythonClient(addresses, topic, delivered, PATIENCE_SECONDS)
             return BarnabasClient(addresses, topic, delivered)
 
         return make
@@ -128,7 +130,7 @@ class ClusterCampaign:
             self.events[event.__name__.removeprefix("_")] += 1
             time.sleep(self._chance.uniform(0.2, 2))
         for writer in self._writers:
-            writer.rest(2 * GIVE_UP_SECONDS)
+            writer.rest(2 * PATIENCE_SECONDS)
 
     def _kill_one(self) -> None:
         self._kill([self._chance.choice(BROKERS)])

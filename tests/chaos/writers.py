@@ -6,6 +6,7 @@ once and in order, whatever happens to the broker; the one with acks=1 never sen
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -16,6 +17,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 
 from tests.chaos.ledger import Ledger
+
+logger = logging.getLogger(__name__)
 
 GIVE_UP_SECONDS = 60
 """How long a record may stay undecided after the broker is back."""
@@ -43,7 +46,15 @@ class Client(Protocol):
 class ConfluentClient:
     """librdkafka: idempotent, or acks=1 without retries."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, delivered: Delivered, *, idempotent: bool) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        delivered: Delivered,
+        *,
+        idempotent: bool,
+        give_up_seconds: int = GIVE_UP_SECONDS,
+    ) -> None:
         self._topic = topic
         self._delivered = delivered
         settings: dict[str, Any] = {
@@ -53,17 +64,20 @@ class ConfluentClient:
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 60,
             "retry.backoff.ms": 20,
-            "message.timeout.ms": GIVE_UP_SECONDS * 1000,
+            "message.timeout.ms": give_up_seconds * 1000,
             "log_level": 0,
         }
         if idempotent:
             settings |= {"enable.idempotence": True}
         else:
             settings |= {"acks": 1, "retries": 0, "message.timeout.ms": 5000}
+        self._idempotent = idempotent
         self._producer = Producer(settings)
 
     def send(self, partition: int, key: bytes | None, value: bytes) -> None:
         def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is not None and self._idempotent:
+                logger.warning("%s-%d: %s", self._topic, partition, error)
             self._delivered(partition, value, None if error is not None else message.offset())
 
         while True:
@@ -83,7 +97,9 @@ class ConfluentClient:
 class KafkaPythonClient:
     """kafka-python: idempotent."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, delivered: Delivered) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, delivered: Delivered, give_up_seconds: int = GIVE_UP_SECONDS
+    ) -> None:
         self._topic = topic
         self._delivered = delivered
         self._producer = KafkaProducer(
@@ -94,7 +110,7 @@ class KafkaPythonClient:
             reconnect_backoff_max_ms=60,
             retry_backoff_ms=20,
             request_timeout_ms=10_000,
-            delivery_timeout_ms=GIVE_UP_SECONDS * 1000,
+            delivery_timeout_ms=give_up_seconds * 1000,
         )
 
     def send(self, partition: int, key: bytes | None, value: bytes) -> None:

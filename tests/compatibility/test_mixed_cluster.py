@@ -76,7 +76,7 @@ def test_each_broker_dies_in_turn_and_nothing_is_lost(brokers: list[ApacheKafka 
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
 
     def make(delivered: Delivered) -> Client:
-        return ConfluentClient(addresses, TOPIC, delivered, idempotent=True)
+        return ConfluentClient(addresses, TOPIC, delivered, idempotent=True, give_up_seconds=SECONDS)
 
     writer = Writer(Ledger(TOPIC, PARTITIONS), make, seed=1)
     writer.start()

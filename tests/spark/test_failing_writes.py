@@ -1,0 +1,48 @@
+"""A dead broker ends a write with one message that names the partition. No Spark session: this process sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.errors import ClientTimeout
+from barnabas.testing import broker
+from barnabas_spark.client_cache import connections
+from barnabas_spark.row_sender import send_rows
+from barnabas_spark.sink_options import SinkOptions
+
+TOPIC = "written"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("batches_before", [0, 1])
+def test_a_broker_that_dies_while_a_task_writes(batches_before: int) -> None:
+    rows = pa.record_batch({"value": pa.array([b"x"] * 10, pa.binary())})
+    with broker() as dying:
+        with Admin(dying.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(TOPIC, 1, 1)])
+        options = SinkOptions.parse(
+            {
+                "kafka.bootstrap.servers": dying.bootstrap_servers,
+                "topic": TOPIC,
+                "kafka.delivery.timeout.ms": "2000",
+                "kafka.request.timeout.ms": "1000",
+            }
+        )
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for _ in range(batches_before):
+                yield rows
+            # The producer knows the topic by now, so that it is the delivery which fails.
+            assert connections.producer(options).partitions_for(TOPIC)
+            dying.kill()
+            yield rows
+
+        with pytest.raises(ClientTimeout, match=rf"10 record\(s\) for {TOPIC}-0"):
+            send_rows(batches(), options)
+        # The broker's context expects one that stops in order.
+        dying.start()

@@ -1,4 +1,4 @@
-"""Fixtures of the cases: one broker of ours for all of them, and a topic of four partitions for each."""
+"""Fixtures of the cases: one broker of each kind for all of them, and a topic of four partitions for each."""
 
 from __future__ import annotations
 
@@ -8,24 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
-from tests.support.server_fixtures import make_server
+from tests.clients.each_broker.each_broker import BROKERS, eventually, make_broker
 
 PARTITIONS = 4
 """The partitions of a topic, as in kafka-python's suite."""
 
 
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="session", params=BROKERS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running broker with groups and transactions. The cases keep apart by names."""
-    server = make_server(
-        "inline",
-        tmp_path_factory.mktemp("cases"),
-        transaction_state_log_num_partitions="3",
-        transaction_state_log_replication_factor="1",
-        transaction_state_log_min_isr="1",
-    )
-    with server.running():
-        yield f"{server.host}:{server.port}"
+    server = make_broker(request.param, tmp_path_factory.mktemp("cases"))
+    server.start()
+    yield server.bootstrap_servers
+    server.close()
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +38,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def topic(admin: Admin, name: str) -> str:
-    """A new topic of four partitions."""
+    """A new topic of four partitions, which the broker describes: with KRaft, it learns of it after its answer."""
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])
+    eventually(lambda: name in admin.list_topics(), bool)
     return name

@@ -32,6 +32,7 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.clients.cases.conftest import PARTITIONS
 from tests.clients.cases.records import read, read_committed, send_numbers
+from tests.clients.each_broker.each_broker import eventually
 
 
 def transact(producer: Producer, topic: str, count: int) -> None:
@@ -97,9 +98,10 @@ def test_basic_operations(broker: str, admin: Admin, name: str) -> None:
     admin.create_topics([wanted], validate_only=True)
     assert name not in admin.list_topics()
     admin.create_topics([wanted])
+    eventually(lambda: name in admin.list_topics(), bool)
     assert len(admin.describe_topics([name])[name].partitions) == 2
     admin.create_partitions({name: NewPartitions(5)})
-    assert len(admin.describe_topics([name])[name].partitions) == 5
+    eventually(lambda: len(admin.describe_topics([name])[name].partitions), lambda count: count == 5)
 
     headers = [("foo1", b"bar"), ("foo1", b"bar2"), ("Jämtland", "Härjedalen".encode()), ("null", None), ("empty", b"")]
     with Producer(broker) as producer:

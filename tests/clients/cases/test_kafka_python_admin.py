@@ -39,6 +39,7 @@ from barnabas.clients.admin import (
     ResourceType,
 )
 from barnabas.clients.consumer import Consumer, TopicPartition
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.testing import broker as broker_with
 from tests.clients.cases.conftest import PARTITIONS
@@ -216,6 +217,8 @@ def test_list_partition_offsets(broker: str, admin: Admin, topic: str) -> None:
 
 def test_list_config_resources(admin: Admin, topic: str) -> None:
     (node,) = admin.describe_cluster().nodes
+    if ApiKey.LIST_CONFIG_RESOURCES not in admin.describe_features(node.id).api_versions:
+        pytest.skip("Apache Kafka has ListConfigResources since 4.1")
     resources = admin.list_config_resources()
     assert {ConfigResource.broker(node.id), ConfigResource.topic(topic)} <= set(resources)
 

@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.replica.fetcher import follower_logs
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
-from barnabas.replica.fetcher.followed_state import FollowedState, LogPosition
+from barnabas.replica.fetcher.followed_state import FollowedState, FollowerLogPosition
 from barnabas.storage.log.leader_epochs import EpochEntry
 from tests.simulation.replicated_partition import run_history
 
@@ -57,7 +57,7 @@ def test_a_follower_that_never_truncates_is_found(monkeypatch: pytest.MonkeyPatc
 def test_a_follower_that_does_not_tell_its_last_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = FollowedState.begin
 
-    def without_epoch(topic_id: bytes, leader_epoch: int, log: LogPosition) -> FollowedState:
+    def without_epoch(topic_id: bytes, leader_epoch: int, log: FollowerLogPosition) -> FollowedState:
         return begin(topic_id, leader_epoch, log)._replace(last_fetched_epoch=-1)
 
     monkeypatch.setattr(FollowedState, "begin", without_epoch)
@@ -68,7 +68,7 @@ def test_a_follower_that_truncates_to_its_high_watermark_is_found(monkeypatch: p
     """The defect of Kafka before KIP-101: the high watermark of a follower is late by a fetch."""
     begin = FollowedState.begin
 
-    def at_high_watermark(topic_id: bytes, leader_epoch: int, log: LogPosition) -> FollowedState:
+    def at_high_watermark(topic_id: bytes, leader_epoch: int, log: FollowerLogPosition) -> FollowedState:
         return begin(topic_id, leader_epoch, log._replace(latest_epoch=-1))
 
     monkeypatch.setattr(FollowedState, "begin", at_high_watermark)

@@ -8,7 +8,7 @@ from barnabas.replica.fetcher.followed_state import (
     NO_EPOCH,
     FetchPhase,
     FollowedState,
-    LogPosition,
+    FollowerLogPosition,
     truncation_offset,
 )
 from barnabas.storage.log.leader_epochs import EpochEntry
@@ -17,19 +17,19 @@ TOPIC_ID = bytes(range(16))
 
 
 def test_a_log_with_epochs_is_fetched_from_its_end() -> None:
-    state = FollowedState.begin(TOPIC_ID, 7, LogPosition(0, 40, 60, 6))
+    state = FollowedState.begin(TOPIC_ID, 7, FollowerLogPosition(0, 40, 60, 6))
     assert state == FollowedState(TOPIC_ID, 7, 60, 6, FetchPhase.FETCHING)
 
 
 def test_a_log_without_epochs_is_cut_at_its_high_watermark_first() -> None:
-    state = FollowedState.begin(TOPIC_ID, 7, LogPosition(0, 40, 60, NO_EPOCH))
+    state = FollowedState.begin(TOPIC_ID, 7, FollowerLogPosition(0, 40, 60, NO_EPOCH))
     assert state == FollowedState(TOPIC_ID, 7, 40, NO_EPOCH, FetchPhase.TRUNCATING)
     assert not state.is_ready(0)
-    assert state.at(LogPosition(0, 40, 40, NO_EPOCH)).is_ready(0)
+    assert state.at(FollowerLogPosition(0, 40, 40, NO_EPOCH)).is_ready(0)
 
 
 def test_a_delay_ends_with_time() -> None:
-    state = FollowedState.begin(TOPIC_ID, 7, LogPosition(0, 0, 0, 3))._replace(delayed_until_ns=100)
+    state = FollowedState.begin(TOPIC_ID, 7, FollowerLogPosition(0, 0, 0, 3))._replace(delayed_until_ns=100)
     assert not state.is_ready(99)
     assert state.is_ready(100)
 

@@ -26,7 +26,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
-from barnabas.replica.fetcher.followed_state import FetchPhase, FollowedState, LogPosition
+from barnabas.replica.fetcher.followed_state import FetchPhase, FollowedState, FollowerLogPosition
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
 from barnabas.rpc.blocking_exchange import ConnectionLost
@@ -40,7 +40,7 @@ from barnabas.storage.log.leader_epochs import EpochEntry
 logger = logging.getLogger(__name__)
 
 
-class Reaction(Enum):
+class FetchReaction(Enum):
     """What a leader's answer for a partition leads to."""
 
     COPY = "append the records, or cut the log where it parts from the leader's"
@@ -49,10 +49,10 @@ class Reaction(Enum):
     STOP_IF_SAME = "another leader leads in a later epoch: fetch no more, and wait for the controller's order"
 
 
-REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
-    ErrorCode.NONE: Reaction.COPY,
-    ErrorCode.OFFSET_OUT_OF_RANGE: Reaction.FIND_OFFSET,
-    ErrorCode.FENCED_LEADER_EPOCH: Reaction.STOP_IF_SAME,
+REACTIONS: Final[Mapping[ErrorCode, FetchReaction]] = {
+    ErrorCode.NONE: FetchReaction.COPY,
+    ErrorCode.OFFSET_OUT_OF_RANGE: FetchReaction.FIND_OFFSET,
+    ErrorCode.FENCED_LEADER_EPOCH: FetchReaction.STOP_IF_SAME,
 }
 """All other errors are retried."""
 
@@ -209,13 +209,13 @@ class ReplicaFetcherThread:
             if asked_with is None:
                 continue
             error = error_of(data.error_code)
-            reaction = REACTIONS.get(error, Reaction.RETRY)
-            if reaction is Reaction.COPY:
+            reaction = REACTIONS.get(error, FetchReaction.RETRY)
+            if reaction is FetchReaction.COPY:
                 if self._copy(key, asked_with, data):
                     moved.append(key)
-            elif reaction is Reaction.FIND_OFFSET:
+            elif reaction is FetchReaction.FIND_OFFSET:
                 to_find.append(key)
-            elif reaction is Reaction.STOP_IF_SAME:
+            elif reaction is FetchReaction.STOP_IF_SAME:
                 self._fenced(key, asked_with)
             else:
                 logger.info("%s: %s for %s at %d", self.name, error.name, key, asked_with.fetch_offset)
@@ -277,7 +277,7 @@ class ReplicaFetcherThread:
         self,
         key: TopicPartition,
         asked_with: FollowedState,
-        write: Callable[[], LogPosition],
+        write: Callable[[], FollowerLogPosition],
         *,
         lag_behind: int | None = None,
     ) -> bool:

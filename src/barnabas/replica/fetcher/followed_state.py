@@ -28,7 +28,7 @@ class FetchPhase(Enum):
     FETCHING = "Fetching"
 
 
-class LogPosition(NamedTuple):
+class FollowerLogPosition(NamedTuple):
     """Where a log of this broker is. latest_epoch: the epoch of its last record, NO_EPOCH when none is known."""
 
     start_offset: int
@@ -54,7 +54,7 @@ class FollowedState(NamedTuple):
     delayed_until_ns: int = 0
 
     @classmethod
-    def begin(cls, topic_id: bytes, leader_epoch: int, log: LogPosition) -> FollowedState:
+    def begin(cls, topic_id: bytes, leader_epoch: int, log: FollowerLogPosition) -> FollowedState:
         """Return the first state under a leader. A log without epochs trusts nothing above its high watermark."""
         if log.latest_epoch == NO_EPOCH:
             return cls(topic_id, leader_epoch, log.high_watermark, NO_EPOCH, FetchPhase.TRUNCATING)
@@ -64,7 +64,7 @@ class FollowedState(NamedTuple):
         """Return whether the partition may be fetched now."""
         return self.phase is FetchPhase.FETCHING and now_ns >= self.delayed_until_ns
 
-    def at(self, log: LogPosition, lag: int | None = None) -> FollowedState:
+    def at(self, log: FollowerLogPosition, lag: int | None = None) -> FollowedState:
         """Return the state that continues at the end of the log, without a delay."""
         return self._replace(
             fetch_offset=log.end_offset,

@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import TopicStats
-from barnabas.replica.fetcher.followed_state import NO_EPOCH, LogPosition, truncation_offset
+from barnabas.replica.fetcher.followed_state import NO_EPOCH, FollowerLogPosition, truncation_offset
 from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.log.leader_epochs import EpochEntry
@@ -24,10 +24,10 @@ from barnabas.storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 
-def log_position(log: UnifiedLog) -> LogPosition:
+def log_position(log: UnifiedLog) -> FollowerLogPosition:
     """Return where a log is now."""
     latest = log.latest_epoch
-    return LogPosition(
+    return FollowerLogPosition(
         log.log_start_offset, log.high_watermark, log.log_end_offset, NO_EPOCH if latest is None else latest
     )
 
@@ -47,11 +47,11 @@ class FollowerLogs:
         self._waiting = waiting
         self._stats = stats
 
-    def position(self, key: TopicPartition) -> LogPosition:
+    def position(self, key: TopicPartition) -> FollowerLogPosition:
         """Return where the log is now. Raises ApiError: this broker does not host the partition (any more)."""
         return log_position(self._log(key))
 
-    def append(self, key: TopicPartition, fetch_offset: int, data: FetchResponse.PartitionData) -> LogPosition:
+    def append(self, key: TopicPartition, fetch_offset: int, data: FetchResponse.PartitionData) -> FollowerLogPosition:
         """Append a leader's answer to the request from `fetch_offset`, and take over its watermarks.
 
         Returns where the log is then. Raises ApiError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, and the errors of
@@ -76,12 +76,12 @@ class FollowerLogs:
             log.maybe_increment_log_start_offset(start, "leader offset increment")
         return self.position(key)
 
-    def truncate_to_high_watermark(self, key: TopicPartition) -> LogPosition:
+    def truncate_to_high_watermark(self, key: TopicPartition) -> FollowerLogPosition:
         """Cut off what nobody has confirmed. Raises ApiError: KAFKA_STORAGE_ERROR, the errors of `position`."""
         self._log_manager.truncate_to(key, self._log(key).high_watermark)
         return self.position(key)
 
-    def truncate_to_leader(self, key: TopicPartition, diverging: EpochEntry) -> LogPosition:
+    def truncate_to_leader(self, key: TopicPartition, diverging: EpochEntry) -> FollowerLogPosition:
         """Cut the log where the leader's parts from it. Raises ApiError: as `truncate_to_high_watermark`.
 
         diverging: the leader's epoch, and where it ends.
@@ -91,12 +91,12 @@ class FollowerLogs:
         self._truncate(key, log, offset)
         return self.position(key)
 
-    def truncate_to_end(self, key: TopicPartition, leader_end_offset: int) -> LogPosition:
+    def truncate_to_end(self, key: TopicPartition, leader_end_offset: int) -> FollowerLogPosition:
         """Cut the log at the end of the leader's. Raises ApiError: as `truncate_to_high_watermark`."""
         self._truncate(key, self._log(key), leader_end_offset)
         return self.position(key)
 
-    def start_at(self, key: TopicPartition, leader_start_offset: int) -> LogPosition:
+    def start_at(self, key: TopicPartition, leader_start_offset: int) -> FollowerLogPosition:
         """Drop the whole log, which ends before the leader's starts, and begin anew there. Raises ApiError."""
         self._log_manager.truncate_fully_and_start_at(key, leader_start_offset)
         return self.position(key)

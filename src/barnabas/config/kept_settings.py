@@ -62,7 +62,7 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no Kerberos, OAUTHBEARER, delegation tokens and stored passwords yet",
+        "there are no Kerberos, OAUTHBEARER and stored passwords yet",
         """
         password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
         password.encoder.keyfactory.algorithm sasl.client.callback.handler.class sasl.kerberos.kinit.cmd

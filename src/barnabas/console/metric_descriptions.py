@@ -77,7 +77,9 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "BytesInPerSec": "Bytes appended",
         "BytesOutPerSec": "Bytes sent to consumers",
         "BytesRejectedPerSec": "Bytes refused because a batch was too large",
+        "ReplicationBytesInPerSec": "Bytes copied from leaders",
         "ReplicationBytesOutPerSec": "Bytes sent to followers",
+        "ReassignmentBytesInPerSec": "Bytes copied because of a reassignment",
         "ReassignmentBytesOutPerSec": "Bytes sent because of a reassignment",
         "TotalProduceRequestsPerSec": "Produces, each partition of a request counted",
         "TotalFetchRequestsPerSec": "Fetches, each partition of a request counted",
@@ -141,6 +143,16 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "IsrExpandsPerSec": "Times a replica caught up",
         "FailedIsrUpdatesPerSec": "Changes of in-sync replicas that could not be stored",
     },
+    "ReplicaFetcherManager": {
+        "MaxLag": "Records by which the slowest partition that is copied here is behind its leader",
+        "FailedPartitionsCount": "Partitions that are copied no more because of an error",
+        "DeadThreadCount": "Threads that copy partitions and have ended by themselves",
+    },
+    "FetcherStats": {
+        "RequestsPerSec": "Fetches that this thread has sent to its leader",
+        "BytesPerSec": "Bytes that this thread has copied from its leader",
+    },
+    "FetcherLagMetrics": {"ConsumerLag": "Records by which this partition is behind its leader"},
     "Partition": {
         "UnderReplicated": "1 if it lacks in-sync replicas",
         "UnderMinIsr": "1 if it has fewer in-sync replicas than min.insync.replicas",

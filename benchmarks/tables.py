@@ -147,7 +147,7 @@ def confluent_consume(task: Task) -> dict[str, float]:
             if not message.error():
                 size += len(message.key() or b"") + len(message.value() or b"")
                 count += 1
-        # The connection is no part of the time, nor are the records that came with it.
+        # The time to connect does not count, and neither do the records of the first call.
         if started is None:
             started, uncounted = start(), count
     assert started is not None

@@ -267,6 +267,11 @@ class Partition:
 
     # -- followers
 
+    def is_adding(self, replica_id: int) -> bool:
+        """Return whether a reassignment is adding this replica. Kafka: isAddingReplica."""
+        state = self.state
+        return state is not None and replica_id in state.reassignment.adding
+
     def _followers(self, order: PartitionState, before: LeaderState | None) -> Mapping[int, Follower]:
         """Return the followers of the new assignment. A follower that was known keeps its state."""
         known: Mapping[int, Follower] = {} if before is None else before.followers

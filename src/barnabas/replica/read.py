@@ -114,13 +114,12 @@ class ReplicaReader:
                     stats.bytes_out += size
 
     def _is_being_added(self, fetch: PartitionFetch, replica_id: int) -> bool:
-        """Return whether a reassignment is adding this follower. Kafka: isAddingReplica."""
+        """Return whether a reassignment is adding this follower."""
         try:
-            state = self._partition_or_error(fetch.topic, fetch.partition).state
+            return self._partition_or_error(fetch.topic, fetch.partition).is_adding(replica_id)
         except ApiError:
             # The partition has left this broker since the read.
             return False
-        return state is not None and replica_id in state.reassignment.adding
 
     def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], *, update_followers: bool) -> int:
         """Fill every entry, and return the number of bytes read.

@@ -81,7 +81,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> int | None:
-        """The id of the controller, None while there is none."""
+        """The id of the controller; None until the brokers have elected one."""
         session = self.store.session()
         try:
             return ControllerZNode.decode(session.get(ControllerZNode.path).data)

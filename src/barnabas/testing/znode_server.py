@@ -167,7 +167,7 @@ class _Connection:
             session.close()
 
     def _serve_request(self, session: EmbeddedSession, frame: bytes) -> bool:
-        """Serve a request. Return whether more may follow. Raises UnknownRequest, struct.error: it is none of ours."""
+        """Serve a request. Return whether more may follow. Raises UnknownRequest, struct.error: no broker sends it."""
         xid, kind = _HEADER.unpack_from(frame)
         if kind in (PING, CLOSE_SESSION):
             if kind == CLOSE_SESSION:

@@ -17,11 +17,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.runtime.clock import Clock
 from barnabas.zk.errors import StoreFullError, StoreUnavailableError
 from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
+from barnabas.zk.watch_delivery import WatchDelivery
 from barnabas.zk.watch_table import FiredWatch
 from barnabas.zk.znode_table import ZnodeTable, open_database
 
@@ -62,13 +64,10 @@ class EmbeddedStore:
         self._next_session_id = 0
         self._sessions: dict[int, EmbeddedSession] = {}
         self._work: queue.SimpleQueue[_Batch | _EndSession | None] = queue.SimpleQueue()
-        self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._watches = WatchDelivery()
         self._table: ZnodeTable | None = None
         self._failed = False
-        self._threads = (
-            threading.Thread(target=self._run_store, name="store", daemon=True),
-            threading.Thread(target=self._run_watches, name="store-watch", daemon=True),
-        )
+        self._thread = threading.Thread(target=self._run_store, name="store", daemon=True)
 
     def start(self) -> None:
         """Open the database, drop the ephemeral znodes of earlier processes, start the threads.
@@ -82,8 +81,8 @@ class EmbeddedStore:
         self._next_session_id = (self._clock.milliseconds() << 8) + 1
         with self._lock:
             self._open = True
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
+        self._watches.start()
 
     def new_session(self) -> EmbeddedSession:
         """Open a session, which lives until it or the store is closed."""
@@ -103,14 +102,10 @@ class EmbeddedStore:
         # Only now, since the ends of the sessions above went through the queue.
         with self._lock:
             self._open = False
-        store_thread, watch_thread = self._threads
         self._work.put(None)
-        store_thread.join()
+        self._thread.join()
         # After the end of the store thread, which may have queued watches until then.
-        self._events.put(None)
-        # A watch may close the store, and a thread cannot join itself.
-        if threading.current_thread() is not watch_thread:
-            watch_thread.join()
+        self._watches.close()
 
     # -- for EmbeddedSession
 
@@ -183,10 +178,10 @@ class EmbeddedStore:
             session.session_id_now = self._new_session_id()
             with self._lock:
                 self._sessions[session.session_id] = session
-            self._notify(session, SessionState.EXPIRED)
+            self._watches.notify(session.listeners, SessionState.EXPIRED)
         self._deliver(fired)
         if work.reopen:
-            self._notify(session, SessionState.RECONNECTED)
+            self._watches.notify(session.listeners, SessionState.RECONNECTED)
         work.future.set_result(None)
 
     def _deliver(self, fired: list[FiredWatch]) -> None:
@@ -195,11 +190,7 @@ class EmbeddedStore:
             with self._lock:
                 alive = session_id in self._sessions
             if alive:
-                self._events.put(lambda watch=watch, event=event: watch(event))  # type: ignore[misc]
-
-    def _notify(self, session: EmbeddedSession, state: SessionState) -> None:
-        for listener in session.listeners:
-            self._events.put(lambda listener=listener: listener(state))  # type: ignore[misc]
+                self._watches.put(partial(watch, event))
 
     def _refuse(self, error: sqlite3.Error, work: _Batch | _EndSession) -> None:
         logger.error("No room in %s for a change of the metadata: %s", self._directory, error)
@@ -211,16 +202,6 @@ class EmbeddedStore:
         work.future.set_exception(StoreUnavailableError(self._directory or "", f"has failed: {error}"))
         if self._on_failure is not None:
             self._on_failure(error)
-
-    # -- thread `store-watch`
-
-    def _run_watches(self) -> None:
-        while (event := self._events.get()) is not None:
-            try:
-                event()
-            except Exception:
-                # A defect in one watcher must not keep changes from the others.
-                logger.exception("A watch of the metadata store failed")
 
 
 class EmbeddedSession(Store):

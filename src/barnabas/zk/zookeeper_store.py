@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -48,6 +48,7 @@ from barnabas.zk.store import (
     WatchEvent,
     WatchEventType,
 )
+from barnabas.zk.watch_delivery import WatchDelivery
 from barnabas.zk.zookeeper_config import ZookeeperConfig
 from barnabas.zk.zookeeper_requests import absolute_path, outcome_of, request_of, set_watches
 
@@ -93,11 +94,10 @@ class ZookeeperStore(Store):
         self._expiries = 0
         self._is_closed = False
         self._room = threading.Semaphore(config.max_in_flight)
-        self._deliveries: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._watch_thread = threading.Thread(target=self._run_deliveries, name="store-watch", daemon=True)
+        self._deliveries = WatchDelivery()
 
     def start(self) -> None:
-        """Connect, and create the chroot. Raises StoreUnavailableError: there is no connection in time."""
+        """Connect, and create the chroot. Raises StoreUnavailableError: no ZooKeeper answers in time."""
         config = self._config
         # Of kazoo's own lines only those about lost connections interest an operator.
         logging.getLogger("barnabas.zk.kazoo").setLevel(logging.WARNING)
@@ -110,7 +110,7 @@ class ZookeeperStore(Store):
                 "(zookeeper.connect, zookeeper.connection.timeout.ms). For a broker that stands alone, set "
                 "metadata.store=embedded",
             ) from None
-        self._watch_thread.start()
+        self._deliveries.start()
         if config.chroot:
             self._create_chroot()
 
@@ -139,14 +139,11 @@ class ZookeeperStore(Store):
                 return
             self._is_closed = True
             self._watches = _WatchesSet()
+            self._deliveries.drop()
         self._need_not_wait.set()
         self._client.stop()
         self._client.close()
-        if self._watch_thread.is_alive():
-            self._deliveries.put(None)
-            # A watch may close the store, and a thread cannot join itself.
-            if threading.current_thread() is not self._watch_thread:
-                self._watch_thread.join()
+        self._deliveries.close()
 
     # -- on the callers' threads
 
@@ -248,9 +245,9 @@ class ZookeeperStore(Store):
             self._set_watches_again()
         elif former:
             logger.warning("The session 0x%x with ZooKeeper has expired; the new one is 0x%x", former, session_id)
-            self._notify(SessionState.EXPIRED)
+            self._deliveries.notify(self._listeners, SessionState.EXPIRED)
             self._deliveries.put(partial(self._allow_calls, expiries))
-            self._notify(SessionState.RECONNECTED)
+            self._deliveries.notify(self._listeners, SessionState.RECONNECTED)
 
     def _set_watches_again(self) -> None:
         client = self._client
@@ -264,10 +261,6 @@ class ZookeeperStore(Store):
         for request in set_watches(self._last_zxid, data, exists, children):
             client._call(request, _Ignored())  # noqa: SLF001
 
-    def _notify(self, state: SessionState) -> None:
-        for listener in self._listeners:
-            self._deliveries.put(lambda listener=listener: listener(state))  # type: ignore[misc]
-
     # -- on kazoo's thread of watches
 
     def _on_event(self, event: WatchedEvent) -> None:
@@ -278,7 +271,7 @@ class ZookeeperStore(Store):
             fired = self._watches.take(event_type, event.path)
         path = event.path[len(self._config.chroot) :] or "/"
         for watch in fired:
-            self._deliveries.put(lambda watch=watch: watch(WatchEvent(event_type, path)))  # type: ignore[misc]
+            self._deliveries.put(partial(watch, WatchEvent(event_type, path)))
 
     # -- thread `store-watch`
 
@@ -289,16 +282,6 @@ class ZookeeperStore(Store):
             self._is_expired = False
             if not (self._is_connected or self._is_closed):
                 self._need_not_wait.clear()
-
-    def _run_deliveries(self) -> None:
-        while (deliver := self._deliveries.get()) is not None:
-            if self._is_closed:
-                continue
-            try:
-                deliver()
-            except Exception:
-                # A defect in one watcher must not keep changes from the others.
-                logger.exception("A watch of the metadata store failed")
 
 
 class _WatchesSet:

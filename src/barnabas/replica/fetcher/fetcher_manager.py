@@ -86,7 +86,7 @@ class ReplicaFetcherManager:
     def end_idle_threads(self) -> None:
         """End the threads that have nothing to copy. They are not waited for: each closes what it holds."""
         with self._lock:
-            idle = {each: thread for each, thread in self._threads.items() if not thread.states}
+            idle = {each: thread for each, thread in self._threads.items() if thread.is_idle}
             if idle:
                 self._threads = {each: thread for each, thread in self._threads.items() if each not in idle}
         for thread in idle.values():

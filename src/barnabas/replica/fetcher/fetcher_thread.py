@@ -108,6 +108,12 @@ class ReplicaFetcherThread:
         with self._changed:
             return dict(self._states)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no partition to copy."""
+        with self._changed:
+            return not self._states
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()

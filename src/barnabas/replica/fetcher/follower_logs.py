@@ -16,6 +16,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import TopicStats
 from barnabas.replica.fetcher.followed_state import NO_EPOCH, FollowerLogPosition, truncation_offset
 from barnabas.replica.hosted_partitions import HostedPartitions
+from barnabas.replica.partition import Partition
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.log.leader_epochs import EpochEntry
 from barnabas.storage.log.unified_log import UnifiedLog
@@ -57,7 +58,8 @@ class FollowerLogs:
         Returns where the log is then. Raises ApiError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, and the errors of
         `position`. Raises ValueError: the log has moved since it was asked for.
         """
-        log = self._log(key)
+        partition = self._partition(key)
+        log = partition.log
         if log.log_end_offset != fetch_offset:
             raise ValueError(f"{key} ends at {log.log_end_offset}, and its leader was asked for {fetch_offset}")
         records = data.records
@@ -65,7 +67,7 @@ class FollowerLogs:
             log.append_as_follower(records)
             stats = self._stats(key.topic)
             stats.replication_bytes_in += size
-            if self._is_being_added(key):
+            if partition.is_adding(partition.local_broker_id):
                 stats.reassignment_bytes_in += size
         # Never back: a new leader learns its high watermark from its followers, and says a smaller one until then.
         if data.high_watermark > log.high_watermark:
@@ -74,7 +76,7 @@ class FollowerLogs:
             # Bounded, since the answer's two offsets are read one after the other at the leader.
             start = min(data.log_start_offset, log.high_watermark)
             log.maybe_increment_log_start_offset(start, "leader offset increment")
-        return self.position(key)
+        return log_position(log)
 
     def truncate_to_high_watermark(self, key: TopicPartition) -> FollowerLogPosition:
         """Cut off what nobody has confirmed. Raises ApiError: KAFKA_STORAGE_ERROR, the errors of `position`."""
@@ -112,15 +114,12 @@ class FollowerLogs:
         # Through the manager, which keeps the cleaner away meanwhile.
         self._log_manager.truncate_to(key, offset)
 
-    def _is_being_added(self, key: TopicPartition) -> bool:
-        """Return whether a reassignment is adding this broker's replica."""
-        partition = self._hosted.get(key)
-        state = None if partition is None else partition.state
-        return partition is not None and state is not None and partition.local_broker_id in state.reassignment.adding
-
     def _log(self, key: TopicPartition) -> UnifiedLog:
+        return self._partition(key).log
+
+    def _partition(self, key: TopicPartition) -> Partition:
         partition = self._hosted.get(key)
         if partition is None:
             self._hosted.offline.check(key)
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return partition.log
+        return partition

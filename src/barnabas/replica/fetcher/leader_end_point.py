@@ -24,11 +24,10 @@ from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits, Fet
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
+from barnabas.storage.log.timestamp_search import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 7
-LATEST_TIMESTAMP: Final = -1
-EARLIEST_TIMESTAMP: Final = -2
 
 
 class FetchedPartition(NamedTuple):

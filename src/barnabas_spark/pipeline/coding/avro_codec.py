@@ -15,6 +15,7 @@ from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
 from barnabas_spark.pipeline.coding.confluent_frame import framed, unframed
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.writer_schemas import WriterSchemas
 
 
 class AvroDecoder:
@@ -25,9 +26,8 @@ class AvroDecoder:
 
     def __init__(self, reader: SchemaText, registry: SchemaRegistry | None, *, is_framed: bool) -> None:
         self._reader = AvroSchema(reader).parsed
-        self._registry = registry
         self._is_framed = is_framed
-        self._writers: dict[int, Any] = {}
+        self._writers = WriterSchemas(self._reader, registry, AVRO, lambda text: AvroSchema(text).parsed)
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a value's fields. Raises BadValue, RegistryFailed."""
@@ -35,7 +35,7 @@ class AvroDecoder:
         body = value
         if self._is_framed:
             schema_id, body = unframed(value)
-            writer = self._writer(schema_id)
+            writer = self._writers.of(schema_id)
         stream = io.BytesIO(body)
         try:
             decoded = fastavro.schemaless_reader(stream, writer, self._reader)
@@ -45,19 +45,6 @@ class AvroDecoder:
             raise BadValue(f"the value is no Avro of the schema: {len(body) - stream.tell()} bytes are left")
         assert isinstance(decoded, dict)
         return decoded
-
-    def _writer(self, schema_id: int) -> Any:
-        """Return the schema that a value was written with. Raises BadValue, RegistryFailed."""
-        if self._registry is None:
-            return self._reader
-        writer = self._writers.get(schema_id)
-        if writer is None:
-            try:
-                writer = AvroSchema(self._registry.by_id(schema_id, AVRO)).parsed
-            except FormatError as error:
-                raise BadValue(f"schema {schema_id}: {error}") from error
-            self._writers[schema_id] = writer
-        return writer
 
 
 class AvroEncoder:

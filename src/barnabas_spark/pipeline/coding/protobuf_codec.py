@@ -19,6 +19,7 @@ from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed,
 from barnabas_spark.pipeline.coding.protobuf_schema import TIMESTAMP, ProtobufSchema
 from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegistry
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.writer_schemas import WriterSchemas
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -29,12 +30,11 @@ class ProtobufDecoder:
     def __init__(
         self, reader: SchemaText, message: str | None, registry: SchemaRegistry | None, *, is_framed: bool
     ) -> None:
-        self._schema = ProtobufSchema(reader)
-        self._name = self._schema.message_name(message)
-        self._class = self._schema.message_class(self._name)
-        self._registry = registry
+        schema = ProtobufSchema(reader)
+        self._name = schema.message_name(message)
+        self._class = schema.message_class(self._name)
         self._is_framed = is_framed
-        self._writers: dict[int, ProtobufSchema] = {}
+        self._writers = WriterSchemas(schema, registry, PROTOBUF, ProtobufSchema)
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a value's fields. Raises BadValue, RegistryFailed."""
@@ -42,7 +42,7 @@ class ProtobufDecoder:
         if self._is_framed:
             schema_id, rest = unframed(value)
             path, body = split_path(rest)
-            name = self._writer(schema_id).name_at(path)
+            name = self._writers.of(schema_id).name_at(path)
             if name != self._name:
                 raise BadValue(f"the value is a message {name or path}, not {self._name}")
         try:
@@ -53,19 +53,6 @@ class ProtobufDecoder:
             return _fields(message)
         except OverflowError as error:
             raise BadValue(f"the value has a timestamp outside of the years 1 to 9999: {error}") from error
-
-    def _writer(self, schema_id: int) -> ProtobufSchema:
-        """Return the schema that a value was written with. Raises BadValue, RegistryFailed."""
-        if self._registry is None:
-            return self._schema
-        writer = self._writers.get(schema_id)
-        if writer is None:
-            try:
-                writer = ProtobufSchema(self._registry.by_id(schema_id, PROTOBUF))
-            except FormatError as error:
-                raise BadValue(f"schema {schema_id}: {error}") from error
-            self._writers[schema_id] = writer
-        return writer
 
 
 class ProtobufEncoder:

@@ -83,7 +83,7 @@ class AnswerBatches:
         return self._end_offset
 
     def _last_next_offset(self) -> int:
-        """Return the highest offset behind a whole batch, or 0 if there is none."""
+        """Return the highest offset behind a whole batch, or 0 without a whole batch."""
         buffer, position, end = self._buffer, 0, 0
         most = len(buffer) - HEADER_SIZE
         # Batches of today's format, without an object for each: there may be a batch for each record.

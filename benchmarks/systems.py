@@ -56,8 +56,8 @@ class Prototype(ServerProcess):
 class PlacedBarnabas(BarnabasProcess):
     """A Barnabas broker from outside this working tree: the compiled wheel, or the `src` of another version."""
 
-    def __init__(self, directory: Path, properties: Mapping[str, str], place: Path) -> None:
-        super().__init__(directory, properties)
+    def __init__(self, directory: Path, properties: Mapping[str, str], place: Path, *, port: int = 0) -> None:
+        super().__init__(directory, properties, port=port)
         self._place = place
 
     def launch(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:

@@ -63,8 +63,8 @@ def led_state(store: Store, topic: str, partition: int) -> dict[str, Any] | None
     return None if found["leader"] < 0 else found
 
 
-def state_without(store: Store, partition: int, dead: int) -> dict[str, Any] | None:
-    found = led_state(store, "moved", partition)
+def state_without(store: Store, partition: int, dead: int, topic: str = "moved") -> dict[str, Any] | None:
+    found = led_state(store, topic, partition)
     return None if found is None or dead in found["isr"] else found
 
 
@@ -207,3 +207,23 @@ def is_newer(store: Store, path: str, former: int) -> bool:
         return store.get(path).stat.czxid > former
     except NoNodeError:
         return False
+
+
+def test_a_killed_leader_is_replaced_before_its_session_ends(tmp_path: Path) -> None:
+    ten_minutes: dict[str, Setting] = {"zookeeper_session_timeout_ms": 600_000}
+    three = Cluster(str(tmp_path), 3, ten_minutes, sessions_linger=True)
+    try:
+        three.start()
+        create(three, "urgent")
+        store = three.store.session()
+        dead = next(broker.broker_id for broker in three.brokers if broker.broker_id != three.controller_id)
+        states = [partition_state(store, "urgent", partition) for partition in range(3)]
+        assert dead in {state["leader"] for state in states}
+        three.brokers[dead].kill()
+        for partition in range(3):
+            state = eventually(partial(state_without, store, partition, dead, topic="urgent"))
+            assert state["leader"] != dead
+        assert store.exists(BrokerIdZNode.path(dead)) is not None  # its session has not ended
+        store.close()
+    finally:
+        three.kill_all()

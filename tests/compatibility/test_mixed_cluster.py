@@ -6,7 +6,6 @@ producer with acks=all writes meanwhile. In the end all three replicas of each p
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,62 +15,41 @@ from barnabas.clients.admin import Admin, NewTopic
 from tests.chaos.ledger import Ledger
 from tests.chaos.replicas import check_replicas
 from tests.chaos.writers import Client, ConfluentClient, Delivered, Writer
-from tests.support.apache_kafka import ApacheKafka, ZooKeeper, need_apache_kafka
+from tests.support.apache_kafka import ZooKeeper, need_apache_kafka
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.server_process import free_port
+from tests.support.zookeeper_cluster import SETTINGS, JoinedKafka, ZooKeeperCluster
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 TOPIC = "mixed"
 PARTITIONS = 6
-SETTINGS = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
-    "zookeeper.session.timeout.ms": "6000",
-}
 OURS = 2
 SECONDS = 120
 
 
-class JoinedKafka(ApacheKafka):
-    """A broker of Apache Kafka in a cluster that has a ZooKeeper already."""
-
-    def __init__(self, directory: Path, broker_id: int, zookeeper: ZooKeeper) -> None:
-        super().__init__(directory, {**SETTINGS, "broker.id": str(broker_id)})
-        self.zookeeper = zookeeper
-
-    def stop(self, timeout_seconds: float = 60) -> int:
-        """Stop the broker alone."""
-        return ServerProcess.stop(self, timeout_seconds)
-
-    def close(self) -> None:
-        """Stop the broker alone, if it runs."""
-        ServerProcess.close(self)
-
-
 @pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[list[ApacheKafka | BarnabasProcess]]:
+def mixed(tmp_path: Path) -> Iterator[ZooKeeperCluster]:
     """The brokers 0, 1 (Kafka) and 2 (ours), started."""
     need_apache_kafka()
     zookeeper = ZooKeeper(tmp_path / "zookeeper")
-    zookeeper.start()
-    settings = {**SETTINGS, "broker.id": str(OURS), "zookeeper.connect": f"{zookeeper.host}:{zookeeper.port}"}
-    ours = BarnabasProcess(tmp_path / "broker-2", settings, port=free_port())
-    joined = [JoinedKafka(tmp_path / f"broker-{broker_id}", broker_id, zookeeper) for broker_id in (0, 1)]
-    started: list[ApacheKafka | BarnabasProcess] = [*joined, ours]
+    zookeeper.port = free_port()
+    shared = {**SETTINGS, "zookeeper.connect": f"{zookeeper.host}:{zookeeper.port}"}
+    kafkas = [
+        JoinedKafka(tmp_path / f"broker-{broker_id}", {**shared, "broker.id": str(broker_id)}, zookeeper)
+        for broker_id in (0, 1)
+    ]
+    ours = BarnabasProcess(tmp_path / "broker-2", {**shared, "broker.id": str(OURS)}, port=free_port())
+    cluster = ZooKeeperCluster(tmp_path, [*kafkas, ours], zookeeper)
     try:
-        for broker in started:
-            broker.start()
-        yield started
+        cluster.start()
+        yield cluster
     finally:
-        for broker in started:
-            broker.close()
-        zookeeper.close()
+        cluster.close()
 
 
-def test_each_broker_dies_in_turn_and_nothing_is_lost(brokers: list[ApacheKafka | BarnabasProcess]) -> None:
-    addresses = ",".join(broker.bootstrap_servers for broker in brokers)
+def test_each_broker_dies_in_turn_and_nothing_is_lost(mixed: ZooKeeperCluster) -> None:
+    addresses = mixed.bootstrap_servers
     with Admin(addresses) as admin:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
 
@@ -83,35 +61,18 @@ def test_each_broker_dies_in_turn_and_nothing_is_lost(brokers: list[ApacheKafka 
     try:
         # Each once, then whoever is the controller: it may be any of the three by then.
         for chosen in (0, OURS, 1, None, None, None):
-            broker_id = _controller(addresses) if chosen is None else chosen
+            broker_id = mixed.controller_id() if chosen is None else chosen
             writer.resume()
-            brokers[broker_id].kill()
-            _await_in_sync(addresses, 2 * PARTITIONS)
-            brokers[broker_id].start()
-            _await_in_sync(addresses, 3 * PARTITIONS)
+            mixed.brokers[broker_id].kill()
+            mixed.wait_until_in_sync([TOPIC], 2 * PARTITIONS, SECONDS)
+            mixed.brokers[broker_id].start()
+            mixed.wait_until_in_sync([TOPIC], 3 * PARTITIONS, SECONDS)
             writer.rest(120)
         for partition, book in enumerate(writer.ledger.partitions):
             name = f"{TOPIC}-{partition}"
             assert not book.failed
-            check_replicas(name, book, [broker.data_dir / name for broker in brokers])
+            check_replicas(name, book, [broker.data_dir / name for broker in mixed.brokers])
         writer.close()
     finally:
         writer.close(timeout_seconds=0)
     assert writer.ledger.acknowledged > 1_000
-
-
-def _await_in_sync(addresses: str, replicas: int) -> None:
-    """Wait until all partitions together have so many replicas in sync."""
-    deadline = time.monotonic() + SECONDS
-    while True:
-        with Admin(addresses) as admin:
-            partitions = admin.describe_topics([TOPIC])[TOPIC].partitions
-        if sum(len(each.isr) for each in partitions) == replicas:
-            return
-        assert time.monotonic() < deadline, f"not {replicas} replicas in sync: {partitions}"
-        time.sleep(0.2)
-
-
-def _controller(addresses: str) -> int:
-    with Admin(addresses) as admin:
-        return admin.describe_cluster().controller_id

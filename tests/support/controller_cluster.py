@@ -10,6 +10,7 @@ from typing import Any
 from barnabas.config.listeners import EndPoint
 from barnabas.controller.broker_channel import (
     OnLeaderAndIsrResponse,
+    OnReachabilityChange,
     OnStopReplicaResponse,
     OnUpdateMetadataResponse,
 )
@@ -44,8 +45,8 @@ class RecordingChannel:
         self.broker = broker
         self.closed = False
 
-    def start(self) -> None:
-        pass
+    def start(self, on_reachability_change: OnReachabilityChange) -> None:
+        self.broker.channels.append((self, on_reachability_change))
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:
         self.broker.requests.append(request)
@@ -97,6 +98,7 @@ class RecordingBroker:
         self.failed: set[TopicPartition] = set()
         self.stop_replica_error = ErrorCode.NONE
         self.topics_when_ready: list[set[str]] = []
+        self.channels: list[tuple[RecordingChannel, OnReachabilityChange]] = []
         self.cache = MetadataCache(broker_id)
         self.session: InlineSession = cluster.store.new_session()
         self.zk = KafkaZkClient(self.session, cluster.clock)
@@ -123,6 +125,12 @@ class RecordingBroker:
 
     def answer(self, channel: RecordingChannel, callback: Any) -> None:
         self.cluster.store.pending.append(lambda: None if channel.closed else callback())
+
+    def become_reachable(self, is_reachable: bool) -> None:
+        """Tell every controller that has a channel to this broker, as the channel's thread does."""
+        for channel, on_reachability_change in self.channels:
+            if not channel.closed:
+                on_reachability_change(is_reachable)
 
     def take(self) -> list[Any]:
         taken, self.requests = self.requests, []

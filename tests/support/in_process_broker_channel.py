@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from barnabas.controller.broker_channel import (
     OnLeaderAndIsrResponse,
+    OnReachabilityChange,
     OnStopReplicaResponse,
     OnUpdateMetadataResponse,
 )
@@ -37,7 +38,7 @@ class InProcessBrokerChannel:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"broker-channel-{broker_id}", daemon=True)
 
-    def start(self) -> None:
+    def start(self, on_reachability_change: OnReachabilityChange) -> None:
         self._thread.start()
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -27,6 +28,7 @@ from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
 from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+from barnabas.transport.connection_probe import Probe, probe
 from barnabas.transport.selector import Selector
 from barnabas.zk.broker_zk_data import BrokerInfo
 
@@ -58,6 +60,10 @@ class ConnectionConfig(Settings):
     setup_timeout_ms: int = setting("socket.connection.setup.timeout.ms")
     setup_timeout_max_ms: int = setting("socket.connection.setup.timeout.max.ms")
     controller_listener: str = computed(controller_listener_name_of, "control.plane.listener.name")
+
+
+def _refuses_connections(node: Node) -> bool:
+    return probe(node.host, node.port) is Probe.REFUSED
 
 
 class BrokerConnections:
@@ -155,6 +161,8 @@ class BrokerConnections:
             self._config.controller_request_timeout_ms,
             on_taken=timer.update,
             on_closed=lambda: self._forget(broker.id, tags),
+            # Not of this broker itself: whether its own listener is open, it knows.
+            refuses_connections=None if broker.id == self._broker_id else partial(_refuses_connections, node),
         )
         self._metrics.gauge(GROUP, KIND, QUEUE_SIZE, lambda: channel.queue_size, tags)
         # Replaced, not changed: the gauge may be adding up the old dict on another thread.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.broker_state import BrokerState
@@ -34,6 +35,9 @@ from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store import Store
 from barnabas.zk.zookeeper_config import ZookeeperConfig
+
+EXPIRY_SLACK_MS: Final = 5_000
+"""ZooKeeper rounds the end of a session up to its next tick, of two seconds by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,11 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     # Before the logs are loaded: the store may have other defaults for them than the file.
     foundations.dynamic.load(repository.broker_overrides, identity.broker_id)
     topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
-    registration = BrokerRegistration(zk_client, partial(foundations.listeners.broker_info, identity.broker_id))
+    registration = BrokerRegistration(
+        zk_client,
+        partial(foundations.listeners.broker_info, identity.broker_id),
+        patience_ms=ZookeeperConfig.from_kafka_config(foundations.static).session_timeout_ms + EXPIRY_SLACK_MS,
+    )
     log_manager = LogManager(
         directories,
         foundations.files,

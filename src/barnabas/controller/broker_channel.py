@@ -23,6 +23,8 @@ from barnabas.protocol.messages.inter_broker import (
 OnLeaderAndIsrResponse = Callable[[LeaderAndIsrResponse], None]
 OnUpdateMetadataResponse = Callable[[UpdateMetadataResponse], None]
 OnStopReplicaResponse = Callable[[StopReplicaResponse], None]
+OnReachabilityChange = Callable[[bool], None]
+"""Told False when nothing listens at the broker's address any more, and True when it does again."""
 
 
 class BrokerChannel(Protocol):
@@ -31,8 +33,8 @@ class BrokerChannel(Protocol):
     `on_response` is called later, on any thread, or never if the channel is closed before.
     """
 
-    def start(self) -> None:
-        """Begin to send."""
+    def start(self, on_reachability_change: OnReachabilityChange) -> None:
+        """Begin to send, and to look after the connection."""
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:
         """Send the leaders of partitions that the broker hosts."""

@@ -51,7 +51,7 @@ class ClusterChanges:
         self._add_assignments(self._zk.topics.assignments(context.all_topics))
         self._watches.watch_brokers(context.live_brokers)
         context.leadership = self._zk.topics.partition_states(context.all_partitions)
-        self._channels.startup(context.live_brokers.values())
+        self._channels.startup(context.live_brokers, context.broker_epochs)
 
     def topics_ineligible_for_deletion(self) -> set[str]:
         """Return the topics that cannot be deleted yet: a replica is offline, or a partition is being reassigned."""
@@ -94,8 +94,8 @@ class ClusterChanges:
         # A bounced broker gets a new channel: the queue of the old one has orders for the broker's earlier run.
         for broker_id in (*bounced, *dead):
             self._channels.remove_broker(broker_id)
-        for broker, _ in (*new.values(), *bounced.values()):
-            self._channels.add_broker(broker)
+        for broker, broker_epoch in (*new.values(), *bounced.values()):
+            self._channels.add_broker(broker, broker_epoch)
         if new:
             self._context.add_live_brokers(new)
             self._on_broker_startup(sorted(new))
@@ -128,6 +128,11 @@ class ClusterChanges:
         self._context.shutting_down_broker_ids -= set(broker_ids)
         self._on_replicas_become_offline(self._context.replicas_on_brokers(broker_ids))
         self._watches.unwatch_brokers(broker_ids)
+
+    def take_back(self, broker_id: int) -> None:
+        """Give a broker that could not be reached for a while its replicas again."""
+        self._context.shutting_down_broker_ids.discard(broker_id)
+        self._on_broker_startup([broker_id])
 
     def on_broker_modifications(self, event: events.BrokerModifications) -> None:
         """Announce the changed endpoints or features of a broker."""

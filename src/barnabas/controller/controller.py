@@ -91,7 +91,7 @@ class Controller:
             config=config,
             context=self.context,
             zk_client=zk_client,
-            channels=ControllerChannelManager(channel_factory),
+            channels=ControllerChannelManager(channel_factory, self._events.put),
             watches=StoreWatches(zk_client.access, self._events.put),
             stats=stats,
             put_event=self._events.put,

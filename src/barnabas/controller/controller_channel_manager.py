@@ -5,9 +5,10 @@ Owned by the controller's thread, so no lock. Kafka: kafka.controller.Controller
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from barnabas.controller.broker_channel import BrokerChannel
+from barnabas.controller.controller_events import BrokerReachabilityChange
 from barnabas.zk.broker_zk_data import BrokerInfo
 
 ChannelFactory = Callable[[BrokerInfo], BrokerChannel]
@@ -16,28 +17,31 @@ ChannelFactory = Callable[[BrokerInfo], BrokerChannel]
 class ControllerChannelManager:
     """The channels by broker id, which exist only while this broker is the controller."""
 
-    def __init__(self, channel_factory: ChannelFactory) -> None:
+    def __init__(self, channel_factory: ChannelFactory, put_event: Callable[[BrokerReachabilityChange], None]) -> None:
         self._channel_factory = channel_factory
+        self._put_event = put_event
         self._channels: dict[int, BrokerChannel] = {}
         self._unanswered: dict[int, int] = {}
 
-    def startup(self, brokers: Iterable[BrokerInfo]) -> None:
-        """Open a channel to each broker."""
-        for broker in brokers:
-            self.add_broker(broker)
+    def startup(self, brokers: Mapping[int, BrokerInfo], broker_epochs: Mapping[int, int]) -> None:
+        """Open a channel to each broker. Both are by broker id."""
+        for broker_id, broker in brokers.items():
+            self.add_broker(broker, broker_epochs[broker_id])
 
     def shutdown(self) -> None:
         """Close all channels, and drop the requests in their queues."""
         for broker_id in list(self._channels):
             self.remove_broker(broker_id)
 
-    def add_broker(self, broker: BrokerInfo) -> None:
-        """Open a channel, unless there is one."""
+    def add_broker(self, broker: BrokerInfo, broker_epoch: int) -> None:
+        """Open a channel to the broker that registered with this epoch, unless there is a channel."""
         if broker.id not in self._channels:
             channel = self._channel_factory(broker)
             self._channels[broker.id] = channel
             self._unanswered[broker.id] = 0
-            channel.start()
+            channel.start(
+                lambda is_reachable: self._put_event(BrokerReachabilityChange(broker.id, broker_epoch, is_reachable))
+            )
 
     def remove_broker(self, broker_id: int) -> None:
         """Close the channel to a broker."""

@@ -97,6 +97,14 @@ class UncleanLeaderElectionEnable(NamedTuple):
     topic: str | None
 
 
+class BrokerReachabilityChange(NamedTuple):
+    """Nothing listens at the address of a registered broker any more, or something does again. Not in Kafka."""
+
+    broker_id: int
+    broker_epoch: int
+    is_reachable: bool
+
+
 class ControlledShutdown(NamedTuple):
     """A broker is about to stop: other brokers are to lead its partitions."""
 
@@ -170,6 +178,7 @@ ControllerEvent: TypeAlias = (
     | PartitionModifications
     | ReplicaLeaderElection
     | UncleanLeaderElectionEnable
+    | BrokerReachabilityChange
     | ControlledShutdown
     | AlterPartitionReceived
     | AllocateProducerIds

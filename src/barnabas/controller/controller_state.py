@@ -69,6 +69,7 @@ _STATES: Final[Mapping[object, ControllerState]] = {
     events.Signal.ISR_CHANGE_NOTIFICATION: ControllerState.ISR_CHANGE,
     events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION: ControllerState.AUTO_LEADER_BALANCE,
     events.BrokerModifications: ControllerState.BROKER_CHANGE,
+    events.BrokerReachabilityChange: ControllerState.BROKER_CHANGE,
     events.PartitionModifications: ControllerState.TOPIC_CHANGE,
     events.ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
     events.ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,

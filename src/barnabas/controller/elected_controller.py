@@ -50,6 +50,7 @@ class ElectedController:
         self._handlers: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], None]] = {
             events.Signal.BROKER_CHANGE: cluster.on_broker_change,
             events.BrokerModifications: cluster.on_broker_modifications,
+            events.BrokerReachabilityChange: self._on_broker_reachability_change,
             events.Signal.TOPIC_CHANGE: cluster.on_topic_change,
             events.PartitionModifications: cluster.on_partition_modifications,
             events.Signal.TOPIC_DELETION: cluster.on_topic_deletion,
@@ -162,6 +163,17 @@ class ElectedController:
 
     def _on_unclean_leader_election_enable(self, event: events.UncleanLeaderElectionEnable) -> None:
         self._machines.partitions.trigger_online_partition_state_change(event.topic)
+
+    def _on_broker_reachability_change(self, event: events.BrokerReachabilityChange) -> None:
+        """Take the leaderships of a broker that nobody can connect to, or take such a broker back (decisions/0062)."""
+        if self._environment.context.broker_epochs.get(event.broker_id) != event.broker_epoch:
+            return  # it has registered again since, or its session has ended
+        if event.is_reachable:
+            logger.info("Broker %d accepts connections again", event.broker_id)
+            self._cluster.take_back(event.broker_id)
+        else:
+            logger.warning("Broker %d refuses connections: its leaderships go to other brokers", event.broker_id)
+            self._leadership.controlled_shutdown(event.broker_id, event.broker_epoch)
 
     def _on_controlled_shutdown(self, event: events.ControlledShutdown) -> None:
         try:

@@ -6,6 +6,9 @@ order, and calls `on_response` with the answer. A request that cannot be sent is
 exists, which is as long as the broker is registered: no request is ever skipped. The two threads share only `_queue`.
 `queue_size` and `on_taken` are for the metrics.
 
+While no request waits the thread looks at the connection. Once it is lost and the broker's address refuses another, the
+broker's process has ended, and the controller is told without waiting for the end of its session (decisions/0062).
+
 Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
 """
 
@@ -19,9 +22,11 @@ from typing import Any, NamedTuple
 
 from barnabas.controller.broker_channel import (
     OnLeaderAndIsrResponse,
+    OnReachabilityChange,
     OnStopReplicaResponse,
     OnUpdateMetadataResponse,
 )
+from barnabas.controller.broker_reachability import BrokerReachability
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_receive
@@ -34,6 +39,8 @@ logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")
 
 BACKOFF_SECONDS = 0.1
+WATCH_SECONDS = 0.05
+"""The time between two looks at an idle connection."""
 
 
 def _ignore(_queue_time_ns: int) -> None:
@@ -55,6 +62,7 @@ class NetworkBrokerChannel:
 
     socket_timeout_ms: limit of an attempt to connect (controller.socket.timeout.ms). on_taken: called on the channel's
     thread with the time each request lay in the queue (ns). on_closed: called by the thread that calls `close`.
+    refuses_connections: asks whether nothing listens at the node's address; None: an idle connection is not looked at.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class NetworkBrokerChannel:
         *,
         on_taken: Callable[[int], None] = _ignore,
         on_closed: Callable[[], None] = _do_nothing,
+        refuses_connections: Callable[[], bool] | None = None,
     ) -> None:
         self._controller_id = controller_id
         self._node = node
@@ -75,6 +84,8 @@ class NetworkBrokerChannel:
         self._on_closed = on_closed
         self._queue: queue.SimpleQueue[_QueueItem | None] = queue.SimpleQueue()
         self._closed = threading.Event()
+        self._refuses_connections = refuses_connections
+        self._reachability: BrokerReachability | None = None
         name = f"Controller-{controller_id}-to-broker-{node.id}-send-thread"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -83,8 +94,10 @@ class NetworkBrokerChannel:
         """The number of requests that wait, without the one being sent."""
         return self._queue.qsize()
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, on_reachability_change: OnReachabilityChange) -> None:
+        """Start the thread, which calls `on_reachability_change`."""
+        if self._refuses_connections is not None:
+            self._reachability = BrokerReachability(self._refuses_connections, on_reachability_change)
         self._thread.start()
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, on_response: OnLeaderAndIsrResponse) -> None:
@@ -123,7 +136,7 @@ class NetworkBrokerChannel:
 
     def _run(self) -> None:
         try:
-            while (item := self._queue.get()) is not None:
+            while (item := self._next_item()) is not None:
                 if not self._is_running():
                     continue
                 self._on_taken((self._client.now_ms() - item.queued_ms) * NANOSECONDS_PER_MILLISECOND)
@@ -132,6 +145,26 @@ class NetworkBrokerChannel:
                     self._hand_over(item, response)
         finally:
             self._client.close()
+
+    def _next_item(self) -> _QueueItem | None:
+        """Wait for the next request, None at the end; look at the connection meanwhile."""
+        if self._reachability is None:
+            return self._queue.get()
+        while True:
+            try:
+                return self._queue.get(timeout=WATCH_SECONDS)
+            except queue.Empty:
+                self._watch_connection(self._reachability)
+
+    def _watch_connection(self, reachability: BrokerReachability) -> None:
+        """Notice the end of the connection, and connect again."""
+        now_ms = self._client.now_ms()
+        self._client.poll(0, now_ms)
+        # The client of a channel has no backoff: a connection that could be made now is one that is lost.
+        if self._client.can_connect(self._node.id, now_ms):
+            reachability.on_connection_lost()
+        if self._client.ready(self._node, now_ms):
+            reachability.on_connected()
 
     def _hand_over(self, item: _QueueItem, response: Message) -> None:
         try:
@@ -148,6 +181,8 @@ class NetworkBrokerChannel:
             except (ConnectionLost, OSError) as error:
                 self._back_off("Controller %d's connection to broker %s was unsuccessful: %s", error)
                 continue
+            if self._reachability is not None:
+                self._reachability.on_connected()
             try:
                 response = send_and_receive(
                     self._client, self._client.new_request(self._node.id, request), self._is_running
@@ -168,6 +203,8 @@ class NetworkBrokerChannel:
     def _back_off(self, text: str, error: object) -> None:
         if self._is_running():
             logger.warning(text, self._controller_id, self._node, error)
+            if self._reachability is not None:
+                self._reachability.on_connection_lost()
         # The connection may still deliver the late answer, whose correlation id would break the next attempt.
         self._client.close_connection(self._node.id)
         self._closed.wait(BACKOFF_SECONDS)

@@ -57,9 +57,13 @@ class Cluster:
         *,
         log_level: str = "info",
         broker_settings: Callable[[int], dict[str, Setting]] | None = None,
+        sessions_linger: bool = False,
     ) -> None:
-        """settings: of every broker. broker_settings: further settings by broker id, `broker_rack` for example."""
-        self.store = ZnodeServer()
+        """settings: of every broker. broker_settings: further settings by broker id, `broker_rack` for example.
+
+        sessions_linger: the session of a killed broker lasts for `zookeeper_session_timeout_ms`, as in ZooKeeper.
+        """
+        self.store = ZnodeServer(sessions_linger=sessions_linger)
         """The store, in this process: `store.session()` reads what the brokers have written."""
         shared = {**_DEFAULTS, **dict.fromkeys(_BOUNDED_BY_BROKERS, min(size, 3))}
         if size < 3:

@@ -3,7 +3,8 @@
 Made by the test kit (`barnabas.testing.cluster`) in the process of the test, so that several brokers have one store
 without a JVM; `zookeeper.connect` of each broker names its address, and the brokers cannot tell it from ZooKeeper. It
 is no ZooKeeper: it listens on the loopback address only, keeps everything in memory, serves the requests that brokers
-send, and a session ends with its connection, so that a killed broker is known to be dead at once (decisions/0057).
+send, and a session ends with its connection, so that a killed broker is known to be dead at once (decisions/0057);
+with `sessions_linger` it ends when its timeout is over, as in ZooKeeper.
 
 Threads: `znode-server` accepts; each connection has one that reads, which owns the session, and one that writes. The
 store's threads put answers' futures and events into the writer's queue. `_lock` guards the table of connections.
@@ -51,13 +52,14 @@ class _Reply(NamedTuple):
 class ZnodeServer:
     """The server, which runs from the time it is made until `close`. port: 0 takes a free one."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, sessions_linger: bool = False) -> None:
         self._store = EmbeddedStore(None, SystemClock())
         self._store.start()
         self._listener = socket.create_server((_LOOPBACK, port))
         self._lock = threading.Lock()
         self._connections: set[_Connection] = set()
         self._is_closed = False
+        self._sessions_linger = sessions_linger
         self._thread = threading.Thread(target=self._accept, name="znode-server", daemon=True)
         self._thread.start()
 
@@ -102,7 +104,7 @@ class ZnodeServer:
                 accepted, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            connection = _Connection(accepted, self._store, self._forget)
+            connection = _Connection(accepted, self._store, self._forget, sessions_linger=self._sessions_linger)
             with self._lock:
                 self._connections.add(connection)
             connection.start()
@@ -115,10 +117,19 @@ class ZnodeServer:
 class _Connection:
     """One connection and its session."""
 
-    def __init__(self, accepted: socket.socket, store: EmbeddedStore, on_end: Callable[[_Connection], None]) -> None:
+    def __init__(
+        self,
+        accepted: socket.socket,
+        store: EmbeddedStore,
+        on_end: Callable[[_Connection], None],
+        *,
+        sessions_linger: bool,
+    ) -> None:
         self._socket = accepted
         self._store = store
         self._on_end = on_end
+        self._sessions_linger = sessions_linger
+        self._is_closed = threading.Event()
         self._outgoing: queue.SimpleQueue[_Reply | WatchEvent | bytes | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, name="znode-server-reader", daemon=True)
         self._writer = threading.Thread(target=self._write, name="znode-server-writer", daemon=True)
@@ -127,6 +138,7 @@ class _Connection:
         self._reader.start()
 
     def close(self) -> None:
+        self._is_closed.set()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -163,6 +175,10 @@ class _Connection:
             self._outgoing.put(request.answer(session.session_id))
             while self._serve_request(session, self._frame()):
                 pass
+        except ConnectionResetError:
+            if self._sessions_linger:
+                self._is_closed.wait(request.timeout_ms / 1_000)
+            raise
         finally:
             session.close()
 

@@ -93,6 +93,10 @@ class ScriptedBroker:
         }[type(request.body).__name__]
 
 
+def ignore_reachability(is_reachable: bool) -> None:
+    raise AssertionError("nobody looks at this connection")
+
+
 def test_requests_are_sent_in_order_in_the_versions_of_3_9_on_the_channels_thread() -> None:
     broker = ScriptedBroker()
     channel = broker.channel
@@ -109,7 +113,7 @@ def test_requests_are_sent_in_order_in_the_versions_of_3_9_on_the_channels_threa
     channel.update_metadata(UpdateMetadataRequest(), answered)
     channel.stop_replica(StopReplicaRequest(), answered)
     assert channel.queue_size == 4
-    channel.start()
+    channel.start(ignore_reachability)
     got = [answers.get(timeout=WAIT_SECONDS) for _ in range(3)]
     channel.close()
     assert broker.served == [
@@ -137,7 +141,7 @@ def test_a_request_is_sent_again_until_it_is_answered(monkeypatch: pytest.Monkey
     answers: queue.Queue[Message] = queue.Queue()
     broker.channel.leader_and_isr(LeaderAndIsrRequest(), answers.put)
     broker.channel.stop_replica(StopReplicaRequest(), answers.put)
-    broker.channel.start()
+    broker.channel.start(ignore_reachability)
     assert isinstance(answers.get(timeout=WAIT_SECONDS), LeaderAndIsrResponse)
     assert isinstance(answers.get(timeout=WAIT_SECONDS), StopReplicaResponse)
     broker.channel.close()
@@ -148,7 +152,7 @@ def test_a_request_is_sent_again_until_it_is_answered(monkeypatch: pytest.Monkey
 def test_a_connection_lost_between_requests_is_made_anew_without_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     broker = ScriptedBroker()
     answers: queue.Queue[Message] = queue.Queue()
-    broker.channel.start()
+    broker.channel.start(ignore_reachability)
     for _ in range(2):
         broker.channel.stop_replica(StopReplicaRequest(), answers.put)
         answers.get(timeout=WAIT_SECONDS)
@@ -175,7 +179,7 @@ def test_closing_gives_up_a_broker_that_can_not_be_reached(monkeypatch: pytest.M
     answers: list[Message] = []
     broker.channel.leader_and_isr(LeaderAndIsrRequest(), answers.append)
     broker.channel.update_metadata(UpdateMetadataRequest(), answers.append)
-    broker.channel.start()
+    broker.channel.start(ignore_reachability)
     assert tried.wait(WAIT_SECONDS)
     broker.channel.close()
     assert answers == []

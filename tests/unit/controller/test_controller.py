@@ -508,6 +508,43 @@ def test_controlled_shutdown_moves_leaders() -> None:
     assert answers[-1].code is ErrorCode.NOT_CONTROLLER
 
 
+def test_a_broker_that_refuses_connections_loses_its_leaderships_before_its_session_ends() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [1, 0, 2], 1: [0, 1, 2], 2: [1]})
+    broker = cluster.brokers[1]
+    for partition in (0, 1):
+        join_isr(cluster, TopicPartition("orders", partition), leader=1 - partition, isr=[0, 1, 2])
+    broker.become_reachable(False)
+    cluster.settle()
+    assert cluster.leadership("orders", 0)[0] == 0
+    assert cluster.leadership("orders", 0)[2] == cluster.leadership("orders", 1)[2] == (0, 2)
+    assert cluster.leadership("orders", 2) == (1, 0, (1,))  # it has nowhere to go
+    # A link that was cut, and is whole again: the broker follows, and may lead again.
+    broker.become_reachable(True)
+    cluster.settle()
+    assert ("orders", 0, 0) in [state[:3] for state in leader_and_isr_states(broker.take())]
+    join_isr(cluster, TopicPartition("orders", 0), leader=0, isr=[0, 1, 2])
+    cluster.active.controller.elect_leaders([TopicPartition("orders", 0)], ElectionType.PREFERRED, lambda _: None)
+    cluster.settle()
+    assert cluster.leadership("orders", 0)[0] == 1
+
+
+def test_a_broker_that_has_registered_again_is_not_taken_for_its_former_self() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [1, 0]})
+    join_isr(cluster, TopicPartition("orders", 0), leader=1, isr=[0, 1])
+    late = list(cluster.brokers[1].channels)
+    cluster.brokers[1].stop()
+    cluster.settle()
+    cluster.start(1)
+    cluster.settle()
+    join_isr(cluster, TopicPartition("orders", 0), leader=0, isr=[0, 1])
+    for _, on_reachability_change in late:
+        on_reachability_change(False)
+    cluster.settle()
+    assert cluster.leadership("orders", 0)[2] == (0, 1)
+
+
 def test_a_failed_log_directory_moves_leaders_away() -> None:
     cluster = Cluster(0, 1)
     cluster.create_topic("orders", {0: [0, 1], 1: [0, 1]})

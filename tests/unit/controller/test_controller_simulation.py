@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.leader_and_isr import NO_LEADER, LeaderAndIsr
-from tests.support.controller_cluster import Cluster
+from tests.support.controller_cluster import Cluster, RecordingBroker
 
 BROKERS = (0, 1, 2)
 TOPICS = ("a", "b")
@@ -19,6 +19,8 @@ _steps = st.one_of(
     st.tuples(st.just("start"), st.sampled_from(BROKERS)),
     st.tuples(st.just("stop"), st.sampled_from(BROKERS)),
     st.tuples(st.just("expire"), st.sampled_from(BROKERS)),
+    st.tuples(st.just("refuse"), st.sampled_from(BROKERS)),
+    st.tuples(st.just("accept"), st.sampled_from(BROKERS)),
     st.tuples(st.just("catch up"), st.sampled_from(TOPICS)),
     st.tuples(st.just("deliver")),
     st.tuples(st.just("settle")),
@@ -34,6 +36,8 @@ class Simulation:
         # goes in the middle of one. Nothing tells them later: a full UpdateMetadata names living topics only. Apache
         # Kafka has this too.
         self.may_miss_deletions: set[int] = set()
+        # As some controller was told; another one may not know it yet.
+        self.refusing: set[int] = set()
         self.leader_epochs: dict[tuple[bytes, int], int] = {}
 
     def step(self, name: str, *arguments: object) -> None:
@@ -53,19 +57,36 @@ class Simulation:
     def start(self, broker_id: int) -> None:
         if broker_id not in self.cluster.brokers:
             self.may_miss_deletions.discard(broker_id)
+            self.refusing.discard(broker_id)
             self.cluster.start(broker_id)
 
     def stop(self, broker_id: int) -> None:
         if broker_id in self.cluster.brokers and len(self.cluster.brokers) > 1:
             broker = self.cluster.brokers[broker_id]
-            if broker.controller.is_active and broker.zk.topics.deletions():
-                self.may_miss_deletions.update(self.cluster.brokers)
+            self._miss_deletions_of(broker)
             broker.stop()
 
     def expire(self, broker_id: int) -> None:
         if broker_id in self.cluster.brokers:
             self.may_miss_deletions.add(broker_id)
+            self._miss_deletions_of(self.cluster.brokers[broker_id])
             self.cluster.brokers[broker_id].session.expire()
+
+    def _miss_deletions_of(self, broker: RecordingBroker) -> None:
+        """Note that a controller goes, perhaps in the middle of a deletion."""
+        if broker.controller.is_active and broker.zk.topics.deletions():
+            self.may_miss_deletions.update(self.cluster.brokers)
+
+    def refuse(self, broker_id: int) -> None:
+        """Nothing listens at the broker's address, and its session lasts."""
+        if broker_id in self.cluster.brokers:
+            self.refusing.add(broker_id)
+            self.cluster.brokers[broker_id].become_reachable(False)
+
+    def accept(self, broker_id: int) -> None:
+        if broker_id in self.cluster.brokers:
+            self.refusing.discard(broker_id)
+            self.cluster.brokers[broker_id].become_reachable(True)
 
     def catch_up(self, topic: str) -> None:
         """All live replicas are in sync again: the leader writes that, as it does through AlterPartition."""
@@ -117,11 +138,11 @@ class Simulation:
         live = [replica for replica in replicas if replica in self.cluster.brokers]
         states = self.cluster.active.zk.topics.partition_states([partition])
         if partition not in states:
-            assert not live  # never led: none of its brokers was up since
+            assert self.refusing.issuperset(live)  # never led: none of its brokers was up since
             return
         state = states[partition].leader_and_isr
         in_sync = [replica for replica in live if replica in state.isr]
-        assert (state.leader in in_sync) == bool(in_sync)
+        assert (state.leader in in_sync) or self.refusing.issuperset(in_sync)
         assert state.leader in (*live, NO_LEADER)
         assert state.isr
         key = (topic_id, partition.partition)
@@ -142,9 +163,10 @@ def test_store_leaders_and_metadata_agree(steps: list[tuple[str, ...]]) -> None:
     for name, *arguments in steps:
         simulation.step(name, *arguments)
     simulation.settle()
-    # once every broker is back, everything is led and everything asked for is deleted
+    # once every broker is back and can be reached, everything is led and everything asked for is deleted
     for broker_id in BROKERS:
         simulation.start(broker_id)
+        simulation.accept(broker_id)
     simulation.settle()
     zk = simulation.cluster.active.zk
     assert zk.topics.deletions() == set()

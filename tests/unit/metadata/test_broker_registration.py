@@ -46,6 +46,50 @@ def test_registration_gives_the_broker_epoch() -> None:
     assert zk.broker(0) == info(0, 1)
 
 
+class LingeringSession:
+    """The session of a broker that was killed, or that runs on; it ends after so many waits."""
+
+    def __init__(self, waits: int) -> None:
+        store = InlineStore(MockClock())
+        self.waits = 0
+        self._ends_after = waits
+        self._session = store.new_session()
+        registration(client_of(self._session), 0, 9092).register()
+        self.client = client_of(store.new_session())
+
+    def sleep(self, seconds: float) -> None:
+        self.waits += 1
+        if self.waits == self._ends_after:
+            self._session.expire()
+
+    def successor(self, port: int, *, is_running: bool) -> BrokerRegistration:
+        return BrokerRegistration(
+            self.client,
+            lambda: info(0, port),
+            patience_ms=1_000,
+            accepts_connections=lambda _: is_running,
+            sleep=self.sleep,
+        )
+
+
+@pytest.mark.parametrize(("port", "is_running"), [(9093, False), (9092, True)], ids=["another port", "the same port"])
+def test_a_broker_waits_for_the_session_of_its_former_run(port: int, is_running: bool) -> None:
+    former = LingeringSession(waits=3)
+    former.successor(port, is_running=is_running).register()
+    assert former.waits == 3
+    assert former.client.broker(0) == info(0, port)
+
+
+def test_it_does_not_wait_for_ever_nor_for_a_broker_that_runs() -> None:
+    former = LingeringSession(waits=100)
+    with pytest.raises(ConfigError, match="registered already"):
+        former.successor(9093, is_running=False).register()
+    assert former.waits == 10
+    with pytest.raises(ConfigError, match="registered already"):
+        former.successor(9093, is_running=True).register()
+    assert former.waits == 10
+
+
 def test_an_endpoint_of_another_broker_is_refused() -> None:
     store = InlineStore(MockClock())
     registration(client_of(store.new_session()), 1, 9092).register()

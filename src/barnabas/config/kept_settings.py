@@ -104,7 +104,7 @@ _BY_REASON: Final = (
         _NO_OTHER_BROKERS,
         """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        inter.broker.protocol.version num.replica.alter.log.dirs.threads replica.selector.class
+        inter.broker.protocol.version num.replica.alter.log.dirs.threads
         replication.quota.window.num replication.quota.window.size.seconds unclean.leader.election.interval.ms
         """,
     ),

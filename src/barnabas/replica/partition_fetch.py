@@ -14,13 +14,20 @@ from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
+class ConsumerPlace(NamedTuple):
+    """The place of a consumer: its rack, and the name of the listener by which it reaches brokers."""
+
+    rack_id: str
+    listener_name: str
+
+
 class FetchTerms(NamedTuple):
     """The terms that hold for all partitions of one fetch.
 
     max_bytes: limit of the whole answer; the first batch is returned even when it is larger, unless
     `hard_max_bytes` (Fetch v0-2). replica_id: -1 for consumers, a broker's id for followers; then replica_epoch is its
     broker epoch, -1 where the version has none. leader_only: False for consumers that may read from a follower
-    (Fetch v11+, KIP-392).
+    (Fetch v11+, KIP-392). place: that of such a consumer, if it has a rack.
     """
 
     max_wait_ms: int
@@ -31,6 +38,7 @@ class FetchTerms(NamedTuple):
     replica_id: int = -1
     replica_epoch: int = -1
     leader_only: bool = True
+    place: ConsumerPlace | None = None
 
     @property
     def is_from_follower(self) -> bool:

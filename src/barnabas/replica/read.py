@@ -56,12 +56,7 @@ class ReplicaReader:
         partition has an error, or the reader's log diverges. Kafka: fetchMessages.
         """
         size = self._read_from_logs(terms, fetches, update_followers=True)
-        if (
-            size >= terms.min_bytes
-            or terms.max_wait_ms <= 0
-            or not fetches
-            or any(fetch.error is not ErrorCode.NONE or fetch.diverging_epoch is not None for fetch in fetches)
-        ):
+        if size >= terms.min_bytes or terms.max_wait_ms <= 0 or not fetches or self._is_decided(fetches):
             if size:
                 self._count_bytes_out(terms, fetches)
             on_complete(fetches)
@@ -84,6 +79,14 @@ class ReplicaReader:
         operation = DelayedFetch(terms, fetches, starts, self._partition_or_error, read_and_answer, expirations)
         keys = [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches]
         waiting.fetches.try_complete_else_watch(operation, keys)
+
+    def _is_decided(self, fetches: Sequence[PartitionFetch]) -> bool:
+        """Return whether a partition has an answer that no waiting would change."""
+        # A loop: a generator in `any` costs each fetch that waits twice as much.
+        for fetch in fetches:  # noqa: SIM110
+            if fetch.error is not ErrorCode.NONE or fetch.diverging_epoch is not None:
+                return True
+        return False
 
     def _count_requests(self, fetches: Sequence[PartitionFetch]) -> None:
         """Count a request for every partition.

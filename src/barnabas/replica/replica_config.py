@@ -21,3 +21,4 @@ class ReplicaConfig(Settings):
     delete_records_purgatory_purge_interval_requests: int = setting("delete.records.purgatory.purge.interval.requests")
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms")
     replica_lag_time_max_ms: int = setting("replica.lag.time.max.ms")
+    replica_selector_class: str | None = setting("replica.selector.class")

@@ -20,6 +20,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
 from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
+from barnabas.replica.closest_replica_reader import ClosestReplicaReader
 from barnabas.replica.delete_records import ReplicaRecordDeleter
 from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
@@ -36,6 +37,7 @@ from barnabas.replica.partition import Partition
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.replica.read import ReplicaReader
 from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.replica_selector import replica_selector
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
@@ -93,7 +95,12 @@ class ReplicaManager:
             environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats, self.fetchers
         )
         self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
-        self.reader = ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats)
+        selector = replica_selector(config.replica_selector_class, config.broker_id, lambda: metadata.image)
+        self.reader = (
+            ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats)
+            if selector is None
+            else ClosestReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, selector)
+        )
         self.deleter = ReplicaRecordDeleter(hosted.partition_or_error, waiting)
 
     def startup(self, scheduler: Scheduler) -> None:

@@ -101,14 +101,14 @@ def test_a_controller_without_a_broker_is_refused(tmp_path: Path) -> None:
 
 def test_names_nobody_knows_are_kept_in_a_file_and_refused_in_an_option(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
-    path.write_text("log.retention.hour=1\nreplica.selector.class=x\nmy.reporter.url=http://x\n")
+    path.write_text("log.retention.hour=1\nmetric.reporters=x\nmy.reporter.url=http://x\n")
     config = read_config(str(path), (), None, ())
     assert config.unknown == {
         "log.retention.hour": f"Unknown setting log.retention.hour in {path}; did you mean log.retention.hours?",
         "my.reporter.url": f"Unknown setting my.reporter.url in {path}",
     }
     assert config.integer("log.retention.hours") == 168
-    assert kept_settings(config).keys() == {"replica.selector.class"}
+    assert kept_settings(config).keys() == {"metric.reporters"}
     for override in ("log.retention.hour=2", "num.partition=3"):
         with pytest.raises(ConfigError, match=r"^Unknown setting .* in the command line; did you mean"):
             read_config(str(path), (override,), None, ())

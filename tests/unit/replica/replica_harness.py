@@ -21,7 +21,7 @@ from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 from barnabas.replica.partition_append import PartitionAppend
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
@@ -80,6 +80,7 @@ class Replicas:
         *,
         broker_id: int = US,
         connect: Callable[[FetcherId], LeaderEndPoint] = no_leader,
+        replica_selector_class: str | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker = broker or Broker()
@@ -88,7 +89,7 @@ class Replicas:
         self.timer = SystemTimer(self.clock, lambda task: task())
         self.metadata = MetadataCache(broker_id)
         self.alter_partitions = RecordedAlterPartitions()
-        config = ReplicaConfig(broker_id=broker_id)
+        config = ReplicaConfig(broker_id=broker_id, replica_selector_class=replica_selector_class)
         self.manager = ReplicaManager(
             config,
             self.broker.manager,
@@ -183,10 +184,11 @@ class Replicas:
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         hard_max_bytes: bool = False,
         replica_id: int = -1,
+        place: ConsumerPlace | None = None,
     ) -> list[PartitionFetch]:
         """Fetch; what comes back is empty until the answer is there. Drains the action queue as Apis.handle does."""
         answered: list[PartitionFetch] = []
-        terms = FetchTerms(max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes, replica_id)
+        terms = FetchTerms(max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes, replica_id, place=place)
         self.manager.reader.fetch_records(terms, fetches, answered.extend)
         self.actions.run_all()
         return answered

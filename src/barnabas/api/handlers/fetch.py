@@ -35,7 +35,7 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
@@ -80,7 +80,7 @@ class FetchApi:
         """
         body = request.body
         version = request.api_version
-        terms = self._terms(body, version)
+        terms = self._terms(request, body, version)
         # The final epoch without a session is how clients fetch that know no sessions: nothing to look up.
         context: Context = None
         if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION:
@@ -113,24 +113,36 @@ class FetchApi:
             )
         self._reader.fetch_records(terms, fetches, answer.send)
 
-    def _terms(self, body: FetchRequest, version: int) -> FetchTerms:
+    def _terms(self, request: Request[FetchRequest], body: FetchRequest, version: int) -> FetchTerms:
         """Return how far and how much to read. Raises ApiError: UNKNOWN_SERVER_ERROR for an unknown isolation level."""
-        state = body.replica_state
         replica_id, replica_epoch = body.replica_id, -1
-        if version >= REPLICA_STATE and state is not None:
+        if version >= REPLICA_STATE and (state := body.replica_state) is not None:
             replica_id, replica_epoch = state.replica_id, state.replica_epoch
         isolation = ISOLATION_LEVELS.get(body.isolation_level)
         if isolation is None:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {body.isolation_level}")
-        # Followers copy what is not committed yet: that is how it becomes committed.
+        place = None
         if replica_id >= 0:
-            isolation = FetchIsolation.LOG_END
+            # Followers copy what is not committed yet: that is how it becomes committed.
+            isolation, leader_only = FetchIsolation.LOG_END, True
+        elif version < FOLLOWER_FETCH:
+            # Only a later version can be told to read from a follower (KIP-392).
+            leader_only = True
+        else:
+            leader_only = False
+            if body.rack_id:
+                place = ConsumerPlace(body.rack_id, request.connection.listener_name)
         max_bytes = min(body.max_bytes, self._max_bytes) if version >= 3 else self._max_bytes
-        min_bytes = min(body.min_bytes, max_bytes)
-        # A consumer may be sent to a follower only by a version that can be told about it (KIP-392).
-        leader_only = replica_id >= 0 or version < FOLLOWER_FETCH
         return FetchTerms(
-            body.max_wait_ms, min_bytes, max_bytes, isolation, version <= 2, replica_id, replica_epoch, leader_only
+            body.max_wait_ms,
+            min(body.min_bytes, max_bytes),
+            max_bytes,
+            isolation,
+            version <= 2,
+            replica_id,
+            replica_epoch,
+            leader_only,
+            place,
         )
 
     def _readable(

@@ -154,7 +154,12 @@ REPLICATION_KEYS = (
     ),
     ConfigKey("inter.broker.listener.name", ConfigType.STRING, None, "The listener that brokers use among themselves."),
     ConfigKey(
-        "replica.selector.class", ConfigType.STRING, None, "The class that chooses the replica nearest to a consumer."
+        "replica.selector.class",
+        ConfigType.STRING,
+        None,
+        "The rule that chooses the replica from which a consumer reads; without it, consumers read from the leader. "
+        "The one rule there is prefers replicas in the consumer's rack.",
+        OneOf(("org.apache.kafka.common.replica.RackAwareReplicaSelector",)),
     ),
     # Concerns writes with acks=all only; others are accepted however few replicas are in sync.
     ConfigKey(

@@ -34,7 +34,9 @@ class GroupSettings(ClientConfig):
         None,
         "The coordinator's assignor, with the consumer protocol: uniform or range. None: the coordinator chooses.",
     )
-    client_rack: str = setting("", "Where the consumer runs, for assignors that look at racks.", importance="low")
+    client_rack: str = setting(
+        "", "Where the consumer runs: it reads from the replica in this rack, and assignors see it.", importance="low"
+    )
     group_instance_id: str | None = setting(None, "The id of a static member, which keeps its place when restarted.")
     session_timeout_ms: int = setting(
         45_000, "How long the coordinator waits for a member's heartbeat.", minimum=1, importance="high"

@@ -10,7 +10,7 @@ from barnabas.protocol.headers import RequestHeader, parse_request_header, respo
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.message import Message
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
 from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
 from tests.support.mock_clock import MockClock
@@ -62,6 +62,9 @@ class ScriptedSelector:
         self.completed_sends: list[ScriptedChannel] = []
         self.connect_errors: dict[str, OSError | AuthenticationFailed] = {}
         self.closed: list[str] = []
+        self.authenticators: dict[str, Authenticator] = {}
+        """By connection id; a connection without SASL needs none."""
+        self.reauthenticating: set[str] = set()
         self.last_timeout_ms = -1.0
         self._next_connected: list[str] = []
         self._next_disconnected: dict[str, ChannelState] = {}
@@ -131,7 +134,18 @@ class ScriptedSelector:
             self.close(connection_id)
 
     def is_channel_ready(self, connection_id: str) -> bool:
-        return connection_id in self.channels
+        return connection_id in self.channels and connection_id not in self.reauthenticating
+
+    def authenticator(self, connection_id: str) -> Authenticator | None:
+        return self.authenticators.get(connection_id)
+
+    def reauthenticate(self, connection_id: str, authenticator: Authenticator) -> None:
+        self.authenticators[connection_id] = authenticator
+        self.reauthenticating.add(connection_id)
+
+    def finish_reauthentication(self, connection_id: str) -> None:
+        self.reauthenticating.remove(connection_id)
+        self._next_connected.append(connection_id)
 
     def wakeup(self) -> None:
         """Nobody sleeps."""

@@ -41,10 +41,6 @@ def _is_true(value: ConfigValue) -> bool:
     return value is True
 
 
-def _is_positive(value: ConfigValue) -> bool:
-    return isinstance(value, int) and value > 0
-
-
 def _differs(name: str) -> Callable[[ConfigValue], bool]:
     default = BROKER_CONFIG_KEYS[name].default
     return lambda value: _is_given(value) and value != default
@@ -88,7 +84,6 @@ PROMISES: Final[Mapping[str, Promise]] = {
     "sasl.oauthbearer.jwks.endpoint.url": Promise(_is_given, _NO_OAUTH),
     "sasl.oauthbearer.expected.audience": Promise(_is_given, _NO_OAUTH),
     "sasl.oauthbearer.expected.issuer": Promise(_is_given, _NO_OAUTH),
-    "connections.max.reauth.ms": Promise(_is_positive, "no session of SASL ends, so a login would stay valid"),
     # -- secrets, and the metadata store
     "password.encoder.secret": Promise(_is_given, _NO_PASSWORDS),
     "password.encoder.old.secret": Promise(_is_given, _NO_PASSWORDS),

@@ -28,9 +28,9 @@ from barnabas.network.mute_states import (
 from barnabas.network.request_path import RequestPath
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
-from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.session_counters import SessionCounters
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING
@@ -57,6 +57,7 @@ class Connection:
         "inflight",
         "mute_state",
         "sent_event_due",
+        "session_ends_ns",
     )
 
     def __init__(
@@ -80,6 +81,8 @@ class Connection:
         """Whether RESPONSE_SENT is still to come, when the bytes have left; otherwise it came with the answer."""
         self.close_requested = False
         """Whether the Processor is to close the connection once the answers in `channel.outgoing` have left."""
+        self.session_ends_ns: int | None = None
+        """From when on only a new login is accepted, by the clock's nanoseconds; None: the session has no end."""
 
     # -- ResponseChannel: any thread
 
@@ -243,15 +246,17 @@ class Connection:
 
     # -- the Processor's thread: the connection
 
-    def authenticated(self, wall_clock_ms: Callable[[], int]) -> None:
-        """Note who the client is, and for how long: its authenticator has finished."""
+    def authenticated(self, sessions: SessionCounters) -> None:
+        """Note who the client is, and for how long: its authenticator has finished, the first one or a later one."""
+        if self.inflight and not self.channel.outgoing.unsent:
+            self.answers_sent()  # they left with the answers of a re-authentication
         authenticator, context = self.channel.authenticator, self.context
         context.principal = authenticator.principal
         if isinstance(authenticator, SaslServerAuthenticator):
             context.authenticated_by_token = authenticator.is_token
-            if authenticator.expires_ms is not None:
-                left_ms = max(authenticator.expires_ms - wall_clock_ms(), 0)
-                self.channel.end_session_at(self._now() + left_ms * NANOSECONDS_PER_MILLISECOND, self._now)
+            self.session_ends_ns = authenticator.session_ends_ns
+            if not (authenticator.can_reauthenticate or self.channel.reauthentication_began_ns):
+                sessions.without_reauthentication += 1
             software = authenticator.client_software
             if software is not None:
                 context.client_software_name, context.client_software_version = software

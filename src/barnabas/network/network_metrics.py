@@ -42,6 +42,11 @@ TOTALS: Final = (
     ("select", "select_calls"),
 )
 """Kafka's name of a rate and a total, and the Selector's counter."""
+SESSION_TOTALS: Final = (
+    ("successful-reauthentication", "successful_reauthentications"),
+    ("failed-reauthentication", "failed_reauthentications"),
+)
+"""The same, of the counters about sessions."""
 TIMES: Final = (("io-wait", "idle_ns"), ("io", "io_ns"))
 """Kafka's name of a share of time, and the Selector's counter of nanoseconds."""
 
@@ -103,6 +108,8 @@ class NetworkMetrics:
             counters = processor.counters
             for _, counter in (*TOTALS, *TIMES):
                 yield (processor.processor_id, counter), getattr(counters, counter)
+            for _, counter in SESSION_TOTALS:
+                yield (processor.processor_id, counter), getattr(counters.sessions, counter)
         for acceptor in self._sockets.acceptors:
             yield acceptor, acceptor.blocked_ns
         for pool in self._pools:
@@ -142,6 +149,9 @@ class NetworkMetrics:
             idle = [self._idle(processor) for processor in processors]
             name = f"{channel.metric_prefix}NetworkProcessorAvgIdlePercent"
             yield Sample(MBeanName(NETWORK, "SocketServer", name), sum(idle) / len(idle) if idle else 1.0)
+            name = f"{channel.metric_prefix}ExpiredConnectionsKilledCount"
+            expired = sum(processor.counters.sessions.expired for processor in processors)
+            yield Sample(MBeanName(NETWORK, "SocketServer", name), expired)
 
     def _of_processors(self) -> Iterator[Sample]:
         for processor in self._sockets.processors:
@@ -151,6 +161,7 @@ class NetworkMetrics:
             )
             tags = (("listener", processor.listener.name), ("networkProcessor", number))
             yield from self._of_selector(processor, tags)
+            yield from self._of_sessions(processor, tags)
             yield _attribute("connection-count", processor.connection_count, tags)
             for (name, version), count in islice(_clients(processor), MOST_CLIENTS):
                 client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
@@ -161,8 +172,7 @@ class NetworkMetrics:
         number = processor.processor_id
         for name, counter in TOTALS:
             total = self._monotonic((number, counter), getattr(counters, counter))
-            yield _attribute(f"{name}-rate", self._rate((number, counter), total), tags)
-            yield _attribute(f"{name}-total", total, tags)
+            yield from self._rate_and_total(name, (number, counter), total, tags)
         for name, counter in TIMES:
             total_ns = getattr(counters, counter)
             yield _attribute(f"{name}-ratio", self._share((number, counter), total_ns), tags)
@@ -170,6 +180,20 @@ class NetworkMetrics:
             yield _attribute(f"{name}-time-ns-total", total_ns, tags)
             yield _attribute(f"{name}time-total", total_ns, tags)
             yield _attribute(f"{name}-time-ns-avg", total_ns / max(counters.select_calls, 1), tags)
+
+    def _of_sessions(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
+        sessions = processor.counters.sessions
+        for name, counter in SESSION_TOTALS:
+            yield from self._rate_and_total(name, (processor.processor_id, counter), getattr(sessions, counter), tags)
+        yield _attribute("successful-authentication-no-reauth-total", sessions.without_reauthentication, tags)
+        latency_ms = sessions.latency_total_ns / max(sessions.successful_reauthentications, 1) / 1e6
+        yield _attribute("reauthentication-latency-avg", latency_ms, tags)
+        yield _attribute("reauthentication-latency-max", sessions.latency_max_ns / 1e6, tags)
+        yield _attribute("expired-connections-killed-count", sessions.expired, tags)
+
+    def _rate_and_total(self, name: str, key: Hashable, total: int, tags: Tags) -> Iterator[Sample]:
+        yield _attribute(f"{name}-rate", self._rate(key, total), tags)
+        yield _attribute(f"{name}-total", total, tags)
 
     def _of_acceptors(self) -> Iterator[Sample]:
         for acceptor in self._sockets.acceptors:

@@ -43,6 +43,7 @@ from barnabas.network.request_intake import RequestIntake
 from barnabas.network.request_path import RequestPath
 from barnabas.network.served_listener import ServedListener
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
+from barnabas.network.session_intake import SASL_PROTOCOLS, SessionIntake
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.runtime.clock import Clock
 from barnabas.transport.frame_reader import InvalidReceive
@@ -76,7 +77,6 @@ class Processor(AbstractServerThread):
         answers: AnswerQueue[Connection] = AnswerQueue(selector.wakeup)
         self.answers = answers
         self._now = now = clock.nanoseconds
-        self._wall_clock_ms = clock.milliseconds
         self._selector = selector
         self._io = selector.io
         self._has_excess = partial(quotas.exceeded, listener.name)
@@ -84,7 +84,9 @@ class Processor(AbstractServerThread):
         self._connections = ConnectionTable(
             listener, selector, quotas, lambda channel, context: Connection(channel, context, answers, path, now)
         )
-        self._intake = RequestIntake(processor_id, path, now, selector.wakeup)
+        # Only a login by SASL has an end; the intake of other listeners asks for none.
+        make_intake = SessionIntake if listener.security_protocol in SASL_PROTOCOLS else RequestIntake
+        self._intake = make_intake(processor_id, path, now, selector)
         self._drain = ProcessorDrain()
         self._closed = False
 
@@ -183,6 +185,9 @@ class Processor(AbstractServerThread):
                 logger.exception("Processor %d closed connection from %s", self.processor_id, new.address)
                 self._connections.refuse((new,))
             else:
+                if connection.channel.ready:
+                    # Its first bytes were already there, perhaps a whole login. The next poll will not report it.
+                    connection.authenticated(self._selector.counters.sessions)
                 if self._drain.has_begun:
                     connection.channel.mute()
 
@@ -210,7 +215,7 @@ class Processor(AbstractServerThread):
             for connection_id in selector.connected:
                 channel = selector.channel(connection_id)
                 if channel is not None:
-                    channel.attachment.authenticated(self._wall_clock_ms)
+                    channel.attachment.authenticated(selector.counters.sessions)
 
     def process_completed_receives(self) -> None:
         """Parse each request that has arrived whole, and run it at once or queue it."""

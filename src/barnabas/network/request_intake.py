@@ -18,6 +18,7 @@ from barnabas.network.mute_states import MuteEvent, MuteState, after, mute
 from barnabas.network.request_path import RequestPath
 from barnabas.network.request_turn import RequestTurn
 from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.selector import Selector
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _REQUEST_TAKEN: Final = after(mute(MuteState.NOT_MUTED), MuteEvent.REQUEST_RECEIVED)
@@ -46,9 +47,9 @@ class RequestIntake:
         processor_id: int,
         path: RequestPath,
         now: Callable[[], int],
-        wake: Callable[[], None],
+        selector: Selector,
     ) -> None:
-        """`now`: nanoseconds. `wake` interrupts the Processor's poll; handler threads call it."""
+        """`now`: nanoseconds. selector: the Processor's; handler threads interrupt its poll."""
         self._processor_id = processor_id
         self._path = path
         # Bound once, as they are needed for every request.
@@ -56,7 +57,7 @@ class RequestIntake:
         self._handle = path.handle
         self._waiting_requests = path.channel.waiting_requests
         self._now = now
-        self._wake = wake
+        self._wake = selector.wakeup
         self._last_began_ns = 0  # when the last request began
         self.turn = RequestTurn(may_run_at_once=path.may_run_at_once)
         self.postponed: list[KafkaChannel] = []

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from barnabas.runtime.clock import Clock
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
 from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame
@@ -61,6 +61,12 @@ class ClientSelector(Protocol):
         build: ChannelBuilder | None = ...,
     ) -> None:
         """Begin to connect. build: makes the channel; None: a plaintext one."""
+
+    def authenticator(self, connection_id: str) -> Authenticator | None:
+        """Return the authenticator of an open connection; None if there is no such connection."""
+
+    def reauthenticate(self, connection_id: str, authenticator: Authenticator) -> None:
+        """Log in again on a connection that waits for no answer; a later poll reports it in `connected` again."""
 
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
         """Queue a frame."""

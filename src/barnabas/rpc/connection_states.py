@@ -5,6 +5,7 @@ Kafka: ClusterConnectionStates.
 
     DISCONNECTED -> CONNECTING -> CHECKING_API_VERSIONS -> READY, and from each of them back to DISCONNECTED
     (or AUTHENTICATION_FAILED). A failed attempt doubles the wait before the next one; being ready resets it.
+    READY -> CONNECTING, when the client logs in again on the connection it has.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum
 from random import Random
 
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.session_renewals import SessionRenewals
 
 
 class ConnectionState(Enum):
@@ -80,6 +82,8 @@ class ConnectionStates:
         self._setup_timeout = ExponentialBackoff(*setup_timeout_ms, random)
         self._nodes: dict[int, _NodeState] = {}
         self._connecting: set[int] = set()
+        self.sessions = SessionRenewals(random)
+        """The logins of the connections, which end."""
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
         """Return whether there is no connection, and the wait after the last failure is over."""
@@ -122,6 +126,7 @@ class ConnectionStates:
         node.last_attempt_ms = now_ms
         node.setup_timeout_ms = self._setup_timeout.after(node.setup_failures)
         self._connecting.add(node_id)
+        self.sessions.forget(node_id)
 
     def next_address(self, node_id: int, resolve: Callable[[], Iterable[str]]) -> str:
         """Return the address for the attempt that begins.
@@ -173,6 +178,7 @@ class ConnectionStates:
         elif node.state in _CONNECTED:
             # The name may have other addresses since this connection was made.
             node.addresses.clear()
+        self.sessions.forget(node_id)
         failed = ConnectionState.AUTHENTICATION_FAILED
         node.state = failed if authentication_failed else ConnectionState.DISCONNECTED
 
@@ -191,6 +197,7 @@ class ConnectionStates:
         """Forget a node."""
         self._nodes.pop(node_id, None)
         self._connecting.discard(node_id)
+        self.sessions.forget(node_id)
 
     def state(self, node_id: int) -> ConnectionState:
         """Return the state of a node; DISCONNECTED for an unknown one."""

@@ -121,11 +121,12 @@ class NetworkClient:
         return not self._metadata_updater.is_update_due(now_ms) and self.can_send_request(node.id, now_ms)
 
     def can_send_request(self, node_id: int, now_ms: int) -> bool:
-        """Return whether a node is connected and has room in flight."""
+        """Return whether a node is connected and has room in flight. If it has to log in first, let it begin."""
         return (
             self._states.is_ready(node_id, now_ms)
             and self._selector.is_channel_ready(str(node_id))
             and self._in_flight.can_send_more(node_id)
+            and not (self._states.sessions and self._renew_session(node_id, now_ms))
         )
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
@@ -203,6 +204,22 @@ class NetworkClient:
             self._failures.failed(node.id, _reason_of(error), now_ms)
             self._states.disconnected(node.id, now_ms)
             self._metadata_updater.handle_disconnect(node.id, now_ms, _reason_of(error))
+
+    def _renew_session(self, node_id: int, now_ms: int) -> bool:
+        """Return whether a connection has to log in again before its next request.
+
+        The login begins when nothing is in flight. A broker serves one request of a connection after the other, so the
+        next request would wait for the answers in any case.
+        """
+        session = self._states.sessions.due(node_id, now_ms)
+        if session is None:
+            return False
+        if not self._in_flight.count(node_id):
+            # From here on it is a connection that is being made: its time is limited, and its failure is reported.
+            self._states.connecting(node_id, session.node.host, now_ms)
+            self._failures.begun(session.node, now_ms)
+            self._selector.reauthenticate(str(node_id), session.authenticator.renewal())
+        return True
 
     def disconnect(self, node_id: int) -> None:
         """Close the connection; its requests fail in the next poll. The wait before the next attempt begins."""
@@ -299,7 +316,7 @@ class NetworkClient:
         self._handle_completed_sends(responses, now_ms)
         self._handle_completed_receives(responses, now_ms)
         self._handle_disconnections(responses, now_ms)
-        self._handle_connections()
+        self._handle_connections(now_ms)
         self._initiate_api_versions_requests(now_ms)
         self._failures.report_slow(now_ms)
         self._handle_timed_out_connections(responses, now_ms)
@@ -398,12 +415,15 @@ class NetworkClient:
             logger.debug("Node %d disconnected (%s).", node_id, state.value)
             self._process_disconnection(node_id, state, responses, now_ms)
 
-    def _handle_connections(self) -> None:
+    def _handle_connections(self, now_ms: int) -> None:
         for connection_id in self._selector.connected:
             if connection_id in self._selector.disconnected:
                 # Made and lost in one poll, as by a proxy whose server is down: no later event would report the loss.
                 continue
             node_id = int(connection_id)
+            node = self._failures.node_of(node_id)
+            if node is not None:
+                self._states.sessions.began(node, self._selector.authenticator(connection_id), now_ms)
             if self._config.discover_broker_versions:
                 self._states.checking_api_versions(node_id)
                 self._discovery.begin(node_id)

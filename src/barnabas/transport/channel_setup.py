@@ -7,7 +7,8 @@ KafkaChannel, delayedClosingChannels.
     accept  ─────────────────────────────►      │
                                                 └─(rejected)─► AUTHENTICATION_FAILED, closed after a delay
 
-PLAINTEXT has neither handshake nor authenticator, so an accepted channel is READY at once.
+PLAINTEXT has neither handshake nor authenticator, so an accepted channel is READY at once. A channel whose client logs
+in again (`reauthenticate`) goes from READY to AUTHENTICATE, with a new authenticator.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
 from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.channel_io import ChannelIO
 from barnabas.transport.channel_state import ChannelState
@@ -167,6 +168,16 @@ class ChannelSetup:
         elif channel.state is ChannelState.AUTHENTICATE:
             self._prepare(channel)
 
+    def reauthenticate(self, channel: KafkaChannel, authenticator: Authenticator, *, is_dialled: bool) -> None:
+        """Let the peer of a ready channel log in again, by a new authenticator.
+
+        is_dialled: this side has connected, and asks for the error if the login fails.
+        """
+        if is_dialled:
+            self._dialled.add(channel.connection_id)
+        channel.reauthenticate(authenticator, self._now())
+        self._prepare(channel)
+
     def finish_connect(self, channel: KafkaChannel) -> None:
         """Take the outcome of a connect. If it has succeeded, begin with the handshake."""
         try:
@@ -197,7 +208,10 @@ class ChannelSetup:
         if channel.closed:
             return
         if channel.ready:
-            self._counters.successful_authentications += 1
+            if channel.reauthentication_began_ns:
+                self._counters.sessions.reauthenticated(self._now() - channel.reauthentication_began_ns)
+            else:
+                self._counters.successful_authentications += 1
             self._dialled.discard(channel.connection_id)
             self._results.connected.append(channel.connection_id)
         # A handshake may have received the first request with its own last bytes; the Poller, asked after that, sees an
@@ -214,9 +228,13 @@ class ChannelSetup:
     # -- rejections
 
     def _refuse(self, channel: KafkaChannel, error: AuthenticationFailed) -> None:
-        self._counters.failed_authentications += 1
+        is_again = channel.reauthentication_began_ns > 0
+        if is_again:
+            self._counters.sessions.failed_reauthentications += 1
+        else:
+            self._counters.failed_authentications += 1
         self._keep_error(channel, error)
-        logger.info("Failed authentication with %s (%s)", channel.connection_id, error)
+        logger.info("Failed %sauthentication with %s (%s)", "re-" if is_again else "", channel.connection_id, error)
         if channel.state is not ChannelState.AUTHENTICATION_FAILED:
             self._channels.fail(channel, ChannelState.AUTHENTICATION_FAILED)  # the transport's handshake has failed
         elif self._failed_authentication_delay_ns > 0:

@@ -5,7 +5,8 @@ keeps its own object for the connection in `attachment`, so that a request needs
 
 The stages: NOT_CONNECTED (a client's connect is under way) -> AUTHENTICATE (transport handshake, then the
 authenticator) -> READY -> closed; `state` then says how the channel ended. Between the last two a channel may be
-closing (`OpenChannels.begin_closing`): received requests are handled, their answers leave, nothing more is read.
+closing (`OpenChannels.begin_closing`): received requests are handled, their answers leave, nothing more is read. From
+READY a channel goes back to AUTHENTICATE when its client logs in again (KIP-368).
 
 `ChannelIO` writes the marks `readable`, `in_ready_list` and `in_write_list`, and explains them.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from errno import ECONNABORTED, ECONNRESET
+from errno import ECONNRESET
 from typing import Any
 
 from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
@@ -48,6 +49,7 @@ class KafkaChannel:
         "readable",
         "reader",
         "ready",
+        "reauthentication_began_ns",
         "receive",
         "state",
         "transport",
@@ -68,6 +70,8 @@ class KafkaChannel:
         self.connection_id = connection_id
         self.transport = transport
         self.authenticator = authenticator
+        self.reauthentication_began_ns = 0
+        """When the client last began to log in again on this connection; 0: it has logged in once at most."""
         self.fd = transport.fileno()
         self.state = ChannelState.AUTHENTICATE
         self.ready = False
@@ -119,21 +123,6 @@ class KafkaChannel:
                 self.network_ns += now() - started_ns
 
         self.read, self.write = timed_read, timed_write
-
-    def end_session_at(self, end_ns: int, now: Callable[[], int]) -> None:
-        """Read no more from `end_ns` on: the login is not valid any longer. `now`: nanoseconds.
-
-        The next receive then raises ConnectionAbortedError, which closes the channel. A channel whose session has no
-        end is not asked. Kafka: serverAuthenticationSessionExpired.
-        """
-        read = self.read
-
-        def read_while_valid() -> Frame | None:
-            if now() >= end_ns:
-                raise ConnectionAbortedError(ECONNABORTED, "The session has expired")
-            return read()
-
-        self.read = read_while_valid
 
     # -- transitions: the Selector's parts
 
@@ -196,6 +185,14 @@ class KafkaChannel:
             self.state = ChannelState.READY
             self.ready = True
 
+    def reauthenticate(self, authenticator: Authenticator, now_ns: int) -> None:
+        """Go back from READY to the login, by a new authenticator: nothing else is read until it has finished."""
+        self.authenticator.close()
+        self.authenticator = authenticator
+        self.reauthentication_began_ns = now_ns
+        self.state = ChannelState.AUTHENTICATE
+        self.ready = False
+
     # As the authenticator's Conversation:
 
     def send(self, frame: Sequence[Any]) -> None:
@@ -208,6 +205,8 @@ class KafkaChannel:
 
         Raises ConnectionResetError when the peer has finished, InvalidReceive for an impossible length.
         """
+        if self.receive is not None:
+            return self.take_receive()  # the request that begins a re-authentication
         reader = self.reader
         while True:
             received = reader.received

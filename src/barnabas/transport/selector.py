@@ -41,7 +41,7 @@ from typing import Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
 from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
 from barnabas.transport.channel_io import ChannelIO
 from barnabas.transport.channel_setup import ChannelFactory, ChannelSetup
@@ -159,6 +159,26 @@ class Selector:
     def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""
         return self._setup.accept(connection_id, stream_socket)
+
+    def authenticator(self, connection_id: str) -> Authenticator | None:
+        """Return the authenticator of an open connection; None if there is no such connection."""
+        channel = self._channels.by_id.get(connection_id)
+        return None if channel is None else channel.authenticator
+
+    def reauthenticate(self, connection_id: str, authenticator: Authenticator) -> None:
+        """Log in again on a connection that this side has made, and that waits for no answer.
+
+        A later poll reports the connection in `connected` again, or in `disconnected`. Raises KeyError for a
+        connection that is not open.
+        """
+        self._setup.reauthenticate(self._channels.by_id[connection_id], authenticator, is_dialled=True)
+
+    def reauthenticate_peer(self, channel: KafkaChannel, authenticator: Authenticator) -> None:
+        """Let a client log in again that has begun to: the frame in `channel.receive` is its SaslHandshake.
+
+        The channel may be ready again at once; otherwise a later poll reports it, as in `reauthenticate`.
+        """
+        self._setup.reauthenticate(channel, authenticator, is_dialled=False)
 
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
         """Queue `frame` (size prefix included) for the next poll, which also reports a connection lost meanwhile.

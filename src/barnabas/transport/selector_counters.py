@@ -8,6 +8,7 @@ when metrics are asked for.
 from __future__ import annotations
 
 from barnabas.transport.open_channels import OpenChannels
+from barnabas.transport.session_counters import SessionCounters
 
 
 class SelectorCounters:
@@ -20,6 +21,7 @@ class SelectorCounters:
         "idle_ns",
         "io_ns",
         "select_calls",
+        "sessions",
         "successful_authentications",
     )
 
@@ -37,6 +39,8 @@ class SelectorCounters:
         """`successful-authentication-total`."""
         self.failed_authentications = 0
         """`failed-authentication-total`."""
+        self.sessions = SessionCounters()
+        """The counters of clients that log in again."""
 
     @property
     def connections_closed(self) -> int:

@@ -21,7 +21,6 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
         ("listener.name.external.sasl.oauthbearer.expected.issuer", "us", "no token would be checked"),
         ("sasl.kerberos.service.name", "kafka", "there is no Kerberos"),
         ("security.inter.broker.protocol", "SASL_SSL", "no TLS or SASL between brokers"),
-        ("connections.max.reauth.ms", "3600000", "a login would stay valid"),
         ("password.encoder.secret", "secret", "there is no store for encrypted passwords"),
         ("zookeeper.set.acl", "true", "without access control lists"),
         ("principal.builder.class", "org.example.Principals", "it would name no principal"),
@@ -68,7 +67,7 @@ def test_kafkas_defaults_written_out_promise_nothing() -> None:
     ("name", "value"),
     [
         ("principal.builder.class", "org.example.Principals"),
-        ("listener.name.plaintext.connections.max.reauth.ms", "1000"),
+        ("listener.name.plaintext.sasl.oauthbearer.expected.issuer", "us"),
     ],
 )
 def test_a_promise_cannot_be_made_while_the_broker_runs(name: str, value: str) -> None:

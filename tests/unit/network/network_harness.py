@@ -55,6 +55,7 @@ class NetworkHarness:
         memory_pool: MemoryPool = NONE,
         authenticator: Callable[[], Authenticator] = PlaintextAuthenticator,
         clock: MockClock | None = None,
+        listener: ServedListener = LISTENER,
     ) -> None:
         self.network = MemoryNetwork()
         self.clock = MockClock() if clock is None else clock
@@ -80,7 +81,7 @@ class NetworkHarness:
         self.on_request: Callable[[Request[Any]], None] = self.answer
         handling = RequestHandling(self.parse, self.handle, self.completed.append)
         path = RequestPath(self.request_channel, handling, may_run_at_once=inline)
-        self.processor = Processor(0, "processor", LISTENER, self.selector, path, self.quotas, self.clock, never)
+        self.processor = Processor(0, "processor", listener, self.selector, path, self.quotas, self.clock, never)
         self.handler = RequestHandler("handler", self.request_channel, self.handle, self.clock, never)
 
     def connect(self, capacity: int | None = None, host: str = "127.0.0.1") -> MemorySocket:

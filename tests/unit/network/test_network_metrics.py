@@ -13,6 +13,7 @@ from barnabas.network.network_metrics import TIMES, TOTALS, NetworkMetrics
 from barnabas.network.request_metrics import RequestMetrics
 from barnabas.network.served_listener import CONTROL_PLANE, DATA_PLANE, ServedListener
 from barnabas.transport.memory_pool import NONE
+from barnabas.transport.session_counters import SessionCounters
 from tests.support.mock_clock import MockClock
 from tests.unit.network.test_request_metrics import PRODUCE, finished
 
@@ -27,7 +28,7 @@ class Thread:
         self.processor_id = number
         name = "CONTROLLER" if plane == CONTROL_PLANE else "PLAINTEXT"
         self.listener = ServedListener(name, "PLAINTEXT", plane=plane)
-        self.counters = SimpleNamespace(**{counter: 0 for _, counter in (*TOTALS, *TIMES)})
+        self.counters = SimpleNamespace(**{counter: 0 for _, counter in (*TOTALS, *TIMES)}, sessions=SessionCounters())
         self.contexts: list[ConnectionContext] = []
         self.connection_count = 0
 

@@ -14,6 +14,7 @@ from barnabas.config.secret import Secret
 from barnabas.config.setting import Settings, setting
 
 _LOGIN = ".sasl.jaas.config"
+_MAX_REAUTH = ".connections.max.reauth.ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,16 @@ class SaslConfig(Settings):
     """All settings. logins: mechanism, in upper case -> login context, in Java's notation.
 
     login_of_no_mechanism: a login context without the prefix of a mechanism, which has no effect, as in Kafka.
+    max_reauth_ms: how long a session lasts at most; 0: for ever. max_reauth_ms_of: the same, by mechanism, in upper
+    case, where a mechanism has a setting of its own.
     """
 
     enabled_mechanisms: tuple[str, ...] = setting("sasl.enabled.mechanisms")
     max_receive_bytes: int = setting("sasl.server.max.receive.size")
     login_of_no_mechanism: Secret | None = setting("sasl.jaas.config", Secret.of)
+    max_reauth_ms: int = setting("connections.max.reauth.ms")
     logins: Mapping[str, Secret] = field(default_factory=dict)
+    max_reauth_ms_of: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: ConfigValues, listener_name: str) -> SaslConfig:
@@ -37,8 +42,22 @@ class SaslConfig(Settings):
         """
         prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
         logins = {
-            name[len(prefix) : -len(_LOGIN)].upper(): Secret(text)
-            for name, text in config.originals.items()
-            if name.startswith(prefix) and name.endswith(_LOGIN) and len(name) > len(prefix) + len(_LOGIN)
+            mechanism: Secret(config.originals[name])
+            for mechanism, name in _settings_of_mechanisms(config, prefix, _LOGIN).items()
         }
-        return cls.from_kafka_config(config.of_listener(listener_name), logins=logins)
+        max_reauth_ms_of = {
+            mechanism: config.integer(name)
+            for mechanism, name in _settings_of_mechanisms(config, prefix, _MAX_REAUTH).items()
+        }
+        return cls.from_kafka_config(
+            config.of_listener(listener_name), logins=logins, max_reauth_ms_of=max_reauth_ms_of
+        )
+
+
+def _settings_of_mechanisms(config: ConfigValues, prefix: str, suffix: str) -> dict[str, str]:
+    """Return mechanism, in upper case -> the name of its own setting, which ends with `suffix`."""
+    return {
+        name[len(prefix) : -len(suffix)].upper(): name
+        for name in config.originals
+        if name.startswith(prefix) and name.endswith(suffix) and len(name) > len(prefix) + len(suffix)
+    }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.secret import Secret
+from barnabas.runtime.clock import Clock
 from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
 from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.sasl.plain_server import PlainServer, PlainUsers
@@ -31,6 +32,7 @@ class LoginParts(NamedTuple):
 
     credentials: ScramCredentials
     answer_versions: AnswerVersions
+    clock: Clock
 
 
 class SaslListener:
@@ -54,7 +56,10 @@ class SaslListener:
             mechanism: _factory(listener_name, mechanism, config.logins.get(mechanism), parts)
             for mechanism in config.enabled_mechanisms
         }
-        self._rules = SaslRules(mechanisms, config.max_receive_bytes, parts.answer_versions)
+        max_session_ms = {each: config.max_reauth_ms_of.get(each, config.max_reauth_ms) for each in mechanisms}
+        self._rules = SaslRules(
+            mechanisms, config.max_receive_bytes, parts.answer_versions, max_session_ms, parts.clock
+        )
 
     def build(self, stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
         """Build a SASL_PLAINTEXT channel (ChannelBuilder)."""

@@ -4,6 +4,9 @@ Pure data, read by SaslServerAuthenticator. Kafka: SaslServerAuthenticator.SaslS
 
     INITIAL ─► HANDSHAKE_OR_VERSIONS ─(ApiVersions)─► HANDSHAKE ─(SaslHandshake)─► AUTHENTICATE ─► COMPLETE
                         └────────────(SaslHandshake)──────────────────────────────────►
+
+A login that follows another one on the same connection (KIP-368) begins in HANDSHAKE. If it chooses another mechanism,
+its next request fails it, and not the handshake itself: as in Kafka, whose clients and metrics expect that.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ class SaslState(Enum):
     HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
     HANDSHAKE = "SaslHandshake"
     AUTHENTICATE = "a token"
+    OTHER_MECHANISM = "anything: the login fails, since its mechanism is not that of the first login"
     COMPLETE = "nothing: the login has succeeded"
     FAILED = "nothing: the login has failed"
 
@@ -32,6 +36,7 @@ class SaslEvent(Enum):
     REQUEST = "a request, not a token of GSSAPI"
     VERSIONS_ANSWERED = "ApiVersions of a known version"
     MECHANISM_CHOSEN = "SaslHandshake with an enabled mechanism"
+    MECHANISM_CHANGED = "SaslHandshake with another mechanism than that of the first login"
     LOGGED_IN = "the last token of the exchange"
     REJECTED = "anything that ends the login"
 
@@ -41,6 +46,7 @@ TRANSITIONS: Final[Mapping[tuple[SaslState, SaslEvent], SaslState]] = {
     (SaslState.HANDSHAKE_OR_VERSIONS, SaslEvent.VERSIONS_ANSWERED): SaslState.HANDSHAKE,
     (SaslState.HANDSHAKE_OR_VERSIONS, SaslEvent.MECHANISM_CHOSEN): SaslState.AUTHENTICATE,
     (SaslState.HANDSHAKE, SaslEvent.MECHANISM_CHOSEN): SaslState.AUTHENTICATE,
+    (SaslState.HANDSHAKE, SaslEvent.MECHANISM_CHANGED): SaslState.OTHER_MECHANISM,
     (SaslState.AUTHENTICATE, SaslEvent.LOGGED_IN): SaslState.COMPLETE,
     **{
         (state, SaslEvent.REJECTED): SaslState.FAILED

@@ -1,4 +1,4 @@
-"""The authenticator of a SASL connection: from its first frame to its login.
+"""The authenticator of a SASL connection: from its first frame to its login, and each later login (KIP-368).
 
 Made for each connection by its listener; called by the thread that owns the channel, so no lock. `sasl_states` has the
 order of the requests. Kafka: SaslServerAuthenticator.
@@ -26,7 +26,8 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from barnabas.security.sasl.sasl_server import LoginRejected, SaslServer, SaslServerFactory
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.security.sasl.sasl_server import Login, LoginRejected, SaslServer, SaslServerFactory, told
 from barnabas.security.sasl.sasl_states import REQUESTS, TRANSITIONS, SaslEvent, SaslState
 from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
 
@@ -37,6 +38,10 @@ _REQUESTS: Final[Mapping[int, type[Message]]] = {
 }
 _SIZE_BYTES: Final = 4
 _NAMES_SOFTWARE_SINCE: Final = 3
+_BARE: Final = -1
+"""The version of tokens that come without a request around them: after SaslHandshake v0."""
+_LIFETIME_SINCE: Final = 1
+"""The version of SaslAuthenticate whose answer has the session's lifetime."""
 
 
 class ClientSoftware(NamedTuple):
@@ -59,37 +64,53 @@ class SaslRules(NamedTuple):
     mechanisms: Mapping[str, SaslServerFactory]
     max_receive_bytes: int
     answer_versions: AnswerVersions
+    max_session_ms: Mapping[str, int]
+    """Mechanism -> how long a session lasts at most (`connections.max.reauth.ms`); 0: for ever."""
+    clock: Clock
+
+
+class PreviousLogin(NamedTuple):
+    """The first login of a connection, whose mechanism and principal a later one has to have."""
+
+    mechanism: str
+    principal: str
 
 
 class SaslServerAuthenticator:
-    """The authenticator (transport.authenticator.Authenticator) of one connection."""
+    """The authenticator (transport.authenticator.Authenticator) of one login on one connection."""
 
     __slots__ = (
         "_mechanism",
+        "_previous",
         "_rules",
         "_server",
         "_state",
-        "_wraps_tokens",
+        "_tokens_version",
         "client_software",
         "complete",
-        "expires_ms",
         "is_token",
         "principal",
+        "session_ends_ns",
+        "session_lifetime_ms",
     )
 
-    def __init__(self, rules: SaslRules) -> None:
+    def __init__(self, rules: SaslRules, previous: PreviousLogin | None = None) -> None:
+        """previous: the login that this one follows on the same connection; None: this is the first one."""
         self._rules = rules
-        self._state = SaslState.INITIAL
+        self._previous = previous
+        self._state = SaslState.INITIAL if previous is None else SaslState.HANDSHAKE
         self._mechanism = ""
         self._server: SaslServer | None = None
-        self._wraps_tokens = False
-        """Whether tokens come in SaslAuthenticate requests: after SaslHandshake v1."""
+        self._tokens_version = _BARE
+        """The latest version of the SaslAuthenticate requests in which the client's tokens come."""
         self.complete = False
         self.principal = ANONYMOUS
         self.is_token = False
         """Whether the client has logged in by a delegation token: it may then not create others."""
-        self.expires_ms: int | None = None
-        """When the login ends, in milliseconds since the epoch; None: never."""
+        self.session_ends_ns: int | None = None
+        """When the client has to have logged in again, by the clock's nanoseconds; None: never."""
+        self.session_lifetime_ms = 0
+        """How long the session lasts, as the client is told; 0: for ever, or no longer than this moment."""
         self.client_software: ClientSoftware | None = None
         """The client's software; None: it has not named it."""
 
@@ -113,10 +134,23 @@ class SaslServerAuthenticator:
         """Drop the login's server, and with it the credential."""
         self._server = None
 
+    def renewal(self) -> SaslServerAuthenticator:
+        """Return the authenticator of the next login on this connection."""
+        return SaslServerAuthenticator(self._rules, PreviousLogin(self._mechanism, self.principal))
+
+    @property
+    def can_reauthenticate(self) -> bool:
+        """Whether the client knows session lifetimes, and so logs in again (SaslAuthenticate v1 and later)."""
+        return self._tokens_version >= _LIFETIME_SINCE
+
     # -- frames
 
     def _answer(self, frame: bytes) -> Sequence[Any]:
-        if self._state is SaslState.AUTHENTICATE and not self._wraps_tokens:
+        if self._state is SaslState.OTHER_MECHANISM:
+            raise AuthenticationFailed(
+                f"The mechanism of the re-authentication, {self._mechanism}, is not that of the first login"
+            )
+        if self._state is SaslState.AUTHENTICATE and self._tokens_version == _BARE:
             token = self._evaluate(frame)
             return (len(token).to_bytes(_SIZE_BYTES, "big") + token,)
         try:
@@ -189,13 +223,18 @@ class SaslServerAuthenticator:
             answer.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             shown = ascii(mechanism[:64])
             raise AuthenticationFailed(f"Unsupported SASL mechanism {shown}", response_frame(header, answer)[0])
-        self._wraps_tokens = header.api_version >= 1
+        self._tokens_version = 0 if header.api_version >= 1 else _BARE
         self._mechanism = mechanism
-        self._server = make_server()
-        self._move(SaslEvent.MECHANISM_CHOSEN)
+        if self._previous is not None and mechanism != self._previous.mechanism:
+            self._move(SaslEvent.MECHANISM_CHANGED)
+        else:
+            self._server = make_server()
+            self._move(SaslEvent.MECHANISM_CHOSEN)
         return response_frame(header, answer)[0]
 
     def _token(self, header: RequestHeader, request: SaslAuthenticateRequest) -> Sequence[Any]:
+        # A client sends several, and one of the version that knows lifetimes is enough.
+        self._tokens_version = max(self._tokens_version, header.api_version)
         try:
             token = self._evaluate(bytes(request.auth_bytes))
         except AuthenticationFailed as error:
@@ -205,7 +244,12 @@ class SaslServerAuthenticator:
             raise AuthenticationFailed(str(error), response_frame(header, answer)[0]) from error
         return response_frame(
             header,
-            SaslAuthenticateResponse(error_code=ErrorCode.NONE, error_message=None, auth_bytes=token),
+            SaslAuthenticateResponse(
+                error_code=ErrorCode.NONE,
+                error_message=None,
+                auth_bytes=token,
+                session_lifetime_ms=self.session_lifetime_ms,
+            ),
         )[0]
 
     def _evaluate(self, token: bytes) -> bytes:
@@ -219,11 +263,28 @@ class SaslServerAuthenticator:
             raise AuthenticationFailed(f"SASL mechanism {self._mechanism}: {error}") from error
         login = server.login
         if login is not None:
-            self.principal = f"User:{login.user}"
-            self.is_token, self.expires_ms = login.is_token, login.expires_ms
-            self._move(SaslEvent.LOGGED_IN)
-            self.complete = True
+            self._accept(login)
         return answer
+
+    def _accept(self, login: Login) -> None:
+        """Take the outcome of the exchange. Raises AuthenticationFailed: the login is another user's than before."""
+        principal, previous = f"User:{login.user}", self._previous
+        if previous is not None and principal != previous.principal:
+            before, now = (each.replace(":", ".", 1) for each in (previous.principal, principal))
+            rejected = told(f"Cannot change principals during re-authentication from {before}: {now}")
+            raise AuthenticationFailed(str(rejected)) from rejected
+        lifetime_ms = self._rules.max_session_ms[self._mechanism] or None
+        clock = self._rules.clock
+        if login.expires_ms is not None:
+            left_ms = max(login.expires_ms - clock.milliseconds(), 0)
+            lifetime_ms = left_ms if lifetime_ms is None else min(left_ms, lifetime_ms)
+        if lifetime_ms is not None:
+            self.session_lifetime_ms = lifetime_ms
+            self.session_ends_ns = clock.nanoseconds() + lifetime_ms * NANOSECONDS_PER_MILLISECOND
+        self.principal = principal
+        self.is_token = login.is_token
+        self._move(SaslEvent.LOGGED_IN)
+        self.complete = True
 
     def _told(self, error: AuthenticationFailed) -> str:
         """Return what the client is told: not whether its user exists, nor what was wrong with its message."""
@@ -231,8 +292,8 @@ class SaslServerAuthenticator:
         if isinstance(cause, LoginRejected) and cause.told is not None:
             return cause.told
         return (
-            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-            + self._mechanism
+            f"Authentication failed during {'' if self._previous is None else 're-'}authentication due to invalid "
+            f"credentials with SASL mechanism {self._mechanism}"
         )
 
     def _move(self, event: SaslEvent) -> None:

@@ -28,11 +28,15 @@ from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
 from barnabas.security.sasl.scram_credential import ScramCredential
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramMechanism
 from barnabas.security.sasl.scram_server import TokenCredential
+from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.authenticator import AuthenticationFailed
+from tests.support.mock_clock import MockClock
 from tests.support.sasl_exchange import ScramDialogue, plain_token
 
 PASSWORD = "alice-secret"
-JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{PASSWORD}";'
+JAAS = (
+    f'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{PASSWORD}" user_bob="{PASSWORD}";'
+)
 SCRAM = tuple(SCRAM_MECHANISMS)
 CREDENTIALS = {name: ScramCredential.of_password(each, PASSWORD) for name, each in SCRAM_MECHANISMS.items()}
 LIMIT = 1000
@@ -50,18 +54,26 @@ def versions(request: ApiVersionsRequest | None, version: int) -> ApiVersionsRes
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION if request is None else 0, api_keys=[])
 
 
-LISTENER = SaslListener(
-    "EXTERNAL",
-    SaslConfig(("PLAIN", *SCRAM), LIMIT, logins={"PLAIN": Secret(JAAS)}),
-    LoginParts(Credentials(), versions),
-)
+def listener(clock: MockClock | None = None, max_reauth_ms: int = 0, **of_mechanism: int) -> SaslListener:
+    """A listener. of_mechanism: settings of one mechanism (`connections.max.reauth.ms`)."""
+    config = SaslConfig(
+        ("PLAIN", *SCRAM),
+        LIMIT,
+        max_reauth_ms=max_reauth_ms,
+        logins={"PLAIN": Secret(JAAS)},
+        max_reauth_ms_of=of_mechanism,
+    )
+    return SaslListener("EXTERNAL", config, LoginParts(Credentials(), versions, clock or MockClock()))
+
+
+LISTENER = listener()
 
 
 class Connection:
     """A client in memory, and the Conversation of its authenticator."""
 
-    def __init__(self) -> None:
-        self.authenticator = LISTENER.authenticator()
+    def __init__(self, authenticator: SaslServerAuthenticator | None = None) -> None:
+        self.authenticator = LISTENER.authenticator() if authenticator is None else authenticator
         self.limit: int | None = None
         self._frames: deque[bytes] = deque()
         self._sent: deque[bytes] = deque()
@@ -101,6 +113,7 @@ class Connection:
             self.authenticator.authenticate(self)
         assert not self.authenticator.complete
         assert self.authenticator.principal == "User:ANONYMOUS"
+        assert self.authenticator.session_ends_ns is None
         answer = b"".join(bytes(piece) for piece in caught.value.answer)
         assert PASSWORD not in str(caught.value)
         assert PASSWORD.encode() not in answer
@@ -180,7 +193,7 @@ INVALID = "Authentication failed during authentication due to invalid credential
     ("token", "told"),
     [
         (plain_token("alice", "wrong"), "Authentication failed: Invalid username or password"),
-        (plain_token("bob", PASSWORD), "Authentication failed: Invalid username or password"),
+        (plain_token("dave", PASSWORD), "Authentication failed: Invalid username or password"),
         (plain_token("alice", ""), "Authentication failed: password not specified"),
         (plain_token("", PASSWORD), "Authentication failed: username not specified"),
         (
@@ -301,6 +314,109 @@ def test_the_server_is_gone_when_the_connection_closes() -> None:
     connection.authenticator.close()
     with pytest.raises(AuthenticationFailed, match="closed"):
         connection.frame(encoded(SaslAuthenticateRequest(plain_token("alice", PASSWORD)), 1))
+
+
+# -- sessions
+
+
+def log_in_by_token(connection: Connection) -> Any:
+    """Log in by the delegation token, which expires at 10**13 ms; the last answer."""
+    dialogue = ScramDialogue("SCRAM-SHA-512", "token-1", PASSWORD, is_token=True)
+    connection.handshake("SCRAM-SHA-512")
+    final = dialogue.final_message(connection.authenticate(dialogue.first_message()))
+    return connection.call(SaslAuthenticateRequest(final), 2, SaslAuthenticateResponse)
+
+
+def log_in(connection: Connection, user: str = "alice") -> Any:
+    connection.handshake("PLAIN")
+    return connection.call(SaslAuthenticateRequest(plain_token(user, PASSWORD)), 2, SaslAuthenticateResponse)
+
+
+@pytest.mark.parametrize(
+    ("for_all", "of_scram", "left_ms", "expected_ms"),
+    [
+        (0, None, 5000, 5000),
+        (1000, None, 5000, 1000),
+        (9000, None, 5000, 5000),
+        (1000, 9000, 5000, 5000),
+        (9000, 1000, 5000, 1000),
+        (9000, 0, 5000, 5000),
+        (1000, None, -1, 0),
+    ],
+)
+def test_a_session_lasts_as_its_settings_and_its_token_allow(
+    for_all: int, of_scram: int | None, left_ms: int, expected_ms: int
+) -> None:
+    clock = MockClock(10**13 - left_ms)
+    own = {} if of_scram is None else {"SCRAM-SHA-512": of_scram}
+    connection = Connection(listener(clock, for_all, **own).authenticator())
+    assert log_in_by_token(connection).session_lifetime_ms == expected_ms
+    assert connection.authenticator.session_ends_ns == clock.nanoseconds() + expected_ms * 1_000_000
+
+
+def test_a_session_without_a_limit_has_no_end() -> None:
+    connection = Connection()
+    assert log_in(connection).session_lifetime_ms == 0
+    assert connection.authenticator.session_ends_ns is None
+
+
+@pytest.mark.parametrize(("version", "can"), [(0, False), (1, True), (2, True)])
+def test_a_client_that_knows_lifetimes_can_log_in_again(version: int, can: bool) -> None:
+    connection = Connection()
+    connection.handshake("PLAIN")
+    connection.authenticate(plain_token("alice", PASSWORD), version)
+    assert connection.authenticator.can_reauthenticate is can
+    connection = Connection()
+    connection.handshake("PLAIN", 0)
+    connection.frame(plain_token("alice", PASSWORD))
+    assert not connection.authenticator.can_reauthenticate
+
+
+def test_a_later_login_begins_a_new_session() -> None:
+    clock = MockClock()
+    first = Connection(listener(clock, 1000).authenticator())
+    log_in(first)
+    clock.advance(900)
+    second = Connection(first.authenticator.renewal())
+    assert log_in(second).session_lifetime_ms == 1000
+    assert second.authenticator.session_ends_ns == clock.nanoseconds() + 1_000_000_000
+    log_in(Connection(second.authenticator.renewal()))
+
+
+def test_a_later_login_is_of_the_same_user() -> None:
+    first = Connection()
+    log_in(first)
+    again = Connection(first.authenticator.renewal())
+    again.handshake("PLAIN")
+    _, frame = again.rejected(encoded(SaslAuthenticateRequest(plain_token("bob", PASSWORD)), 2))
+    answer = decoded(frame, SaslAuthenticateResponse, 2)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
+    again = Connection(first.authenticator.renewal())
+    again.handshake("PLAIN", 0)
+    assert again.rejected(plain_token("bob", PASSWORD))[1] == b""
+
+
+def test_a_later_login_is_by_the_same_mechanism() -> None:
+    first = Connection()
+    log_in(first)
+    again = Connection(first.authenticator.renewal())
+    assert again.handshake("SCRAM-SHA-256").error_code == ErrorCode.NONE
+    dialogue = ScramDialogue("SCRAM-SHA-256", "alice", PASSWORD)
+    reason, answer = again.rejected(encoded(SaslAuthenticateRequest(dialogue.first_message()), 2))
+    assert "is not that of the first login" in reason
+    assert answer == b""
+
+
+def test_a_later_login_begins_with_a_handshake() -> None:
+    first = Connection()
+    log_in(first)
+    for request in (ApiVersionsRequest(), SaslAuthenticateRequest(plain_token("alice", PASSWORD))):
+        assert Connection(first.authenticator.renewal()).rejected(encoded(request, 0))[1] == b""
+    again = Connection(first.authenticator.renewal())
+    again.handshake("PLAIN")
+    _, frame = again.rejected(encoded(SaslAuthenticateRequest(b"x"), 2))
+    assert "Invalid SASL/PLAIN response" in decoded(frame, SaslAuthenticateResponse, 2).error_message
 
 
 @given(st.lists(st.binary(max_size=60) | st.sampled_from(["handshake", "versions", "scram", "plain"]), max_size=6))

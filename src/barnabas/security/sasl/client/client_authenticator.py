@@ -1,4 +1,4 @@
-"""The login of a client on a new connection, before its first request.
+"""The login of a client on a new connection, before its first request; and later logins on it (KIP-368).
 
 Made for each connection; called by the thread of the connection's Selector; no lock. Kafka: SaslClientAuthenticator.
 The states, each with the answer that it waits for:
@@ -8,6 +8,8 @@ The states, each with the answer that it waits for:
     HANDSHAKE      SaslHandshake v1              the mechanism is enabled        TOKENS
     TOKENS         SaslAuthenticate              a challenge                     TOKENS, with our response
                                                  the last token                  COMPLETE
+
+A later login on the same connection begins with SaslHandshake.
 
 An error in an answer ends the login: `SaslRejected` has the broker's own words.
 """
@@ -59,13 +61,16 @@ class LoginState(Enum):
 class SaslClientAuthenticator:
     """One login. session_lifetime_ms: how long the broker lets the session live (KIP-368); 0 is without end."""
 
-    def __init__(self, login: SaslLogin, client_id: str) -> None:
+    def __init__(self, login: SaslLogin, client_id: str, known_version: int | None = None) -> None:
+        """known_version: that of SaslAuthenticate, on a connection that was logged in before; None: on a new one."""
+        self._login = login
         self._mechanism = login.mechanism
         self._sasl = login.new_client()
         self._client_id = client_id
         self._numbers = count()
         self._expected = (0, 0, 0)
-        self._authenticate_version = 0
+        self._is_first = known_version is None
+        self._authenticate_version = known_version or 0
         self.state = LoginState.BEGIN
         self.session_lifetime_ms = 0
         self.complete = False
@@ -76,7 +81,10 @@ class SaslClientAuthenticator:
         """Go on as far as possible without waiting. Raises SaslRejected: the login has failed."""
         if self.state is LoginState.BEGIN:
             conversation.limit_frames(LONGEST_FRAME_BYTES)
-            self._send(conversation, ApiVersionsRequest(), 0, LoginState.VERSIONS)
+            if self._is_first:
+                self._send(conversation, ApiVersionsRequest(), 0, LoginState.VERSIONS)
+            else:
+                self._shake_hands(conversation)
         while not self.complete:
             frame = conversation.receive_frame()
             if frame is None:
@@ -91,6 +99,10 @@ class SaslClientAuthenticator:
     def close(self) -> None:
         """Do nothing: the mechanism's state goes with this object."""
 
+    def renewal(self) -> SaslClientAuthenticator:
+        """Return the authenticator of the next login on this connection."""
+        return SaslClientAuthenticator(self._login, self._client_id, self._authenticate_version)
+
     # -- the steps
 
     def _take_versions(self, conversation: Conversation, frame: bytes) -> None:
@@ -99,8 +111,7 @@ class SaslClientAuthenticator:
         if answer.error_code or latest.get(ApiKey.SASL_HANDSHAKE, -1) < _HANDSHAKE_VERSION:
             raise SaslRejected("The broker has no SaslHandshake v1: it is older than Kafka 1.0, or not set up for SASL")
         self._authenticate_version = min(SaslAuthenticateRequest.max_version, latest.get(ApiKey.SASL_AUTHENTICATE, 0))
-        request = SaslHandshakeRequest(mechanism=self._mechanism)
-        self._send(conversation, request, _HANDSHAKE_VERSION, LoginState.HANDSHAKE)
+        self._shake_hands(conversation)
 
     def _take_handshake(self, conversation: Conversation, frame: bytes) -> None:
         answer = self._decode(frame, SaslHandshakeResponse)
@@ -126,6 +137,10 @@ class SaslClientAuthenticator:
         self.complete = True
 
     # -- frames
+
+    def _shake_hands(self, conversation: Conversation) -> None:
+        request = SaslHandshakeRequest(mechanism=self._mechanism)
+        self._send(conversation, request, _HANDSHAKE_VERSION, LoginState.HANDSHAKE)
 
     def _respond(self, conversation: Conversation, challenge: bytes) -> bool:
         """Send the mechanism's answer to a challenge. Returns False when it has none, and the login is over.

@@ -48,8 +48,8 @@ def plain() -> PlainClient:
 class Broker:
     """A Conversation whose other end a test plays: `answer` takes the request that was sent last."""
 
-    def __init__(self, login: SaslLogin) -> None:
-        self.authenticator = SaslClientAuthenticator(login, "client-1")
+    def __init__(self, login: SaslLogin, authenticator: SaslClientAuthenticator | None = None) -> None:
+        self.authenticator = authenticator or SaslClientAuthenticator(login, "client-1")
         self._frames: list[bytes] = []
         self._sent: list[bytes] = []
         self.limits: list[int | None] = []
@@ -98,6 +98,18 @@ def test_plain_sends_the_password_once_and_is_complete_with_the_confirmation() -
     assert broker.authenticator.complete
     assert broker.limits == [LONGEST_FRAME_BYTES, None]
     assert broker.authenticator.session_lifetime_ms == 60_000
+
+
+def test_a_later_login_begins_with_its_handshake() -> None:
+    first = Broker(SaslLogin("PLAIN", plain))
+    first.handshake()
+    first.answer(SaslAuthenticateResponse(session_lifetime_ms=60_000))
+    again = Broker(SaslLogin("PLAIN", plain), first.authenticator.renewal())
+    again.answer(SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    request = again.answer(SaslAuthenticateResponse(session_lifetime_ms=50_000))
+    assert request.auth_bytes == b"\0alice\0pencil"  # type: ignore[attr-defined]
+    assert again.authenticator.complete
+    assert again.authenticator.session_lifetime_ms == 50_000
 
 
 def test_scram_takes_the_example_of_the_rfc() -> None:

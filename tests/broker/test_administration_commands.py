@@ -1,4 +1,4 @@
-"""`barnabas topics alter`, `elect-leaders`, `reassignments`, `quotas`, `cluster` and brokers' settings, on a broker."""
+"""`barnabas topics alter`, `elect-leaders`, `reassign`, `quotas`, `cluster` and brokers' settings, on a broker."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def test_leaders_are_elected(run: Run) -> None:
 
 def test_partitions_are_moved(run: Run, tmp_path: Path) -> None:
     run("topics", "create", "moved", "--partitions=2")
-    started = run("reassignments", "start", "moved", "--partition=1", "--to=0")
+    started = run("reassign", "execute", "moved", "--partition=1", "--to=0")
     assert (started.exit_code, started.stdout) == (0, "moved\tpartition 1\treassignment started\n")
-    refused = run("reassignments", "start", "moved", "--to=0,7")
+    refused = run("reassign", "execute", "moved", "--to=0,7")
     assert refused.exit_code == 1
     assert "INVALID_REPLICA_ASSIGNMENT" in refused.stderr
     plan = tmp_path / "plan.json"
     plan.write_text('{"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": [0]}]}')
-    assert run("reassignments", "start", "--plan", str(plan)).stdout == "moved\tpartition 0\treassignment started\n"
+    assert run("reassign", "execute", "--plan", str(plan)).stdout == "moved\tpartition 0\treassignment started\n"
     plan.write_text('{"partitions": [{"topic": "moved"}]}')
-    nonsense = run("reassignments", "start", "--plan", str(plan))
+    nonsense = run("reassign", "execute", "--plan", str(plan))
     assert (nonsense.exit_code, "not a reassignment plan" in nonsense.stderr) == (2, True)
-    assert run("reassignments", "list").stdout == ""
-    assert run("reassignments", "list", "moved").exit_code == 0
-    assert run("reassignments", "cancel", "moved").stdout == "no reassignment was in progress\n"
+    assert run("reassign", "list").stdout == ""
+    assert run("reassign", "list", "moved").exit_code == 0
+    assert run("reassign", "cancel", "moved").stdout == "no reassignment was in progress\n"
 
 
 def test_quotas_are_set_shown_and_taken_away(run: Run) -> None:
@@ -170,8 +170,8 @@ def test_the_cluster(run: Run, running: BrokerProcess) -> None:
         (("topics", "alter", "nowhere", "--partitions=3", "--assign=x"), 2, "--assign takes broker ids"),
         (("topics", "elect-leaders", "--unclean"), 2, "--partition and --unclean need the name of a topic"),
         (("topics", "elect-leaders", "nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
-        (("reassignments", "start", "nowhere"), 2, "NAME and --to, or --plan FILE"),
-        (("reassignments", "start", "nowhere", "--to=0"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("reassign", "execute", "nowhere"), 2, "NAME and --to, or --plan FILE"),
+        (("reassign", "execute", "nowhere", "--to=0"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("quotas", "set", "producer_byte_rate=1"), 2, "say whose quotas"),
         (("quotas", "set", "producer_byte_rate=x", "--user=anna"), 2, "producer_byte_rate takes a number"),
         (("quotas", "set", "no_such_quota=1", "--user=anna"), 1, "INVALID_REQUEST"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
+from barnabas.cli.cluster_brokers import brokers
 from barnabas.cli.cluster_health import health
 from barnabas.cli.number_types import NUMBER
-from barnabas.cli.tables import print_table
+from barnabas.cli.tables import json_option, print_json, print_table
 
 broker_option = click.option(
     "--broker", "broker_id", type=NUMBER, metavar="ID", help="The broker to ask. [default: any]"
@@ -19,16 +20,29 @@ def cluster() -> None:
     """Show brokers, the APIs and features they support, and partitions that are not safe."""
 
 
+cluster.add_command(brokers)
 cluster.add_command(health)
 
 
 @cluster.command()
 @bootstrap_option
 @timeout_option
-def describe(bootstrap_servers: str, timeout_seconds: float) -> None:
+@json_option
+def describe(bootstrap_servers: str, timeout_seconds: float, as_json: bool) -> None:
     """Show the cluster's id, its controller and its brokers."""
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         described = admin.describe_cluster()
+    if as_json:
+        print_json(
+            {
+                "cluster": described.cluster_id,
+                "controller": described.controller_id if described.controller_id >= 0 else None,
+                "brokers": [
+                    {"id": node.id, "host": node.host, "port": node.port, "rack": node.rack} for node in described.nodes
+                ],
+            }
+        )
+        return
     controller = described.controller_id if described.controller_id >= 0 else "none"
     click.echo(f"cluster {described.cluster_id}\tcontroller {controller}\tbrokers {len(described.nodes)}")
     rows = [(str(node.id), f"{node.host}:{node.port}", node.rack or "-") for node in described.nodes]

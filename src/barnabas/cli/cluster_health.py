@@ -3,80 +3,140 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
-from barnabas.cli.tables import print_table
+from barnabas.cli.follower_lag import FollowerLags, follower_lags
+from barnabas.cli.partition_problems import (
+    AT_MINIMUM,
+    UNAVAILABLE,
+    UNDER_MINIMUM,
+    UNDER_REPLICATED,
+    JudgedPartition,
+    judge_partitions,
+)
+from barnabas.cli.tables import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from barnabas.clients.admin import PartitionInfo
+    from barnabas.clients.admin import ClusterDescription
 
 UNHEALTHY_EXIT_STATUS = 1
-OFFLINE, BELOW_MINIMUM, UNDER_REPLICATED = "no leader", "below min.insync.replicas", "under-replicated"
+UNSAFE = (UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED)
+"""The problems that make a cluster unhealthy. A topic with as many replicas as it needs at least is no such problem."""
 
 
-class UnsafePartition(NamedTuple):
-    """A partition that lacks replicas, and the worst that is wrong with it."""
+class _Health(NamedTuple):
+    """What the command has found out. shown: the partitions to print."""
 
-    partition: PartitionInfo
-    problem: str
+    cluster: ClusterDescription
+    judged: Sequence[JudgedPartition]
+    shown: Sequence[JudgedPartition]
+    lags: FollowerLags
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many partitions have each problem."""
+        return Counter(problem for each in self.judged for problem in each.problems)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether there is a controller, every broker answers, and no partition is unsafe."""
+        return self.cluster.controller_id >= 0 and not self.lags.unreachable and not any(map(is_unsafe, self.judged))
 
 
-def unsafe_partitions(
-    partitions: Iterable[PartitionInfo], min_insync_replicas: Mapping[str, int]
-) -> list[UnsafePartition]:
-    """Return the partitions that lack a leader or in-sync replicas, in their order. min_insync_replicas: by topic."""
-    found = []
-    for partition in partitions:
-        if partition.leader < 0:
-            found.append(UnsafePartition(partition, OFFLINE))
-        elif len(partition.isr) < min_insync_replicas[partition.topic]:
-            found.append(UnsafePartition(partition, BELOW_MINIMUM))
-        elif len(partition.isr) < len(partition.replicas):
-            found.append(UnsafePartition(partition, UNDER_REPLICATED))
-    return found
+def is_unsafe(judged: JudgedPartition) -> bool:
+    """Return whether a partition lacks a leader or in-sync replicas."""
+    return any(problem in UNSAFE for problem in judged.problems)
 
 
 @click.command()
 @bootstrap_option
 @timeout_option
+@click.option("--all", "show_all", is_flag=True, help="Show every partition, with the lag of its followers.")
+@json_option
 @click.pass_context
-def health(context: click.Context, bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Show the partitions that lack a leader or in-sync replicas.
+def health(
+    context: click.Context, bootstrap_servers: str, timeout_seconds: float, show_all: bool, as_json: bool
+) -> None:
+    """Show the partitions that lack a leader or in-sync replicas, and how far their followers are behind.
 
-    Exit status 1 if there are any, or no controller: a script or a rolling restart waits until it is 0.
+    The lag is the number of records that the leader has and the follower lacks. Exit status 1 if a partition is not
+    safe, a broker does not answer, or there is no controller: a script or a rolling restart waits until it is 0.
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
+        judged = judge_partitions(admin, admin.describe_topics())
         described = admin.describe_cluster()
-        topics = admin.describe_topics()
-        minimum = {
-            name: int(admin.describe_topic_configs(name)["min.insync.replicas"].value or 1)
-            for name, topic in topics.items()
-            # Only where it can matter: one request a topic.
-            if any(len(partition.isr) < len(partition.replicas) for partition in topic.partitions)
-        }
-    partitions = [partition for name in sorted(topics) for partition in topics[name].partitions]
-    unsafe = unsafe_partitions(partitions, {name: minimum.get(name, 1) for name in topics})
-    counts = Counter(each.problem for each in unsafe)
-    controller = described.controller_id if described.controller_id >= 0 else "none"
-    problems = "\t".join(f"{problem} {counts[problem]}" for problem in (OFFLINE, BELOW_MINIMUM, UNDER_REPLICATED))
-    click.echo(f"controller {controller}\tbrokers {len(described.nodes)}\tpartitions {len(partitions)}\t{problems}")
+        lags = follower_lags(admin, [each.partition for each in judged], {node.id for node in described.nodes})
+    shown = judged if show_all else [each for each in judged if is_unsafe(each)]
+    found = _Health(described, judged, shown, lags)
+    if as_json:
+        print_json(_as_object(found))
+    else:
+        _print(found)
+    if not found.is_healthy:
+        context.exit(UNHEALTHY_EXIT_STATUS)
+
+
+def _print(found: _Health) -> None:
+    controller = found.cluster.controller_id if found.cluster.controller_id >= 0 else "none"
+    counts = found.counts
+    parts = [f"controller {controller}", f"brokers {len(found.cluster.nodes)}", f"partitions {len(found.judged)}"]
+    parts += [f"{problem} {counts[problem]}" for problem in UNSAFE]
+    if found.lags.unreachable:
+        parts.append(f"brokers without an answer {_ids(sorted(found.lags.unreachable))}")
+    click.echo("\t".join(parts))
     print_table(
-        ("topic", "partition", "problem", "leader", "replicas", "in sync"),
+        ("topic", "partition", "problem", "leader", "replicas", "in sync", "lag"),
         [
             (
                 each.partition.topic,
                 str(each.partition.partition),
-                each.problem,
+                next((problem for problem in each.problems if problem in UNSAFE), "-"),
                 str(each.partition.leader) if each.partition.leader >= 0 else "none",
-                ",".join(map(str, each.partition.replicas)),
-                ",".join(map(str, each.partition.isr)),
+                _ids(each.partition.replicas),
+                _ids(each.partition.isr),
+                " ".join(f"{broker}:{'?' if lag is None else lag}" for broker, lag in _lags_of(each, found.lags))
+                or "-",
             )
-            for each in unsafe
+            for each in found.shown
         ],
     )
-    if unsafe or described.controller_id < 0:
-        context.exit(UNHEALTHY_EXIT_STATUS)
+
+
+def _as_object(found: _Health) -> Mapping[str, Any]:
+    return {
+        "healthy": found.is_healthy,
+        "controller": found.cluster.controller_id if found.cluster.controller_id >= 0 else None,
+        "brokers": sorted(node.id for node in found.cluster.nodes),
+        "brokers_without_answer": sorted(found.lags.unreachable),
+        "partition_count": len(found.judged),
+        "problems": {problem: found.counts[problem] for problem in UNSAFE},
+        "partitions": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "problems": [problem for problem in each.problems if problem != AT_MINIMUM],
+                "leader": each.partition.leader if each.partition.leader >= 0 else None,
+                "replicas": each.partition.replicas,
+                "isr": each.partition.isr,
+                "lag": {str(broker): lag for broker, lag in _lags_of(each, found.lags)},
+            }
+            for each in found.shown
+        ],
+    }
+
+
+def _lags_of(judged: JudgedPartition, lags: FollowerLags) -> list[tuple[int, int | None]]:
+    """Return the lag of each follower, None where it is not known."""
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    partition = judged.partition
+    known = lags.by_partition.get(TopicPartition(partition.topic, partition.partition), {})
+    return [(broker, known.get(broker)) for broker in partition.replicas if broker != partition.leader]
+
+
+def _ids(brokers: Collection[int]) -> str:
+    return ",".join(map(str, brokers)) or "-"

@@ -26,7 +26,7 @@ COMMANDS = {
     "perf": ("barnabas.cli.perf", "Measure rates and latencies, as Kafka's performance tools do."),
     "pipeline": ("barnabas.cli.pipeline", "Check and run pipelines on Spark, from YAML files."),
     "quotas": ("barnabas.cli.quotas", "Limit the rates of users, clients and addresses."),
-    "reassignments": ("barnabas.cli.reassignments", "Move partitions to other brokers."),
+    "reassign": ("barnabas.cli.reassign", "Move partitions to other brokers."),
     "produce": ("barnabas.cli.produce", "Send lines as records to a topic."),
     "serve": ("barnabas.cli.serve", "Run a broker."),
     "tokens": ("barnabas.cli.tokens", "Create, renew, expire and show delegation tokens."),

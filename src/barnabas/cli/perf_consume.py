@@ -15,7 +15,6 @@ from barnabas.cli.perf_counts import NANOSECONDS_PER_SECOND, Figures, PerfCounts
 from barnabas.cli.perf_options import (
     ReadingOptions,
     interval_option,
-    json_option,
     print_result,
     property_option,
     rates_of,
@@ -24,6 +23,7 @@ from barnabas.cli.perf_options import (
     warmup_option,
 )
 from barnabas.cli.perf_progress import Progress
+from barnabas.cli.tables import json_option
 from barnabas.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from barnabas.cli.perf_options import (
     batch_size_option,
     compression_option,
     interval_option,
-    json_option,
     linger_option,
     print_result,
     property_option,
@@ -34,6 +33,7 @@ from barnabas.cli.perf_options import (
     warmup_option,
 )
 from barnabas.cli.perf_progress import Progress
+from barnabas.cli.tables import json_option
 from barnabas.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:

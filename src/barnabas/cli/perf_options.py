@@ -39,7 +39,6 @@ interval_option = click.option(
     metavar="SECONDS",
     help="How often progress is shown.  [default: 1 on a terminal, else 5]",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
 throughput_option = click.option(
     "--throughput",
     type=float,

@@ -1,14 +1,22 @@
-"""Prints rows as a table on a terminal, and as plain lines with tabs into a pipe.
+"""Prints rows as a table on a terminal and as plain lines with tabs into a pipe; `--json` prints an object instead.
 
 Used by the commands that show lists, on the main thread.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 
 import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")
+
+
+def print_json(result: object) -> None:
+    """Print a result as one line of JSON."""
+    click.echo(json.dumps(result))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

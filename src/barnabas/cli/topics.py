@@ -22,6 +22,7 @@ from barnabas.cli.client_options import (
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.tables import print_table
 from barnabas.cli.topic_partitions import alter, elect_leaders
+from barnabas.cli.topic_problems import problem_options, show_partitions_with
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigEntry, TopicDescription
@@ -105,8 +106,20 @@ def list_topics(bootstrap_servers: str, timeout_seconds: float, internal: bool) 
 @click.argument("names", metavar="[NAME...]", nargs=-1)
 @bootstrap_option
 @timeout_option
-def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float) -> None:
-    """Show partitions, replicas and settings of topics. Without a NAME, of all but internal topics."""
+@problem_options
+def describe(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float, problem: str | None) -> None:
+    """Show partitions, replicas and settings of topics. Without a NAME, of all but internal topics.
+
+    With one of the options about replicas: only the partitions that are so, without a NAME of internal topics too.
+
+    \b
+        barnabas topics describe flights
+        barnabas topics describe --under-replicated
+
+    """
+    if problem is not None:
+        show_partitions_with(problem, names, bootstrap_servers, timeout_seconds)
+        return
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         described = admin.describe_topics(dict.fromkeys(names) or None)
         # Internal topics have dozens of partitions, which would bury those of the user.

@@ -1,24 +1,60 @@
-"""`barnabas cluster health` names what is worst about a partition."""
+"""What is wrong with a partition, and how far its followers are behind."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import cast
+
 import pytest
 
-from barnabas.cli.cluster_health import BELOW_MINIMUM, OFFLINE, UNDER_REPLICATED, unsafe_partitions
-from barnabas.clients.admin import PartitionInfo
+from barnabas.cli.follower_lag import follower_lags
+from barnabas.cli.partition_problems import AT_MINIMUM, UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED, problems_of
+from barnabas.clients.admin import Admin, PartitionInfo
+from barnabas.clients.errors import ClientTimeout
+from barnabas.protocol.topic_partition import TopicPartition
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 @pytest.mark.parametrize(
-    ("leader", "isr", "problem"),
+    ("leader", "isr", "adding", "problems"),
     [
-        (1, (1, 2, 3), None),
-        (1, (1, 2), UNDER_REPLICATED),
-        (1, (1,), BELOW_MINIMUM),
-        (-1, (1,), OFFLINE),
-        (-1, (), OFFLINE),
+        (1, (1, 2, 3), (), ()),
+        (1, (1, 2), (), (UNDER_REPLICATED, AT_MINIMUM)),
+        (1, (1, 2), (3,), (AT_MINIMUM,)),
+        (1, (1,), (), (UNDER_MINIMUM, UNDER_REPLICATED)),
+        (-1, (1,), (), (UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED)),
+        (7, (1, 2, 3), (), (UNAVAILABLE,)),
     ],
 )
-def test_the_worst_of_a_partition(leader: int, isr: tuple[int, ...], problem: str | None) -> None:
+def test_what_is_wrong_with_a_partition(
+    leader: int, isr: tuple[int, ...], adding: tuple[int, ...], problems: tuple[str, ...]
+) -> None:
     partition = PartitionInfo("orders", 0, leader, 7, (1, 2, 3), isr, ())
-    found = unsafe_partitions([partition], {"orders": 2})
-    assert [each.problem for each in found] == ([] if problem is None else [problem])
+    assert problems_of(partition, {1, 2, 3}, 2, adding) == problems
+
+
+class Brokers:
+    """Stands for the admin client. ends: log end offsets by broker; a broker without an entry does not answer."""
+
+    def __init__(self, ends: dict[int, dict[TopicPartition, int]]) -> None:
+        self.ends = ends
+        self.asked: list[int] = []
+
+    def replica_end_offsets(self, broker_id: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked.append(broker_id)
+        if broker_id not in self.ends:
+            raise ClientTimeout("no answer")
+        return {place: end for place, end in self.ends[broker_id].items() if place in partitions}
+
+
+def test_lag_is_what_the_leader_had_first() -> None:
+    brokers = Brokers({1: {FIRST: 100, SECOND: 7}, 2: {FIRST: 60, SECOND: 5}})
+    partitions = [
+        PartitionInfo("orders", 0, 1, 0, (1, 2, 3, 4), (1,), ()),
+        PartitionInfo("orders", 1, 2, 0, (2, 1), (2, 1), ()),
+    ]
+    lags = follower_lags(cast(Admin, brokers), partitions, {1, 2, 3})
+    assert lags.by_partition == {FIRST: {2: 40}, SECOND: {1: 0}}
+    assert lags.unreachable == {3}, "4 is not registered, which is told elsewhere"
+    assert brokers.asked == [1, 2, 1, 2, 3], "leaders before followers"

@@ -391,6 +391,13 @@ class Admin:
         """Return a broker's log directories with their replicas, failed directories too. Raises ApiError."""
         return records.describe_log_dirs(self._calls, broker_id)
 
+    def replica_end_offsets(self, broker_id: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log end offset of each partition on one broker, leader or follower: their difference is a lag.
+
+        Partitions that the broker cannot read are left out. Raises ApiError.
+        """
+        return records.replica_end_offsets(self._calls, broker_id, partitions)
+
     def list_offsets(
         self, timestamps_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, OffsetAndTimestamp]:

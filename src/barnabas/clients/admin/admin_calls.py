@@ -57,9 +57,11 @@ class AdminCalls:
         assert isinstance(answer, answer_class)
         return answer
 
-    def ask_broker(self, broker_id: int, request: Message, answer_class: type[_A]) -> _A:
+    def ask_broker(
+        self, broker_id: int, request: Message, answer_class: type[_A], versions: tuple[int, int] | None = None
+    ) -> _A:
         """Return the answer of one broker. Raises ClientTimeout, Disconnected."""
-        return self.ask(request, answer_class, lambda cluster: cluster.nodes.get(broker_id))
+        return self.ask(request, answer_class, lambda cluster: cluster.nodes.get(broker_id), versions)
 
     def ask_controller(
         self,

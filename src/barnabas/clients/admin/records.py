@@ -1,4 +1,4 @@
-"""Deletes records, and describes the log directories and the producers that brokers know.
+"""Deletes records, and describes the log directories, the replicas and the producers that brokers know.
 
 Called by `Admin`. Kafka: DeleteRecordsHandler, DescribeProducersHandler.
 """
@@ -9,11 +9,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
-from barnabas.protocol.errors import error_of
+from barnabas.protocol.errors import ErrorCode, error_of
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
+
+_ANY_REPLICA = -2
+"""As replica id of a request: a client that may ask followers too, and sees a log to its end."""
+_LATEST = -1
+_VERSIONS_WITH_ONE_OFFSET = (1, 11)
 
 
 def delete_records(calls: AdminCalls, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -72,6 +78,38 @@ def describe_producers(
     for key, error_code, producers in results_in(answer):
         raise_error(error_code, None, f"Partition: {key}, broker: {broker_id}")
         found[key] = producers
+    return found
+
+
+def replica_end_offsets(
+    calls: AdminCalls, broker_id: int, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the log end offset of each of these partitions on one broker, leader or follower.
+
+    Partitions that the broker cannot read (no replica, an offline directory) are left out. Raises ApiError:
+    TOPIC_AUTHORIZATION_FAILED.
+    """
+    request = ListOffsetsRequest(
+        replica_id=_ANY_REPLICA,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                topic,
+                [
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(partitions).items()
+        ],
+    )
+    answer = calls.ask_broker(broker_id, request, ListOffsetsResponse, versions=_VERSIONS_WITH_ONE_OFFSET)
+    found = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise_error(each.error_code, None, f"Topic: {topic.name}")
+            if each.error_code == ErrorCode.NONE:
+                found[TopicPartition(topic.name, each.partition_index)] = each.offset
     return found
 
 

@@ -1,0 +1,89 @@
+"""What keeps partitions from being safe: no leader, too few in-sync replicas. The rules are those of kafka-topics.
+
+Used by `barnabas cluster health` and `barnabas topics describe`, on the main thread; no state. Kafka: TopicCommand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from barnabas.clients.admin import Admin, PartitionInfo, TopicDescription
+    from barnabas.protocol.topic_partition import TopicPartition
+
+UNAVAILABLE = "no leader"
+UNDER_MINIMUM = "below min.insync.replicas"
+UNDER_REPLICATED = "under-replicated"
+AT_MINIMUM = "at min.insync.replicas"
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+
+class JudgedPartition(NamedTuple):
+    """A partition and what is wrong with it, the worst first."""
+
+    partition: PartitionInfo
+    problems: tuple[str, ...]
+
+
+def problems_of(
+    partition: PartitionInfo, live_brokers: Collection[int], min_insync_replicas: int, adding: Collection[int] = ()
+) -> tuple[str, ...]:
+    """Return what is wrong with a partition, the worst first. adding: the replicas that a reassignment adds to it."""
+    found = []
+    has_leader = partition.leader >= 0
+    in_sync = len(partition.isr)
+    if not has_leader or partition.leader not in live_brokers:
+        found.append(UNAVAILABLE)
+    if not has_leader or in_sync < min_insync_replicas:
+        found.append(UNDER_MINIMUM)
+    # As in Kafka: replicas that are still being added do not count.
+    if in_sync < len(partition.replicas) - len(adding):
+        found.append(UNDER_REPLICATED)
+    if in_sync == min_insync_replicas:
+        found.append(AT_MINIMUM)
+    return tuple(found)
+
+
+def judge_partitions(admin: Admin, topics: Mapping[str, TopicDescription]) -> list[JudgedPartition]:
+    """Return every partition of these topics with its problems, in order. Raises ApiError, ClientTimeout."""
+    from barnabas.protocol.topic_partition import TopicPartition
+
+    live_brokers = {node.id for node in admin.describe_cluster().nodes}
+    adding = _replicas_being_added(admin)
+    judged = []
+    for name in sorted(topics):
+        minimum = _min_insync_replicas(admin, name)
+        if minimum is None:
+            continue  # the topic was deleted meanwhile
+        for partition in topics[name].partitions:
+            added = adding.get(TopicPartition(name, partition.partition), ())
+            judged.append(JudgedPartition(partition, problems_of(partition, live_brokers, minimum, added)))
+    return judged
+
+
+def _replicas_being_added(admin: Admin) -> dict[TopicPartition, tuple[int, ...]]:
+    from barnabas.protocol.errors import ApiError, ErrorCode
+
+    try:
+        return {place: each.adding for place, each in admin.list_partition_reassignments().items()}
+    except ApiError as error:
+        # As in Kafka: whoever may describe topics needs no right to the cluster to see which are under-replicated.
+        if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        return {}
+
+
+def _min_insync_replicas(admin: Admin, topic: str) -> int | None:
+    """Return the topic's setting; None if there is no such topic any more. Raises ApiError, ClientTimeout."""
+    from barnabas.clients.admin import ConfigResource
+    from barnabas.protocol.errors import ApiError, ErrorCode
+
+    try:
+        entries = admin.describe_configs(ConfigResource.topic(topic), [MIN_INSYNC_REPLICAS])
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return None
+    return int(entries[MIN_INSYNC_REPLICAS].value or 1)

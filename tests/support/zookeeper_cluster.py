@@ -64,15 +64,16 @@ class ZooKeeperCluster:
         self._zookeeper.start()
         for broker in self.brokers:
             broker.start()
-        deadline = time.monotonic() + 60
-        while len(self._known_brokers()) < len(self.brokers):
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"{self._known_brokers()} are all the brokers that the cluster knows after 60 s")
-            time.sleep(POLL_SECONDS)
+        self.wait_until_known(len(self.brokers), 60)
 
-    def _known_brokers(self) -> list[int]:
+    def wait_until_known(self, count: int, timeout_seconds: float) -> None:
+        """Wait until the cluster knows so many brokers. Raises ServerFailed."""
+        deadline = time.monotonic() + timeout_seconds
         with Admin(self.bootstrap_servers) as admin:
-            return sorted(node.id for node in admin.describe_cluster().nodes)
+            while len(known := admin.describe_cluster().nodes) != count:
+                if time.monotonic() > deadline:
+                    raise ServerFailed(f"the cluster knows {known} after {timeout_seconds} s, not {count} brokers")
+                time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
         """Stop what runs, the brokers first."""

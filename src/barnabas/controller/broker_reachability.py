@@ -27,21 +27,27 @@ class BrokerReachability:
     def __init__(self, refuses_connections: Callable[[], bool], on_change: OnReachabilityChange) -> None:
         self._refuses_connections = refuses_connections
         self._on_change = on_change
+        self._was_connected = False
         self._refusals = 0
         self._is_reachable = True
+        self.was_unreachable = False
+        """Whether the broker has refused connections at some time."""
 
     def on_connected(self) -> None:
         """Note a connection that can be used."""
+        self._was_connected = True
         self._refusals = 0
         self._tell(is_reachable=True)
 
     def on_connection_lost(self) -> None:
         """Note a connection that was lost, or that could not be established. Returns within a second."""
-        if self._is_reachable:
+        # Apache Kafka's brokers register before they listen: only a broker that was connected can have died.
+        if self._is_reachable and self._was_connected:
             self._refusals = self._refusals + 1 if self._refuses_connections() else 0
             self._tell(is_reachable=self._refusals < _REFUSALS_OF_A_DEAD_BROKER)
 
     def _tell(self, *, is_reachable: bool) -> None:
         if is_reachable is not self._is_reachable:
             self._is_reachable = is_reachable
+            self.was_unreachable = True
             self._on_change(is_reachable)

@@ -7,7 +7,7 @@ Kafka: KafkaController.processBrokerChange, processTopicChange, processPartition
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from barnabas.controller import controller_events as events
 from barnabas.controller.controller_context import PartitionAndReplica
@@ -19,6 +19,7 @@ from barnabas.controller.replica_states import ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.leader_and_isr import LeaderAndIsr
 from barnabas.zk.topic_zk_data import TopicIdReplicaAssignment
 
@@ -100,10 +101,7 @@ class ClusterChanges:
             self._context.add_live_brokers(new)
             self._on_broker_startup(sorted(new))
         if bounced:
-            self._context.remove_live_brokers(bounced)
-            self._on_broker_failure(sorted(bounced))
-            self._context.add_live_brokers(bounced)
-            self._on_broker_startup(sorted(bounced))
+            self._replace(bounced)
         if dead:
             self._context.remove_live_brokers(dead)
             self._on_broker_failure(sorted(dead))
@@ -130,9 +128,18 @@ class ClusterChanges:
         self._watches.unwatch_brokers(broker_ids)
 
     def take_back(self, broker_id: int) -> None:
-        """Give a broker that could not be reached for a while its replicas again."""
-        self._context.shutting_down_broker_ids.discard(broker_id)
-        self._on_broker_startup([broker_id])
+        """Give a broker that could not be reached for a while its replicas again, over a new channel."""
+        broker = {broker_id: (self._context.live_brokers[broker_id], self._context.broker_epochs[broker_id])}
+        self._channels.remove_broker(broker_id)
+        self._channels.add_broker(*broker[broker_id])
+        self._replace(broker)
+
+    def _replace(self, brokers: Mapping[int, tuple[BrokerInfo, int]]) -> None:
+        """Handle the death and the start of brokers (registration and epoch by id) that run."""
+        self._context.remove_live_brokers(brokers)
+        self._on_broker_failure(sorted(brokers))
+        self._context.add_live_brokers(brokers)
+        self._on_broker_startup(sorted(brokers))
 
     def on_broker_modifications(self, event: events.BrokerModifications) -> None:
         """Announce the changed endpoints or features of a broker."""

@@ -7,7 +7,9 @@ exists, which is as long as the broker is registered: no request is ever skipped
 `queue_size` and `on_taken` are for the metrics.
 
 While no request waits the thread looks at the connection. Once it is lost and the broker's address refuses another, the
-broker's process has ended, and the controller is told without waiting for the end of its session (decisions/0062).
+broker's process has ended, and the controller is told without waiting for the end of its session (decisions/0062). From
+then on the channel sends nothing: its queue has orders for a broker that is given everything anew, over another
+channel, when it accepts connections again.
 
 Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
 """
@@ -134,10 +136,13 @@ class NetworkBrokerChannel:
     def _is_running(self) -> bool:
         return not self._closed.is_set()
 
+    def _may_send(self) -> bool:
+        return self._is_running() and not (self._reachability is not None and self._reachability.was_unreachable)
+
     def _run(self) -> None:
         try:
             while (item := self._next_item()) is not None:
-                if not self._is_running():
+                if not self._may_send():
                     continue
                 self._on_taken((self._client.now_ms() - item.queued_ms) * NANOSECONDS_PER_MILLISECOND)
                 response = self._send_until_answered(item.request)
@@ -174,8 +179,8 @@ class NetworkBrokerChannel:
             logger.exception("Controller %d failed to process an answer of broker %s", self._controller_id, self._node)
 
     def _send_until_answered(self, request: Message) -> Message | None:
-        """Send a request until it is answered. Return the answer, or None once the channel is closed."""
-        while self._is_running():
+        """Send a request until it is answered. Return the answer, or None once nothing is sent any more."""
+        while self._may_send():
             try:
                 await_ready(self._client, self._node, self._socket_timeout_ms, self._is_running)
             except (ConnectionLost, OSError) as error:

@@ -48,13 +48,14 @@ NODE = Node(7, "127.0.0.1", 9092)
 class ScriptedBroker:
     """The broker at the other end of a channel: it answers at once, as long as `answers` says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_watched: bool = False) -> None:
         self.clock = MockClock()
         self.selector = ScriptedSelector(self.clock)
         self.selector.passes_time = True
         self.selector.responder = self.respond
         self.served: list[tuple[str, int]] = []
         self.failures = 0
+        self.dies_with_failure = False
         self.lost: set[int] = set()
         self.taken_ns: list[int] = []
         self.closed = 0
@@ -71,7 +72,13 @@ class ScriptedBroker:
             self.clock,
         )
         self.channel = NetworkBrokerChannel(
-            0, NODE, client, 30_000, on_taken=self.taken_ns.append, on_closed=self.count_closing
+            0,
+            NODE,
+            client,
+            30_000,
+            on_taken=self.taken_ns.append,
+            on_closed=self.count_closing,
+            refuses_connections=(lambda: str(NODE.id) in self.selector.refused) if is_watched else None,
         )
 
     def count_closing(self) -> None:
@@ -84,6 +91,8 @@ class ScriptedBroker:
         if self.failures:
             self.failures -= 1
             self.lost.add(request.header.correlation_id)
+            if self.dies_with_failure:
+                self.selector.refused.add(request.connection_id)
             self.selector.disconnect(request.connection_id)
             return None
         return {
@@ -184,6 +193,39 @@ def test_closing_gives_up_a_broker_that_can_not_be_reached(monkeypatch: pytest.M
     broker.channel.close()
     assert answers == []
     assert broker.served == []
+
+
+def test_a_broker_that_dies_while_nothing_is_sent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_broker_channel, "WATCH_SECONDS", 0.001)
+    broker = ScriptedBroker(is_watched=True)
+    answers: queue.Queue[Message] = queue.Queue()
+    told: queue.Queue[bool] = queue.Queue()
+    broker.channel.start(told.put)
+    broker.channel.stop_replica(StopReplicaRequest(), answers.put)
+    answers.get(timeout=WAIT_SECONDS)
+    broker.selector.refused.add(str(NODE.id))
+    broker.selector.disconnect(str(NODE.id))
+    assert told.get(timeout=WAIT_SECONDS) is False
+    # An order for the broker that is gone must not reach one that accepts connections again.
+    broker.channel.stop_replica(StopReplicaRequest(), answers.put)
+    broker.selector.refused.clear()
+    assert told.get(timeout=WAIT_SECONDS) is True
+    broker.channel.close()
+    assert len(broker.served) == 1
+    assert told.empty()
+
+
+def test_a_broker_that_dies_while_a_request_is_sent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_broker_channel, "BACKOFF_SECONDS", 0)
+    broker = ScriptedBroker(is_watched=True)
+    told: queue.Queue[bool] = queue.Queue()
+    broker.failures = 1
+    broker.dies_with_failure = True
+    broker.channel.leader_and_isr(LeaderAndIsrRequest(), lambda _: None)
+    broker.channel.start(told.put)
+    assert told.get(timeout=WAIT_SECONDS) is False
+    broker.channel.close()
+    assert len(broker.served) == 1
 
 
 def test_event_manager_handles_in_order_survives_failures_and_preempts_the_rest() -> None:

@@ -16,6 +16,7 @@ def reachability(answers: Iterator[bool]) -> tuple[BrokerReachability, list[bool
 
 def test_two_refusals_in_a_row_mean_that_the_process_has_ended() -> None:
     looked, told = reachability(iter([True, False, True, True]))
+    looked.on_connected()
     looked.on_connection_lost()
     looked.on_connection_lost()  # it listens again
     looked.on_connection_lost()
@@ -31,9 +32,17 @@ def test_two_refusals_in_a_row_mean_that_the_process_has_ended() -> None:
 
 def test_a_connection_between_two_refusals_starts_the_count_anew() -> None:
     looked, told = reachability(iter([True, True]))
+    looked.on_connected()
     looked.on_connection_lost()
     looked.on_connected()
     looked.on_connection_lost()
+    assert told == []
+
+
+def test_a_broker_that_has_not_listened_yet_is_not_dead() -> None:
+    looked, told = reachability(iter([]))
+    for _ in range(3):
+        looked.on_connection_lost()
     assert told == []
 
 

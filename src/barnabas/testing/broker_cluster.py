@@ -12,7 +12,7 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
@@ -22,6 +22,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.rpc.request_frame import request_frame
 from barnabas.testing.broker_command import Setting
 from barnabas.testing.broker_process import START_TIMEOUT_SECONDS, BrokerFailed, BrokerProcess
+from barnabas.testing.network_splits import NetworkSplits
 from barnabas.testing.znode_server import ZnodeServer
 from barnabas.zk.broker_zk_data import BrokerIdZNode, ControllerZNode
 from barnabas.zk.errors import NoNodeError
@@ -58,25 +59,35 @@ class Cluster:
         log_level: str = "info",
         broker_settings: Callable[[int], dict[str, Setting]] | None = None,
         sessions_linger: bool = False,
+        faults: bool = False,
     ) -> None:
         """settings: of every broker. broker_settings: further settings by broker id, `broker_rack` for example.
 
         sessions_linger: the session of a killed broker lasts for `zookeeper_session_timeout_ms`, as in ZooKeeper.
+        faults: whether the brokers can be made to fail on purpose, and split from each other.
         """
         self.store = ZnodeServer(sessions_linger=sessions_linger)
         """The store, in this process: `store.session()` reads what the brokers have written."""
         shared = {**_DEFAULTS, **dict.fromkeys(_BOUNDED_BY_BROKERS, min(size, 3))}
         if size < 3:
             shared |= {"min_insync_replicas": 1, "transaction_state_log_min_isr": 1}
-        shared |= {"zookeeper_connect": self.store.address, **settings}
+        self._store_addresses = [self.store.new_address() for _ in range(size)]
+        shared |= settings
         self.brokers = [
             BrokerProcess(
                 os.path.join(data_dir, f"broker-{broker_id}"),
-                {**shared, "broker_id": broker_id, **({} if broker_settings is None else broker_settings(broker_id))},
+                {
+                    "zookeeper_connect": self._store_addresses[broker_id],
+                    **shared,
+                    "broker_id": broker_id,
+                    **({} if broker_settings is None else broker_settings(broker_id)),
+                },
                 log_level=log_level,
+                faults=faults,
             )
             for broker_id in range(size)
         ]
+        self._splits = NetworkSplits(self.brokers)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -122,6 +133,27 @@ class Cluster:
         """Let a frozen broker go on (SIGCONT)."""
         self.brokers[broker_id].resume()
 
+    def partition(self, *groups: Collection[int], without_store: Collection[int] = ()) -> None:
+        """Split the network: `c.partition({0}, {1, 2})`. Brokers of different groups do not reach each other.
+
+        A broker in no group reaches all. without_store: the brokers whose sessions with the store end at once, and
+        that get no other one; the rest keep theirs. Clients reach every broker. A further call adds to the split.
+        Raises BrokerFailed unless the cluster was made with `faults=True`, ValueError for a broker in two groups.
+        """
+        self._splits.split(groups)
+        for broker_id in without_store:
+            self.store.cut_off(self._store_addresses[broker_id])
+
+    def cut_link(self, source: int, target: int) -> None:
+        """Lose one direction: no request of `source` reaches `target` any more. Raises BrokerFailed, ValueError."""
+        self._splits.cut(source, target)
+
+    def heal(self) -> None:
+        """End all splits: every broker reaches the others and the store again."""
+        self._splits.heal()
+        for address in self._store_addresses:
+            self.store.let_in(address)
+
     def restart(self, broker_id: int) -> None:
         """Stop a broker if it runs, start it, and wait until all brokers know it. Raises BrokerFailed."""
         if self.brokers[broker_id].is_running:
@@ -163,6 +195,7 @@ class Cluster:
     def close(self) -> None:
         """Stop the brokers that run, then the store. Raises BrokerFailed if one does not stop cleanly."""
         try:
+            self.heal()  # brokers without a store, or without each other, would wait for them
             for broker in self.brokers:
                 if broker.is_running:
                     broker.resume()  # a frozen broker would not stop
@@ -184,11 +217,13 @@ def cluster(
     data_dir: str | None = None,
     log_level: str = "info",
     racks: Sequence[str] | None = None,
+    faults: bool = False,
     **settings: Setting,
 ) -> Iterator[Cluster]:
     """Run brokers: `with cluster(3, num_partitions=3) as c`. They are stopped afterwards, and their data removed.
 
-    `data_dir`: use and keep this directory instead of a temporary one. `racks`: of each broker. Other keywords are
+    `data_dir`: use and keep this directory instead of a temporary one. `racks`: of each broker. `faults`: whether the
+    brokers can be made to fail on purpose (`c.brokers[1].faults`), and split (`c.partition`). Other keywords are
     settings of every broker; replication factors are 3 and `min_insync_replicas` 2 unless they say otherwise. Raises
     BrokerFailed, with the broker's log, if a broker does not start, ends on its own, or does not stop cleanly.
     """
@@ -199,6 +234,7 @@ def cluster(
         settings,
         log_level=log_level,
         broker_settings=None if racks is None else lambda broker_id: {"broker_rack": racks[broker_id]},
+        faults=faults,
     )
     try:
         running.start()

@@ -6,8 +6,9 @@ is no ZooKeeper: it listens on the loopback address only, keeps everything in me
 send, and a session ends with its connection, so that a killed broker is known to be dead at once (decisions/0057);
 with `sessions_linger` it ends when its timeout is over, as in ZooKeeper.
 
-Threads: `znode-server` accepts; each connection has one that reads, which owns the session, and one that writes. The
-store's threads put answers' futures and events into the writer's queue. `_lock` guards the table of connections.
+Threads: `znode-server` accepts, one for each address; each connection has one that reads, which owns the session, and
+one that writes. The store's threads put answers' futures and events into the writer's queue. The `_lock` of an address
+guards its table of connections.
 """
 
 from __future__ import annotations
@@ -50,23 +51,25 @@ class _Reply(NamedTuple):
 
 
 class ZnodeServer:
-    """The server, which runs from the time it is made until `close`. port: 0 takes a free one."""
+    """The server, which runs from the time it is made until `close`. port: of the first address; 0 takes a free one.
+
+    All methods are called on the test's thread.
+    """
 
     def __init__(self, port: int = 0, *, sessions_linger: bool = False) -> None:
         self._store = EmbeddedStore(None, SystemClock())
         self._store.start()
-        self._listener = socket.create_server((_LOOPBACK, port))
-        self._lock = threading.Lock()
-        self._connections: set[_Connection] = set()
-        self._is_closed = False
         self._sessions_linger = sessions_linger
-        self._thread = threading.Thread(target=self._accept, name="znode-server", daemon=True)
-        self._thread.start()
-
-    @property
-    def address(self) -> str:
+        first = _Entrance(self._store, port, sessions_linger=sessions_linger)
+        self.address = first.address
         """The value for `zookeeper.connect`."""
-        return f"{_LOOPBACK}:{self._listener.getsockname()[1]}"
+        self._entrances = {first.address: first}
+
+    def new_address(self) -> str:
+        """Return a further value for `zookeeper.connect`, for brokers that `cut_off` shall be able to tell apart."""
+        entrance = _Entrance(self._store, 0, sessions_linger=self._sessions_linger)
+        self._entrances[entrance.address] = entrance
+        return entrance.address
 
     def session(self) -> EmbeddedSession:
         """Return a session of the test's own, to read and change what the brokers have written."""
@@ -74,13 +77,55 @@ class ZnodeServer:
 
     def drop_connections(self) -> None:
         """End the connections of all brokers, and their sessions with them: they come back with new ones."""
+        for entrance in self._entrances.values():
+            entrance.drop_connections()
+
+    def cut_off(self, address: str) -> None:
+        """End the connections to one address, and their sessions with them, and close new ones until `let_in`."""
+        self._entrances[address].cut_off()
+
+    def let_in(self, address: str) -> None:
+        """Serve new connections to this address again."""
+        self._entrances[address].let_in()
+
+    def close(self) -> None:
+        """End all connections and the store, and wait for the threads. A second call does nothing."""
+        for entrance in self._entrances.values():
+            entrance.close()
+        self._store.close()
+
+
+class _Entrance:
+    """One address of the server, and the connections to it."""
+
+    def __init__(self, store: EmbeddedStore, port: int, *, sessions_linger: bool) -> None:
+        self._store = store
+        self._sessions_linger = sessions_linger
+        self._listener = socket.create_server((_LOOPBACK, port))
+        self.address = f"{_LOOPBACK}:{self._listener.getsockname()[1]}"
+        self._lock = threading.Lock()
+        self._connections: set[_Connection] = set()
+        self._is_cut_off = False
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._accept, name="znode-server", daemon=True)
+        self._thread.start()
+
+    def drop_connections(self) -> None:
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
             connection.close()
 
+    def cut_off(self) -> None:
+        with self._lock:
+            self._is_cut_off = True
+        self.drop_connections()
+
+    def let_in(self) -> None:
+        with self._lock:
+            self._is_cut_off = False
+
     def close(self) -> None:
-        """End all connections and the store, and wait for the threads. A second call does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -96,7 +141,6 @@ class ZnodeServer:
             connection.close()
         for connection in connections:
             connection.join()
-        self._store.close()
 
     def _accept(self) -> None:
         while True:
@@ -106,8 +150,13 @@ class ZnodeServer:
                 return  # closed
             connection = _Connection(accepted, self._store, self._forget, sessions_linger=self._sessions_linger)
             with self._lock:
-                self._connections.add(connection)
-            connection.start()
+                is_cut_off = self._is_cut_off
+                if not is_cut_off:
+                    self._connections.add(connection)
+            if is_cut_off:
+                accepted.close()
+            else:
+                connection.start()
 
     def _forget(self, connection: _Connection) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_metrics import register_broker_metrics
+from barnabas.broker.dynamic_throttles import DynamicThrottles
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.group_coordination import build_group_coordinator
 from barnabas.broker.leader_connections import LeaderConnections
@@ -17,11 +18,15 @@ from barnabas.broker.storage_stage import StorageStage
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.quota.quota_config import QuotaConfig
+from barnabas.quota.replication_quota import ReplicationQuotas, register_replication_quota_metrics
 from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.zk.config_zk_data import ConfigEntityType
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
         broker_id,
         lambda: storage.registration.epoch,
     )
+    quotas = _replication_quotas(foundations, storage)
     config = ReplicaConfig.from_kafka_config(kafka_config, broker_id=broker_id)
     replicas = ReplicaManager(
         config,
@@ -66,6 +72,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
         alter_partitions,
         fetching,
         leaders.connect,
+        quotas,
     )
     replicas.startup(foundations.scheduler)
     lifecycle.on_stop("replicas", replicas.shutdown)
@@ -84,3 +91,16 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     )
     lifecycle.on_stop("log directory failures", storage.log_dir_failures.shutdown)
     return ReplicationStage(metadata, connections, replicas, groups)
+
+
+def _replication_quotas(foundations: Foundations, storage: StorageStage) -> ReplicationQuotas:
+    """Return the quotas of replication throttles, which follow the settings from now on."""
+    windows = QuotaConfig.from_kafka_config(foundations.dynamic.current)
+    window = SampleWindow(windows.replication_samples, windows.replication_window_ms)
+    quotas = ReplicationQuotas.of(window, foundations.clock)
+    throttles = DynamicThrottles(lambda: foundations.dynamic.settings, quotas)
+    # Registered behind the settings themselves, which a change therefore has reached already.
+    storage.config_changes.register(ConfigEntityType.BROKER, throttles.changed)
+    throttles.apply()
+    register_replication_quota_metrics(foundations.metrics, quotas)
+    return quotas

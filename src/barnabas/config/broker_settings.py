@@ -42,6 +42,14 @@ class BrokerSettings:
             current = KafkaConfig.parse(in_files, static.source, tolerated=static.unknown)
         return cls(static, of_cluster, of_broker, current)
 
+    def throttle(self, name: str) -> int:
+        """Return the rate of a throttle, in bytes a second: this broker's, or all brokers', or its default."""
+        key = DYNAMIC_ONLY_KEYS[name]
+        text = self.of_broker.get(name, self.of_cluster.get(name))
+        rate = key.default if text is None else key.parse(text)
+        assert isinstance(rate, int), name
+        return rate
+
     def with_cluster(self, settings: Mapping[str, str]) -> BrokerSettings:
         """Return the settings with these changes for all brokers. Raises ConfigError as `of` does."""
         return BrokerSettings.of(self.static, settings, self.of_broker)

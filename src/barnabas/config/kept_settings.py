@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
-from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, base_name
+from barnabas.config.dynamic_settings import base_name
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, is_of_plugin
 from barnabas.config.server_defaults import SERVER_DEFAULTS
@@ -105,7 +105,7 @@ _BY_REASON: Final = (
         """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
         inter.broker.protocol.version num.replica.alter.log.dirs.threads
-        replication.quota.window.num replication.quota.window.size.seconds unclean.leader.election.interval.ms
+        unclean.leader.election.interval.ms
         """,
     ),
     (
@@ -122,13 +122,11 @@ _BY_REASON: Final = (
 
 KEPT_KEYS: Final[Mapping[str, str]] = {
     **{name: why for why, names in _BY_REASON for name in names.split()},
-    **dict.fromkeys(DYNAMIC_ONLY_KEYS, _NO_OTHER_BROKERS),
+    "replica.alter.log.dirs.io.max.bytes.per.second": _NO_OTHER_BROKERS,
 }
 """Name of a broker's setting -> why nothing acts on it."""
 
 KEPT_TOPIC_KEYS: Final[Mapping[str, str]] = {
-    "follower.replication.throttled.replicas": _NO_OTHER_BROKERS,
-    "leader.replication.throttled.replicas": _NO_OTHER_BROKERS,
     "local.retention.bytes": _NO_TIERS,
     "local.retention.ms": _NO_TIERS,
     "message.format.version": _FORMAT_2,

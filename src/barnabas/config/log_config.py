@@ -14,6 +14,7 @@ from barnabas.config.config_error import ConfigError, InvalidConfiguration
 from barnabas.config.config_key import ConfigValue
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.bounds import LONG_MAX
+from barnabas.config.replica_pairs import ReplicaPairs
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS, TopicConfigKey
 
 _DECLARATION: Final = "barnabas.topic setting"
@@ -89,6 +90,10 @@ class LogConfig:
     message_downconversion: bool = topic_setting("message.downconversion.enable")
     record_validation: str = topic_setting("record.validation")
     """"header", "framing" or "full"."""
+    leader_throttled_replicas: ReplicaPairs = topic_setting("leader.replication.throttled.replicas", ReplicaPairs.of)
+    follower_throttled_replicas: ReplicaPairs = topic_setting(
+        "follower.replication.throttled.replicas", ReplicaPairs.of
+    )
 
     @property
     def is_compacted(self) -> bool:

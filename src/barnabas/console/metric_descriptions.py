@@ -225,6 +225,8 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "ControllerStats": {"UncleanLeaderElectionsPerSec": "Leaders elected out of sync: records were lost"},
     "Produce": {"byte-rate": "Bytes a second", "throttle-time": "Mean milliseconds that quotas held the client up"},
     "Fetch": {"byte-rate": "Bytes a second", "throttle-time": "Mean milliseconds that quotas held the client up"},
+    "LeaderReplication": {"byte-rate": "Bytes a second sent to throttled replicas"},
+    "FollowerReplication": {"byte-rate": "Bytes a second fetched for throttled replicas"},
     "Request": {
         "request-time": "Percent of a thread's time spent on the client's requests",
         "exempt-request-time": "Percent of a thread's time spent on requests that no quota is for",

@@ -3,7 +3,7 @@
 Owned by the part that measures (a quota sensor, a client's metric), under its lock or on its thread; milliseconds come
 with each call.
 
-Kafka: org.apache.kafka.common.metrics.stats.Rate, Avg.
+Kafka: org.apache.kafka.common.metrics.stats.Rate, SimpleRate, Avg.
 """
 
 from __future__ import annotations
@@ -42,6 +42,16 @@ class Rate:
         if missing_samples > 0:
             elapsed_ms += missing_samples * window.sample_ms
         return max(elapsed_ms, 1)
+
+
+class SimpleRate(Rate):
+    """Units a second since the oldest sample began, or over one sample while that is less."""
+
+    __slots__ = ()
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time that the rate is computed over."""
+        return max(now_ms - self._total.oldest_start_ms(now_ms), self._total.window.sample_ms)
 
 
 class Average:

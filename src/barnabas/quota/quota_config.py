@@ -22,5 +22,7 @@ class QuotaConfig(Settings):
     client_window_ms: int = setting("quota.window.size.seconds", _in_milliseconds)
     controller_samples: int = setting("controller.quota.window.num")
     controller_window_ms: int = setting("controller.quota.window.size.seconds", _in_milliseconds)
+    replication_samples: int = setting("replication.quota.window.num")
+    replication_window_ms: int = setting("replication.quota.window.size.seconds", _in_milliseconds)
     statistics_samples: int = setting("metrics.num.samples")
     statistics_window_ms: int = setting("metrics.sample.window.ms")

@@ -15,6 +15,7 @@ from barnabas.replica.partition import Partition
 from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.read import ReplicaReader
 from barnabas.replica.replica_selector import LEADER, ReplicaSelector
+from barnabas.replica.replication_throttle import ReplicationThrottle
 from barnabas.replica.waiting_requests import WaitingRequests
 
 
@@ -27,9 +28,10 @@ class ClosestReplicaReader(ReplicaReader):
         waiting: WaitingRequests,
         isr_updates: IsrUpdates,
         stats: BrokerTopicStats,
+        throttle: ReplicationThrottle,
         selector: ReplicaSelector,
     ) -> None:
-        super().__init__(partition_or_error, waiting, isr_updates, stats)
+        super().__init__(partition_or_error, waiting, isr_updates, stats, throttle)
         self._selector = selector
 
     def _is_decided(self, fetches: Sequence[PartitionFetch]) -> bool:

@@ -28,10 +28,19 @@ class DelayedFetch(DelayedOperation):
     Case G: the bytes between fetch offsets and ends add up to `min_bytes`.
     Case H: the reader's log diverges from this one by now, so the reader has to truncate.
     In cases A to E the second reading finds the error and gives it to the partition. A time-out answers with the
-    records there are, without an error; `expirations` counts it.
+    records there are, without an error; `expirations` counts it. holds_back: whether a follower is throttled, so that
+    the bytes of a partition end no wait; None for consumers.
     """
 
-    __slots__ = ("_expirations", "_fetches", "_partition_or_error", "_read_and_answer", "_starts", "_terms")
+    __slots__ = (
+        "_expirations",
+        "_fetches",
+        "_holds_back",
+        "_partition_or_error",
+        "_read_and_answer",
+        "_starts",
+        "_terms",
+    )
 
     def __init__(
         self,
@@ -41,6 +50,7 @@ class DelayedFetch(DelayedOperation):
         partition_or_error: Callable[[str, int], Partition],
         read_and_answer: Callable[[], None],
         expirations: Meter,
+        holds_back: Callable[[Partition], bool] | None = None,
     ) -> None:
         super().__init__(terms.max_wait_ms)
         self._terms = terms
@@ -49,6 +59,7 @@ class DelayedFetch(DelayedOperation):
         self._partition_or_error = partition_or_error
         self._read_and_answer = read_and_answer
         self._expirations = expirations
+        self._holds_back = holds_back
 
     def try_complete(self) -> bool:
         """Check cases A to H of the class."""
@@ -72,7 +83,11 @@ class DelayedFetch(DelayedOperation):
             if end.message_offset == start.message_offset:
                 continue
             # Case F.
-            if end.message_offset < start.message_offset or start.on_older_segment(end):
+            if end.message_offset < start.message_offset:
+                return self.force_complete()
+            if self._holds_back is not None and self._holds_back(partition):
+                continue
+            if start.on_older_segment(end):
                 return self.force_complete()
             if end.segment_base_offset == start.segment_base_offset:
                 # Bounded by the partition's own limit, as in Kafka: bytes that the answer cannot carry must not end the

@@ -23,6 +23,7 @@ from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.replication_throttle import ReplicationThrottle
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
@@ -35,6 +36,7 @@ class ReplicaReader:
     """The read of the partitions of a request, and the decision whether the request waits.
 
     partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
+    throttle: of what followers out of sync get.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class ReplicaReader:
         waiting: WaitingRequests,
         isr_updates: IsrUpdates,
         stats: BrokerTopicStats,
+        throttle: ReplicationThrottle,
     ) -> None:
         self._partition_or_error = partition_or_error
         self._waiting = waiting
         self._isr_updates = isr_updates
         self._stats_of = stats.topic
+        self._throttle = throttle
 
     def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
         """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
@@ -76,7 +80,16 @@ class ReplicaReader:
         expirations = (
             waiting.follower_fetch_expirations if terms.is_from_follower else waiting.consumer_fetch_expirations
         )
-        operation = DelayedFetch(terms, fetches, starts, self._partition_or_error, read_and_answer, expirations)
+        holds_back: Callable[[Partition], bool] | None = None
+        if terms.is_from_follower:
+
+            def holds_back_follower(partition: Partition) -> bool:
+                return self._holds_back(partition, terms.replica_id)
+
+            holds_back = holds_back_follower
+        operation = DelayedFetch(
+            terms, fetches, starts, self._partition_or_error, read_and_answer, expirations, holds_back
+        )
         keys = [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches]
         waiting.fetches.try_complete_else_watch(operation, keys)
 
@@ -111,18 +124,26 @@ class ReplicaReader:
                 stats = self._stats_of(fetch.topic)
                 if is_from_follower:
                     stats.replication_bytes_out += size
-                    if self._is_being_added(fetch, terms.replica_id):
-                        stats.reassignment_bytes_out += size
+                    self._count_sent_to_follower(fetch, stats, terms.replica_id)
                 else:
                     stats.bytes_out += size
 
-    def _is_being_added(self, fetch: PartitionFetch, replica_id: int) -> bool:
-        """Return whether a reassignment is adding this follower."""
+    def _count_sent_to_follower(self, fetch: PartitionFetch, stats: TopicStats, replica_id: int) -> None:
+        """Count the bytes for a throttle, and those for a replica that a reassignment is adding."""
         try:
-            return self._partition_or_error(fetch.topic, fetch.partition).is_adding(replica_id)
+            partition = self._partition_or_error(fetch.topic, fetch.partition)
         except ApiError:
             # The partition has left this broker since the read.
-            return False
+            return
+        size = len(fetch.records)
+        self._throttle.count(partition, size)
+        if partition.is_adding(replica_id):
+            stats.reassignment_bytes_out += size
+
+    def _holds_back(self, partition: Partition, replica_id: int) -> bool:
+        """Return whether a follower gets no records now: it is throttled, and out of sync."""
+        state = partition.state
+        return state is not None and replica_id not in state.isr and self._throttle.holds_back(partition)
 
     def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], *, update_followers: bool) -> int:
         """Fill every entry, and return the number of bytes read.
@@ -198,8 +219,12 @@ class ReplicaReader:
             fetch.records = data.records
         fetch.read_from = data.fetch_offset
         fetch.aborted_transactions = data.aborted_transactions
-        if follower is not None and update_followers:
-            self._note_progress(partition, follower, state, terms, fetch, end_offset)
+        if follower is not None:
+            if update_followers:
+                self._note_progress(partition, follower, state, terms, fetch, end_offset)
+            if fetch.records and self._holds_back(partition, terms.replica_id):
+                data.release()
+                fetch.records = b""
         return len(fetch.records)
 
     def _note_progress(

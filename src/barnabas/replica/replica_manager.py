@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.quota.replication_quota import ReplicationQuotas
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
 from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
@@ -38,6 +39,7 @@ from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.replica.read import ReplicaReader
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_selector import replica_selector
+from barnabas.replica.replication_throttle import follower_throttle, leader_throttle
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
@@ -55,7 +57,7 @@ class ReplicaManager:
 
     Arguments: `metadata` is fed by the controller through `orders.update_metadata`; it knows whether the cluster has a
     partition at all, and which brokers are alive. `alter_partitions` has the cluster agree on changed in-sync replicas.
-    `connect` makes the connection of a fetcher to its leader.
+    `connect` makes the connection of a fetcher to its leader. `quotas` throttle replication.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ReplicaManager:
         alter_partitions: AlterPartitionManager,
         fetching: FetcherConfig,
         connect: Callable[[FetcherId], LeaderEndPoint],
+        quotas: ReplicationQuotas,
     ) -> None:
         self.config = config
         self._log_manager = log_manager
@@ -84,7 +87,7 @@ class ReplicaManager:
             config.replica_lag_time_max_ms,
             lambda broker_id: broker_id in metadata.image.brokers,
         )
-        follower_logs = FollowerLogs(hosted, log_manager, waiting, stats.topic)
+        follower_logs = FollowerLogs(hosted, log_manager, waiting, stats.topic, follower_throttle(quotas.follower))
 
         def new_fetcher(fetcher_id: FetcherId, on_failed: Callable[[TopicPartition], None]) -> ReplicaFetcherThread:
             name = f"ReplicaFetcherThread-{fetcher_id.number}-{fetcher_id.leader.id}"
@@ -96,10 +99,11 @@ class ReplicaManager:
         )
         self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
         selector = replica_selector(config.replica_selector_class, config.broker_id, lambda: metadata.image)
+        throttle = leader_throttle(quotas.leader)
         self.reader = (
-            ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats)
+            ReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle)
             if selector is None
-            else ClosestReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, selector)
+            else ClosestReplicaReader(hosted.partition_or_error, waiting, self.isr_updates, stats, throttle, selector)
         )
         self.deleter = ReplicaRecordDeleter(hosted.partition_or_error, waiting)
 

@@ -10,6 +10,7 @@ from barnabas.broker.thread_pools_config import RequestHandlerConfig
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.config_repository import ALL_BROKERS
+from barnabas.quota.replication_quota import UNLIMITED
 
 
 class Part:
@@ -129,13 +130,14 @@ def test_a_host_that_is_not_known_any_more_does_not_end_the_start(caplog: pytest
 def test_a_change_that_nothing_acts_on_is_said_to_be_one(
     caplog: pytest.LogCaptureFixture, dynamic: DynamicBrokerConfig
 ) -> None:
-    dynamic.entity_changed("7", {"leader.replication.throttled.rate": "2", "follower.replication.throttled.rate": "9"})
-    kept = "follower.replication.throttled.rate, leader.replication.throttled.rate (clusters do not have this yet)"
+    moves = "replica.alter.log.dirs.io.max.bytes.per.second"
+    dynamic.entity_changed("7", {moves: "2"})
+    kept = f"{moves} (clusters do not have this yet)"
     assert f"nothing acts on their change: {kept}" in caplog.text
     caplog.clear()
     dynamic.entity_changed(
         "7",
-        {"leader.replication.throttled.rate": "2", "follower.replication.throttled.rate": "9", "num.io.threads": "4"},
+        {moves: "2", "num.io.threads": "4"},
     )
     assert "nothing acts" not in caplog.text
 
@@ -148,3 +150,13 @@ def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture, dynamic: Dynam
     assert name in caplog.text
     assert "sesame" not in caplog.text
     assert "sesame" not in repr(dynamic.current)
+
+
+def test_throttles_of_this_broker_come_before_those_of_all(dynamic: DynamicBrokerConfig) -> None:
+    name = "leader.replication.throttled.rate"
+    assert dynamic.settings.throttle(name) == UNLIMITED
+    dynamic.entity_changed(ALL_BROKERS, {name: "9"})
+    dynamic.entity_changed("7", {name: "2"})
+    assert dynamic.settings.throttle(name) == 2
+    dynamic.entity_changed("7", {})
+    assert dynamic.settings.throttle(name) == 9

@@ -83,3 +83,6 @@ def test_throttled_replicas() -> None:
     validate_topic_config({"follower.replication.throttled.replicas": "*"})
     with pytest.raises(ConfigError, match="must be the literal"):
         validate_topic_config({"leader.replication.throttled.replicas": "0-1"})
+    listed = LogConfig.of(KafkaConfig.parse({}), {"leader.replication.throttled.replicas": "0:1,02:3"})
+    assert [listed.leader_throttled_replicas.covers(*each) for each in ((0, 1), (2, 3), (0, 3))] == [True, True, False]
+    assert not listed.follower_throttled_replicas.covers(0, 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     LeaderAndIsrRequest,
@@ -16,6 +17,7 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
+from barnabas.quota.replication_quota import ReplicationQuotas
 from barnabas.replica.alter_partition_manager import AlterPartitionCallback
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
@@ -89,6 +91,7 @@ class Replicas:
         self.timer = SystemTimer(self.clock, lambda task: task())
         self.metadata = MetadataCache(broker_id)
         self.alter_partitions = RecordedAlterPartitions()
+        self.quotas = ReplicationQuotas.of(SampleWindow(11, 1000), self.clock)
         config = ReplicaConfig(broker_id=broker_id, replica_selector_class=replica_selector_class)
         self.manager = ReplicaManager(
             config,
@@ -100,6 +103,7 @@ class Replicas:
             self.alter_partitions,
             FetcherConfig(backoff_ms=1),
             connect,
+            self.quotas,
         )
 
     def lead(

@@ -171,7 +171,12 @@ class ReplicaFetcherThread:
         """Return the partitions that may be fetched now; none after a pause in which nothing became ready."""
         now_ns = self._clock.nanoseconds()
         with self._changed:
-            ready = {key: state for key, state in self._states.items() if state.is_ready(now_ns)}
+            ready = {
+                key: state
+                for key, state in self._states.items()
+                # A throttle must not take a replica out of the in-sync replicas.
+                if state.is_ready(now_ns) and (state.is_in_sync or not self._logs.holds_back(key))
+            }
             # Under the lock: a partition that is added meanwhile ends the wait.
             if not ready and self._thread.is_running:
                 self._changed.wait(self._config.backoff_ms / 1000)

@@ -64,6 +64,11 @@ class FollowedState(NamedTuple):
         """Return whether the partition may be fetched now."""
         return self.phase is FetchPhase.FETCHING and now_ns >= self.delayed_until_ns
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the replica has all that the leader shows. Kafka: isReplicaInSync."""
+        return self.lag is not None and self.lag <= 0
+
     def at(self, log: FollowerLogPosition, lag: int | None = None) -> FollowedState:
         """Return the state that continues at the end of the log, without a delay."""
         return self._replace(

@@ -17,6 +17,7 @@ from barnabas.replica.broker_topic_stats import TopicStats
 from barnabas.replica.fetcher.followed_state import NO_EPOCH, FollowerLogPosition, truncation_offset
 from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.partition import Partition
+from barnabas.replica.replication_throttle import ReplicationThrottle
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.log.leader_epochs import EpochEntry
 from barnabas.storage.log.unified_log import UnifiedLog
@@ -34,7 +35,10 @@ def log_position(log: UnifiedLog) -> FollowerLogPosition:
 
 
 class FollowerLogs:
-    """The hosted partitions, as their fetchers change them. stats: the calling thread's counters of a topic."""
+    """The hosted partitions, as their fetchers change them.
+
+    stats: the calling thread's counters of a topic. throttle: of what this broker fetches.
+    """
 
     def __init__(
         self,
@@ -42,15 +46,22 @@ class FollowerLogs:
         log_manager: LogManager,
         waiting: WaitingRequests,
         stats: Callable[[str], TopicStats],
+        throttle: ReplicationThrottle,
     ) -> None:
         self._hosted = hosted
         self._log_manager = log_manager
         self._waiting = waiting
         self._stats = stats
+        self._throttle = throttle
 
     def position(self, key: TopicPartition) -> FollowerLogPosition:
         """Return where the log is now. Raises ApiError: this broker does not host the partition (any more)."""
         return log_position(self._log(key))
+
+    def holds_back(self, key: TopicPartition) -> bool:
+        """Return whether a replica out of sync is to wait, because the throttle's rate is exceeded."""
+        partition = self._hosted.get(key)
+        return partition is not None and self._throttle.holds_back(partition)
 
     def append(self, key: TopicPartition, fetch_offset: int, data: FetchResponse.PartitionData) -> FollowerLogPosition:
         """Append a leader's answer to the request from `fetch_offset`, and take over its watermarks.
@@ -67,6 +78,7 @@ class FollowerLogs:
             log.append_as_follower(records)
             stats = self._stats(key.topic)
             stats.replication_bytes_in += size
+            self._throttle.count(partition, size)
             if partition.is_adding(partition.local_broker_id):
                 stats.reassignment_bytes_in += size
         # Never back: a new leader learns its high watermark from its followers, and says a smaller one until then.

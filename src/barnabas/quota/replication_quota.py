@@ -1,0 +1,77 @@
+"""The limit of the bytes a second that this broker sends to followers, or fetches from leaders, for throttled replicas.
+
+Made by `broker`, one for each direction. Recorded and asked by request handlers and fetcher threads, limited by the
+thread that reads changed settings; `_lock` guards the rate, and no other lock is taken under it. Time is monotonic,
+unlike Kafka's. Kafka: ReplicationQuotaManager.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from barnabas.config.keys.bounds import LONG_MAX
+from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.metrics.rate import SimpleRate
+from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+UNLIMITED: Final = LONG_MAX
+GROUP: Final = "kafka.server"
+
+
+class ReplicationQuota:
+    """A rate of bytes, and its limit. Bytes are counted whether or not the limit is exceeded."""
+
+    def __init__(self, window: SampleWindow, clock: Clock) -> None:
+        self._nanoseconds = clock.nanoseconds
+        self._lock = threading.Lock()
+        self._rate = SimpleRate(window)
+        self._bound = UNLIMITED
+
+    def limit(self, bound: int) -> None:
+        """Set the limit in bytes a second; UNLIMITED is none. The bytes of the past count against it."""
+        self._bound = bound
+
+    def record(self, size: int) -> None:
+        """Count bytes."""
+        with self._lock:
+            self._rate.record(size, self._now_ms())
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the rate is above the limit now."""
+        bound = self._bound
+        # Nearly always: no throttle is set, and nothing has to be measured.
+        return bound != UNLIMITED and self.byte_rate() > bound
+
+    def byte_rate(self) -> float:
+        """Return the bytes a second over the window."""
+        with self._lock:
+            return self._rate.measure(self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND
+
+
+class ReplicationQuotas(NamedTuple):
+    """The two directions of replication. leader: bytes sent to followers; follower: bytes fetched from leaders."""
+
+    leader: ReplicationQuota
+    follower: ReplicationQuota
+
+    @classmethod
+    def of(cls, window: SampleWindow, clock: Clock) -> ReplicationQuotas:
+        """Return quotas without limits."""
+        return cls(ReplicationQuota(window, clock), ReplicationQuota(window, clock))
+
+
+def register_replication_quota_metrics(registry: MetricsRegistry, quotas: ReplicationQuotas) -> None:
+    """Register the rates by Kafka's names."""
+    rates: tuple[tuple[str, Callable[[], float]], ...] = (
+        ("LeaderReplication", quotas.leader.byte_rate),
+        ("FollowerReplication", quotas.follower.byte_rate),
+    )
+    for kind, read in rates:
+        registry.attribute(GROUP, kind, "byte-rate", read)

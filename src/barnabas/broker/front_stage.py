@@ -107,7 +107,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     versions = ApiVersionsApi(lambda: served, storage.features)
     credentials = ScramCredentialCache(storage.zk_client, None if tokens is None else tokens.credential)
     credentials.start(storage.config_changes)
-    logins = LoginParts(credentials, versions.before_login, clock)
+    logins = LoginParts(credentials, versions.before_login, clock, foundations.scheduler)
     channels = ListenerChannels(lambda: foundations.dynamic.current, clock, logins, access.channel_builders)
     sockets = SocketServer(
         NetworkConfig.from_kafka_config(

@@ -80,6 +80,7 @@ class ListenerChannels:
         sasl = self._sasl.get(listener_name)
         if sasl is None:
             sasl = SaslListener(listener_name, SaslConfig.of(self._current(), listener_name), self._logins)
+            sasl.start()
             self._sasl = {**self._sasl, listener_name: sasl}
         return sasl
 
@@ -113,6 +114,9 @@ class ListenerChannels:
         """Take over changed key stores; a listener whose new one cannot be used keeps the old one."""
         names = {end_point.listener_name for end_point in listeners_of(current)}
         self._tls = {name: tls for name, tls in self._tls.items() if name in names}
+        for name, sasl in self._sasl.items():
+            if name not in names:
+                sasl.close()
         self._sasl = {name: sasl for name, sasl in self._sasl.items() if name in names}
         self.reload(current)
 

@@ -7,7 +7,7 @@ name: they declare their fields (`setting`). Kafka: org.apache.kafka.common.conf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, LISTENER_PREFIX, find_key
@@ -30,6 +30,10 @@ class ConfigValues:
         self._values = values
         self.originals: Mapping[str, str] = originals
         self.source = source
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all settings that have a value here."""
+        return self._values.keys()
 
     def value(self, name: str) -> ConfigValue:
         """Return the typed value, whatever its type."""
@@ -85,14 +89,12 @@ class ConfigValues:
         `listener.name.external.max.connections=5` is `max.connections=5` of the listener EXTERNAL, and of no other.
         """
         # Kafka writes the listener's name in lower case here and compares names in upper case everywhere else.
-        prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
-        values, originals = dict(self._values), dict(self.originals)
-        for name, text in self.originals.items():
-            setting = name.removeprefix(prefix)
-            if setting != name and setting in BROKER_CONFIG_KEYS:
-                values[setting] = self._values[name]
-                originals[setting] = text
-        return ConfigValues(values, originals, self.source)
+        return _behind(self, f"{LISTENER_PREFIX}{listener_name.lower()}.")
+
+    def of_mechanism(self, listener_name: str, mechanism: str) -> ConfigValues:
+        """Return the settings of a SASL mechanism of a listener: those behind both prefixes override the others."""
+        of_listener = self.of_listener(listener_name)
+        return _behind(of_listener, f"{LISTENER_PREFIX}{listener_name.lower()}.{mechanism.lower()}.")
 
     @property
     def log_dirs(self) -> Strings:
@@ -110,3 +112,15 @@ class ConfigValues:
 
 DEFAULTS = ConfigValues({name: key.default for name, key in BROKER_CONFIG_KEYS.items()}, {}, "the defaults")
 """The configuration of an empty file."""
+
+
+def _behind(config: ConfigValues, prefix: str) -> ConfigValues:
+    """Return the settings, where one behind the prefix overrides the one without."""
+    given = {
+        setting: name
+        for name in config.originals
+        if (setting := name.removeprefix(prefix)) != name and setting in BROKER_CONFIG_KEYS
+    }
+    values = {name: config.value(given.get(name, name)) for name in config.names()}
+    originals = {**config.originals, **{setting: config.originals[name] for setting, name in given.items()}}
+    return ConfigValues(values, originals, config.source)

@@ -62,7 +62,7 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no Kerberos, OAUTHBEARER and stored passwords yet",
+        "there are no Kerberos, tokens of the broker's own and stored passwords yet",
         """
         password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
         password.encoder.keyfactory.algorithm sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
@@ -71,9 +71,7 @@ _BY_REASON: Final = (
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
         sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
         sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
-        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.jwks.endpoint.refresh.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+        sasl.oauthbearer.token.endpoint.url
         """,
     ),
     (

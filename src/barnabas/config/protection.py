@@ -46,12 +46,18 @@ def _differs(name: str) -> Callable[[ConfigValue], bool]:
     return lambda value: _is_given(value) and value != default
 
 
-_NO_OAUTH: Final = "there is no OAUTHBEARER, so no token would be checked"
 AUTHORIZERS: Final = (
     "kafka.security.authorizer.AclAuthorizer",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 """The values of `authorizer.class.name` that select the authorizer of this version. Kafka's two decide alike."""
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+TOKEN_HANDLERS: Final = (
+    f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}.secured.OAuthBearerValidatorCallbackHandler",
+    f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+)
+"""The values of `sasl.server.callback.handler.class` that select a check of this version, for OAUTHBEARER only."""
 _OTHER_AUTHORIZER: Final = (
     f"there is no Java to load the class, so it would refuse nothing; {AUTHORIZERS[0]} selects the authorizer there is"
 )
@@ -76,14 +82,13 @@ PROMISES: Final[Mapping[str, Promise]] = {
         _differs("security.inter.broker.protocol"), "there is no TLS or SASL between brokers"
     ),
     # -- SASL; the mechanisms that are enabled are checked with their listener (`security.sasl.sasl_listener`)
-    "sasl.server.callback.handler.class": Promise(_is_given, _NO_JAVA),
+    "sasl.server.callback.handler.class": Promise(
+        lambda value: _is_given(value) and value not in TOKEN_HANDLERS, _NO_JAVA
+    ),
     "sasl.mechanism.inter.broker.protocol": Promise(
         _differs("sasl.mechanism.inter.broker.protocol"), "there is no SASL between brokers"
     ),
     "sasl.kerberos.service.name": Promise(_is_given, "there is no Kerberos, so no ticket would be checked"),
-    "sasl.oauthbearer.jwks.endpoint.url": Promise(_is_given, _NO_OAUTH),
-    "sasl.oauthbearer.expected.audience": Promise(_is_given, _NO_OAUTH),
-    "sasl.oauthbearer.expected.issuer": Promise(_is_given, _NO_OAUTH),
     # -- secrets, and the metadata store
     "password.encoder.secret": Promise(_is_given, _NO_PASSWORDS),
     "password.encoder.old.secret": Promise(_is_given, _NO_PASSWORDS),

@@ -18,7 +18,11 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
     [
         ("authorizer.class.name", "org.example.Authorizer", "kafka.security.authorizer.AclAuthorizer selects the"),
         ("ssl.engine.factory.class", "org.example.Engines", "it would encrypt nothing"),
-        ("listener.name.external.sasl.oauthbearer.expected.issuer", "us", "no token would be checked"),
+        (
+            "listener.name.external.plain.sasl.server.callback.handler.class",
+            "org.example.Users",
+            "it would refuse nothing",
+        ),
         ("sasl.kerberos.service.name", "kafka", "there is no Kerberos"),
         ("security.inter.broker.protocol", "SASL_SSL", "no TLS or SASL between brokers"),
         ("password.encoder.secret", "secret", "there is no store for encrypted passwords"),
@@ -67,7 +71,7 @@ def test_kafkas_defaults_written_out_promise_nothing() -> None:
     ("name", "value"),
     [
         ("principal.builder.class", "org.example.Principals"),
-        ("listener.name.plaintext.sasl.oauthbearer.expected.issuer", "us"),
+        ("listener.name.plaintext.ssl.engine.factory.class", "org.example.Engines"),
     ],
 )
 def test_a_promise_cannot_be_made_while_the_broker_runs(name: str, value: str) -> None:

@@ -26,6 +26,7 @@ from barnabas.security.sasl.scram_mechanism import ScramMechanism
 from barnabas.security.sasl.scram_server import TokenCredential
 from tests.support.memory_network import MemorySocket
 from tests.support.mock_clock import MockClock
+from tests.support.mock_scheduler import MockScheduler
 from tests.support.sasl_exchange import plain_token
 from tests.unit.network.network_harness import NetworkHarness, framed
 
@@ -68,7 +69,7 @@ class SaslHarness(NetworkHarness):
     def __init__(self, *, life_ms: int = LIFE_MS, inline: bool = True) -> None:
         clock = MockClock()
         config = SaslConfig(("PLAIN",), 1000, max_reauth_ms=life_ms, logins={"PLAIN": Secret(JAAS)})
-        listener = SaslListener("PLAINTEXT", config, LoginParts(NoUsers(), no_versions, clock))
+        listener = SaslListener("PLAINTEXT", config, LoginParts(NoUsers(), no_versions, clock, MockScheduler(clock)))
         super().__init__(
             inline=inline,
             authenticator=listener.authenticator,

@@ -12,8 +12,10 @@ from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.secret import Secret
 from barnabas.config.setting import Settings, setting
+from barnabas.security.sasl.oauth_config import OAUTHBEARER, OAuthConfig
 
 _LOGIN = ".sasl.jaas.config"
+_HANDLER = ".sasl.server.callback.handler.class"
 _MAX_REAUTH = ".connections.max.reauth.ms"
 
 
@@ -30,6 +32,9 @@ class SaslConfig(Settings):
     max_receive_bytes: int = setting("sasl.server.max.receive.size")
     login_of_no_mechanism: Secret | None = setting("sasl.jaas.config", Secret.of)
     max_reauth_ms: int = setting("connections.max.reauth.ms")
+    oauth: OAuthConfig = field(default_factory=OAuthConfig)
+    handlers: Mapping[str, str] = field(default_factory=dict)
+    """Mechanism, in upper case -> the Java class that is to check its logins."""
     logins: Mapping[str, Secret] = field(default_factory=dict)
     max_reauth_ms_of: Mapping[str, int] = field(default_factory=dict)
 
@@ -49,8 +54,16 @@ class SaslConfig(Settings):
             mechanism: config.integer(name)
             for mechanism, name in _settings_of_mechanisms(config, prefix, _MAX_REAUTH).items()
         }
+        handlers = {
+            mechanism: config.originals[name]
+            for mechanism, name in _settings_of_mechanisms(config, prefix, _HANDLER).items()
+        }
         return cls.from_kafka_config(
-            config.of_listener(listener_name), logins=logins, max_reauth_ms_of=max_reauth_ms_of
+            config.of_listener(listener_name),
+            logins=logins,
+            max_reauth_ms_of=max_reauth_ms_of,
+            handlers=handlers,
+            oauth=OAuthConfig.from_kafka_config(config.of_mechanism(listener_name, OAUTHBEARER)),
         )
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.secret import Secret
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
 from barnabas.security.sasl.login_modules import LOGIN_MODULES
+from barnabas.security.sasl.oauth_config import OAUTHBEARER
+from barnabas.security.sasl.oauth_listener import OAuthSettings, TokenJudge, token_judge
+from barnabas.security.sasl.oauthbearer_server import OAuthBearerServer
 from barnabas.security.sasl.plain_server import PlainServer, PlainUsers
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_server import SaslServer, SaslServerFactory
@@ -26,6 +30,8 @@ from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSo
 
 logger = logging.getLogger(__name__)
 
+_OAUTH_MODULE: Final = "OAuthBearerLoginModule"
+
 
 class LoginParts(NamedTuple):
     """What the logins of all listeners share."""
@@ -33,13 +39,20 @@ class LoginParts(NamedTuple):
     credentials: ScramCredentials
     answer_versions: AnswerVersions
     clock: Clock
+    scheduler: Scheduler
 
 
 class SaslListener:
-    """A listener's channel builder (`build`), and the maker of its authenticators."""
+    """A listener's channel builder (`build`), and the maker of its authenticators.
+
+    `start` and `close` frame the time in which it is served; before, it checks logins by what was loaded at first.
+    """
 
     def __init__(self, listener_name: str, config: SaslConfig, parts: LoginParts) -> None:
-        """Raises ConfigError: a mechanism is unknown, or lacks its users, or a login context is malformed."""
+        """Make the mechanisms; that of tokens fetches its keys.
+
+        Raises ConfigError: a mechanism is unknown, or lacks its users or keys, or a login context is malformed.
+        """
         if not config.enabled_mechanisms:
             raise ConfigError(
                 f"Listener {listener_name} uses SASL and enables no mechanism: set sasl.enabled.mechanisms",
@@ -52,14 +65,33 @@ class SaslListener:
                 listener_name,
                 listener_name.lower(),
             )
+        for mechanism, handler in config.handlers.items():
+            if mechanism != OAUTHBEARER:
+                setting = (
+                    f"listener.name.{listener_name.lower()}.{mechanism.lower()}.sasl.server.callback.handler.class"
+                )
+                raise ConfigError(f"{setting}={handler}: there is no Java to load the class", setting)
+        self._judge = _token_judge(listener_name, config, parts) if OAUTHBEARER in config.enabled_mechanisms else None
         mechanisms = {
-            mechanism: _factory(listener_name, mechanism, config.logins.get(mechanism), parts)
+            mechanism: _token_server(self._judge)
+            if mechanism == OAUTHBEARER and self._judge is not None
+            else _factory(listener_name, mechanism, config.logins.get(mechanism), parts)
             for mechanism in config.enabled_mechanisms
         }
         max_session_ms = {each: config.max_reauth_ms_of.get(each, config.max_reauth_ms) for each in mechanisms}
         self._rules = SaslRules(
             mechanisms, config.max_receive_bytes, parts.answer_versions, max_session_ms, parts.clock
         )
+
+    def start(self) -> None:
+        """Keep the keys of tokens up to date from now on."""
+        if self._judge is not None and self._judge.keys is not None:
+            self._judge.keys.start()
+
+    def close(self) -> None:
+        """Fetch no more keys."""
+        if self._judge is not None and self._judge.keys is not None:
+            self._judge.keys.close()
 
     def build(self, stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
         """Build a SASL_PLAINTEXT channel (ChannelBuilder)."""
@@ -76,11 +108,11 @@ def _factory(listener_name: str, mechanism: str, login: Secret | None, parts: Lo
         reason = "Kerberos (GSSAPI) is not supported" if mechanism == "GSSAPI" else f"{mechanism} is not supported"
         raise ConfigError(
             f"Listener {listener_name}: the SASL mechanism {reason}; "
-            f"set sasl.enabled.mechanisms to some of {', '.join(LOGIN_MODULES)}",
+            f"set sasl.enabled.mechanisms to some of {', '.join((*LOGIN_MODULES, OAUTHBEARER))}",
             "sasl.enabled.mechanisms",
         )
     setting = f"listener.name.{listener_name.lower()}.{mechanism.lower()}.sasl.jaas.config"
-    module = None if login is None else _login_module(setting, mechanism, login)
+    module = None if login is None else _login_module(setting, LOGIN_MODULES[mechanism], login)
     scram = SCRAM_MECHANISMS.get(mechanism)
     if scram is not None:
         make_scram: Callable[[], SaslServer] = partial(ScramServer, scram, parts.credentials)
@@ -95,11 +127,32 @@ def _factory(listener_name: str, mechanism: str, login: Secret | None, parts: Lo
     return make_plain
 
 
-def _login_module(setting: str, mechanism: str, login: Secret) -> LoginModule:
+def _token_judge(listener_name: str, config: SaslConfig, parts: LoginParts) -> TokenJudge:
+    """Return the judge of a listener's tokens. Raises ConfigError: as `SaslListener`."""
+    prefix = f"listener.name.{listener_name.lower()}.{OAUTHBEARER.lower()}."
+    login = config.logins.get(OAUTHBEARER)
+    module = None if login is None else _login_module(f"{prefix}sasl.jaas.config", _OAUTH_MODULE, login)
+    handler = config.handlers.get(OAUTHBEARER)
+    judge = token_judge(OAuthSettings(prefix, config.oauth, handler, module), parts.scheduler, parts.clock)
+    if judge.keys is None:
+        logger.warning(
+            "Listener %s accepts unsecured tokens: any client can be any user. It is for development only",
+            listener_name,
+        )
+    return judge
+
+
+def _token_server(judge: TokenJudge) -> SaslServerFactory:
+    make: Callable[[], SaslServer] = partial(OAuthBearerServer, judge.validator)
+    return make
+
+
+def _login_module(setting: str, java_class: str, login: Secret) -> LoginModule:
+    """Parse a login context. java_class: of its module. Raises ConfigError: it is malformed, or of another module."""
     try:
         module = parse_login_module(login.reveal())
     except InvalidJaas as error:
         raise ConfigError(f"{setting}: {error}", setting) from None  # the cause's frames hold the text
-    if module.short_name != LOGIN_MODULES[mechanism]:
-        raise ConfigError(f"{setting}: the login module of {mechanism} is {LOGIN_MODULES[mechanism]}", setting)
+    if module.short_name != java_class:
+        raise ConfigError(f"{setting}: the login module of this mechanism is {java_class}", setting)
     return module

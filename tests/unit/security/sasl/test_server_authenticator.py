@@ -31,6 +31,7 @@ from barnabas.security.sasl.scram_server import TokenCredential
 from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.authenticator import AuthenticationFailed
 from tests.support.mock_clock import MockClock
+from tests.support.mock_scheduler import MockScheduler
 from tests.support.sasl_exchange import ScramDialogue, plain_token
 
 PASSWORD = "alice-secret"
@@ -56,6 +57,7 @@ def versions(request: ApiVersionsRequest | None, version: int) -> ApiVersionsRes
 
 def listener(clock: MockClock | None = None, max_reauth_ms: int = 0, **of_mechanism: int) -> SaslListener:
     """A listener. of_mechanism: settings of one mechanism (`connections.max.reauth.ms`)."""
+    clock = clock or MockClock()
     config = SaslConfig(
         ("PLAIN", *SCRAM),
         LIMIT,
@@ -63,7 +65,7 @@ def listener(clock: MockClock | None = None, max_reauth_ms: int = 0, **of_mechan
         logins={"PLAIN": Secret(JAAS)},
         max_reauth_ms_of=of_mechanism,
     )
-    return SaslListener("EXTERNAL", config, LoginParts(Credentials(), versions, clock or MockClock()))
+    return SaslListener("EXTERNAL", config, LoginParts(Credentials(), versions, clock, MockScheduler(clock)))
 
 
 LISTENER = listener()

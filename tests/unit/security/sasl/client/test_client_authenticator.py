@@ -157,8 +157,10 @@ def test_a_delegation_token_is_named_as_such() -> None:
 def test_oauthbearer_sends_its_token_and_hears_why_it_is_rejected() -> None:
     client = OAuthBearerClient(Secret("abc"))
     assert client.respond(b"") == b"n,,\x01auth=Bearer abc\x01\x01"
-    with pytest.raises(LoginFailed, match="invalid_token"):
-        client.respond(b'{"status":"invalid_token"}')
+    assert client.respond(b'{"status":"invalid_token"}') == b"\x01", "the server's turn to end the login"
+    assert not client.complete
+    with pytest.raises(LoginFailed, match="goes on"):
+        client.respond(b"")
     client = OAuthBearerClient(Secret("abc"))
     client.respond(b"")
     assert client.respond(b"") is None

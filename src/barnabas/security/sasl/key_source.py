@@ -1,0 +1,59 @@
+"""The document behind a URL: `https:`, `http:` or `file:`.
+
+Called by threads that may wait, for the keys of OAUTHBEARER. No state, so no lock. Kafka: HttpsJwks (of jose4j).
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+MOST_BYTES: Final = 1 << 20
+SILENCE_SECONDS: Final = 10
+MOST_SECONDS: Final = 30
+_PIECE_BYTES: Final = 1 << 16
+
+
+def fetch_document(url: str) -> bytes:
+    """Return the document of a URL, of at most 1 MiB.
+
+    Raises OSError: the document cannot be read. Raises ValueError: it is too large, or the URL is not understood.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "file":
+        document = Path(urllib.request.url2pathname(parts.path)).read_bytes()
+    elif parts.scheme in ("http", "https"):
+        document = _download(url)
+    else:
+        raise ValueError("a URL begins with https:, http: or file:")
+    if len(document) > MOST_BYTES:
+        raise ValueError(f"the document is larger than {MOST_BYTES} bytes")
+    return document
+
+
+def _download(url: str) -> bytes:
+    """Return at most one byte more than is allowed. Raises OSError."""
+    opener = urllib.request.OpenerDirector()
+    # No handler of file: and ftp:, to which a server could redirect.
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    ends_at = time.monotonic() + MOST_SECONDS
+    document = bytearray()
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - fetch_document checks
+    with opener.open(request, None, SILENCE_SECONDS) as answer:
+        while piece := answer.read1(min(_PIECE_BYTES, MOST_BYTES + 1 - len(document))):
+            document += piece
+            if time.monotonic() > ends_at:
+                raise TimeoutError(f"the document takes longer than {MOST_SECONDS} seconds")
+    return bytes(document)

@@ -1,0 +1,69 @@
+"""The judge of the tokens of one listener, made of its settings; and the keys that it needs.
+
+Made with a SaslListener, on a thread that may wait for the identity provider. Immutable. Kafka:
+OAuthBearerValidatorCallbackHandler.configure, VerificationKeyResolverFactory.
+
+Which tokens a listener accepts, it has to say: signed ones, by the URL of the keys, or unsecured ones, by the name of
+Kafka's class for them. Kafka accepts unsecured tokens where nothing is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.config.config_error import ConfigError
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.scheduler import Scheduler
+from barnabas.security.sasl.jaas import LoginModule
+from barnabas.security.sasl.oauth_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
+from barnabas.security.sasl.token_claims import TokenValidator
+from barnabas.security.sasl.unsecured_tokens import UnsecuredTokenValidator
+
+if TYPE_CHECKING:
+    from barnabas.security.sasl.signing_keys import SigningKeys
+
+
+class OAuthSettings(NamedTuple):
+    """What a listener says of its tokens. prefix: of its settings. handler: the Java class it names, or None."""
+
+    prefix: str
+    config: OAuthConfig
+    handler: str | None
+    module: LoginModule | None
+
+
+class TokenJudge(NamedTuple):
+    """The validator of a listener's tokens, and its keys; None: it needs none."""
+
+    validator: TokenValidator
+    keys: SigningKeys | None
+
+
+def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock) -> TokenJudge:
+    """Return the judge of a listener's tokens, with its keys.
+
+    Raises ConfigError: the settings do not say which tokens are valid, contradict each other, or there are no keys.
+    """
+    prefix, config, handler, module = settings
+    name = f"{prefix}sasl.server.callback.handler.class"
+    if handler == UNSECURED_HANDLER:
+        if config.jwks_url or config.expected_audience or config.expected_issuer:
+            raise ConfigError(f"{name}={handler} believes every token: {JWKS_URL} and its kin have no effect", name)
+        options = {} if module is None else module.options
+        return TokenJudge(UnsecuredTokenValidator(options, clock, f"{prefix}sasl.jaas.config"), None)
+    if handler is not None and handler not in SIGNED_HANDLERS:
+        raise ConfigError(f"{name}={handler}: there is no Java to load the class; use {SIGNED_HANDLERS[0]}", name)
+    if not config.jwks_url:
+        raise ConfigError(
+            f"OAUTHBEARER needs the keys that sign its tokens: set {JWKS_URL}. For development, {name}="
+            f"{UNSECURED_HANDLER} accepts tokens without a signature, of everybody",
+            JWKS_URL,
+        )
+    try:
+        from barnabas.security.sasl.signed_tokens import SignedTokenValidator  # noqa: PLC0415 - needs the extra
+        from barnabas.security.sasl.signing_keys import SigningKeys  # noqa: PLC0415
+    except ImportError:
+        raise ConfigError(f"{JWKS_URL} needs the package PyJWT: pip install 'barnabas[oauth]'", JWKS_URL) from None
+    keys = SigningKeys(config, scheduler, clock)
+    keys.load()
+    return TokenJudge(SignedTokenValidator(keys, config, clock), keys)

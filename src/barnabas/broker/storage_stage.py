@@ -16,6 +16,7 @@ from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.log_dir_failures import LogDirFailures
+from barnabas.broker.metadata_migration import check_not_moved, check_still_in_zookeeper
 from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs
@@ -130,6 +131,7 @@ def _open_store(foundations: Foundations, metadata_dir: str | None) -> Store:
     """Open a session with the embedded store in `metadata_dir`, or with ZooKeeper. Raises ConfigError, StoreError."""
     if metadata_dir is None:
         return _connect_to_zookeeper(foundations)
+    check_not_moved(foundations.files, metadata_dir)
     store = EmbeddedStore(metadata_dir, foundations.clock, foundations.lifecycle.fail)
     store.start()
     foundations.lifecycle.on_stop("metadata store", store.close)
@@ -149,6 +151,7 @@ def _connect_to_zookeeper(foundations: Foundations) -> Store:
     # Before the start, whose failure may leave kazoo's threads behind.
     foundations.lifecycle.on_stop("metadata store", store.close)
     store.start()
+    check_still_in_zookeeper(store)
     return store
 
 

@@ -7,6 +7,7 @@ import click
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
 from barnabas.cli.cluster_brokers import brokers
 from barnabas.cli.cluster_health import health
+from barnabas.cli.cluster_migrate import migrate
 from barnabas.cli.number_types import NUMBER
 from barnabas.cli.tables import json_option, print_json, print_table
 
@@ -17,11 +18,12 @@ broker_option = click.option(
 
 @click.group()
 def cluster() -> None:
-    """Show brokers, the APIs and features they support, and partitions that are not safe."""
+    """Show brokers, the APIs and features they support, unsafe partitions; move the metadata into ZooKeeper."""
 
 
 cluster.add_command(brokers)
 cluster.add_command(health)
+cluster.add_command(migrate)
 
 
 @cluster.command()

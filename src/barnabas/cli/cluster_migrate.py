@@ -1,0 +1,63 @@
+"""`barnabas cluster migrate`: a stopped broker's metadata into ZooKeeper, and back. Runs on the main thread."""
+
+from __future__ import annotations
+
+import click
+
+from barnabas.cli.client_options import fail
+
+SESSION_TIMEOUT_MS = 18_000
+IN_FLIGHT = 10
+"""The defaults of zookeeper.session.timeout.ms and zookeeper.max.in.flight.requests."""
+
+
+@click.command()
+@click.argument("log_dirs", metavar="DIR...", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
+@click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="As zookeeper.connect of the brokers.")
+@click.option(
+    "--metadata-dir",
+    type=click.Path(exists=True, file_okay=False),
+    help="The directory of the metadata, as metadata.log.dir. [default: the first DIR]",
+)
+@click.option("--back", is_flag=True, help="Out of ZooKeeper into the directory, for a cluster of one broker.")
+def migrate(log_dirs: tuple[str, ...], zookeeper: str, metadata_dir: str | None, back: bool) -> None:
+    """Move the metadata of a stopped broker that stands alone into ZooKeeper, where other brokers can join it.
+
+    Name all log directories of the broker. Topics, settings, ACLs, users, tokens, quotas, producer ids and the
+    cluster's id are copied and checked; records stay where they are. The store that was copied is left as it is, with a
+    mark: a broker that is started on it by mistake refuses.
+
+    \b
+        barnabas cluster migrate /var/lib/barnabas --zookeeper zk1:2181,zk2:2181/kafka
+        barnabas cluster migrate /var/lib/barnabas --zookeeper zk1:2181/kafka --back
+
+    """
+    from barnabas.broker.metadata_migration import MetadataMigration
+    from barnabas.storage.errors import InconsistentMetaProperties, LogDirectoryLocked
+    from barnabas.zk.errors import StoreError
+    from barnabas.zk.znode_copy import CopyRefused
+    from barnabas.zk.zookeeper_config import ZookeeperConfig
+
+    try:
+        from barnabas.zk.zookeeper_store import ZookeeperStore
+    except ImportError as error:
+        fail(f"this command needs the extra zookeeper: pip install barnabas[zookeeper] ({error})")
+    config = ZookeeperConfig(
+        connect=zookeeper,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        connection_timeout_ms=SESSION_TIMEOUT_MS,
+        max_in_flight=IN_FLIGHT,
+    )
+    store = ZookeeperStore(config)
+    try:
+        store.start()
+        with MetadataMigration(log_dirs, metadata_dir, store, zookeeper) as migration:
+            moved = migration.out_of_zookeeper() if back else migration.into_zookeeper()
+    except (CopyRefused, InconsistentMetaProperties, LogDirectoryLocked, StoreError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot use {error.filename or ', '.join(log_dirs)}: {error.strerror or error}")
+    finally:
+        store.close()
+    click.echo(f"cluster {moved.cluster_id}\tznodes {moved.znodes}\tcopied and checked")
+    click.echo(f"start the broker {'without zookeeper.connect' if back else f'with zookeeper.connect={zookeeper}'}")

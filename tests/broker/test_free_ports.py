@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.server_process import PortChoice, ServerFailed, ephemeral_ports, free_port
+from barnabas.testing.server_ports import NoFreePort, PortChoice, ephemeral_ports, free_port, with_free_ports
 
 
 def test_ports_are_distinct_and_not_ephemeral() -> None:
@@ -23,7 +23,7 @@ def test_ports_above_an_ephemeral_range_that_begins_early() -> None:
     block = PortChoice(7, range(1_024, 50_000)).block
     assert block.start >= 50_000
     assert block.stop <= 65_536
-    with pytest.raises(ServerFailed, match="leave no others"):
+    with pytest.raises(NoFreePort, match="leave no others"):
         PortChoice(7, range(1_024, 65_536))
 
 
@@ -34,5 +34,16 @@ def test_ports_in_use_are_passed_over_and_come_again_at_the_end_of_the_block() -
     assert [choice.next(lambda port: port not in in_use) for _ in range(2)] == [first + 2, first + 4]
     again = [choice.next(lambda port: port not in in_use) for _ in range(len(choice.block))]
     assert first + 2 in again
-    with pytest.raises(ServerFailed, match="none of the ports"):
+    with pytest.raises(NoFreePort, match="none of the ports"):
         choice.next(lambda _: False)
+
+
+def test_listeners_get_ports_only_where_they_leave_them_open() -> None:
+    given = "PLAINTEXT://127.0.0.1:9092,SSL://localhost:0,OTHER://[::1]:0"
+    first, second, third = with_free_ports(given).split(",")
+    assert first == "PLAINTEXT://127.0.0.1:9092"
+    assert second.startswith("SSL://localhost:")
+    assert third.startswith("OTHER://[::1]:")
+    ports = {int(each.rpartition(":")[2]) for each in (second, third)}
+    assert len(ports) == 2
+    assert not ports & {0, *ephemeral_ports()}

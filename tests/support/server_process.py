@@ -6,88 +6,24 @@ Its standard input is a pipe that nobody writes to: who watches it (ours does) e
 
 from __future__ import annotations
 
-import errno
-import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-NO_TOPICS_METADATA = bytes.fromhex("00000012 0003 0001 00000001 0004 74657374 00000000")
+from barnabas.testing.server_ports import free_port
 
-_FIRST_PORT = 16_384
-_LAST_PORT = 65_535
-_BLOCK_PORTS = 128
-_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+__all__ = ["ServerFailed", "ServerProcess", "free_port"]
+
+NO_TOPICS_METADATA = bytes.fromhex("00000012 0003 0001 00000001 0004 74657374 00000000")
 
 
 class ServerFailed(Exception):
     """A server did not start or stop as it should; the message ends with the tail of its log."""
-
-
-class PortChoice:
-    """The ports that one process gives to its servers, one after the other; `ephemeral` are the kernel's.
-
-    A server that is restarted comes back to its port. The kernel gives the ephemeral ports to outgoing connections of
-    any program: meanwhile one of them may have taken the port. So ports are chosen below that range, or above it where
-    it begins too early. Processes that run side by side have process ids near each other, and so different blocks.
-    """
-
-    def __init__(self, process_id: int, ephemeral: range) -> None:
-        """Raises ServerFailed when the ephemeral range leaves no block."""
-        below, above = range(_FIRST_PORT, ephemeral.start), range(ephemeral.stop, _LAST_PORT + 1)
-        ports = below if len(below) >= len(above) else above
-        blocks = len(ports) // _BLOCK_PORTS
-        if not blocks:
-            raise ServerFailed(f"the ephemeral ports, {ephemeral}, leave no others for servers")
-        first = process_id % blocks * _BLOCK_PORTS
-        self.block = ports[first : first + _BLOCK_PORTS]
-        self._next = 0
-
-    def next(self, is_free: Callable[[int], bool]) -> int:
-        """Return the next free port of the block. Raises ServerFailed when none is free."""
-        for _ in self.block:
-            port = self.block[self._next % _BLOCK_PORTS]
-            self._next += 1
-            if is_free(port):
-                return port
-        raise ServerFailed(f"none of the ports {self.block.start} to {self.block.stop - 1} is free")
-
-
-_choices: dict[int, PortChoice] = {}
-"""By process id: a forked child gets a block of its own."""
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that was free a moment ago, and that no outgoing connection takes."""
-    process_id = os.getpid()
-    if process_id not in _choices:
-        _choices[process_id] = PortChoice(process_id, ephemeral_ports())
-    return _choices[process_id].next(_is_free)
-
-
-def ephemeral_ports() -> range:
-    """The ports that the kernel gives to outgoing connections."""
-    try:
-        first, last = _PORT_RANGE.read_text().split()
-    except FileNotFoundError:  # not Linux: what IANA recommends, and macOS does
-        return range(49_152, _LAST_PORT + 1)
-    return range(int(first), int(last) + 1)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            return False
-        return True
 
 
 class ServerProcess:

@@ -1,11 +1,13 @@
 """A real broker in a process of its own, for tests: `with broker(num_partitions=3) as b: ... b.bootstrap_servers`.
 
-Used by users' tests and by the project's own, on the caller's thread. The process listens on an ephemeral port, keeps
-its data in a temporary directory, and ends when its parent ends, even if the parent is killed.
+Used by users' tests and by the project's own, on the caller's thread. The process listens on a free port that no
+outgoing connection takes, keeps its data in a temporary directory, and ends when its parent ends, even if the parent is
+killed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.testing.broker_certificates import made_for
 from barnabas.testing.broker_command import BrokerCommand, Setting
+from barnabas.testing.server_ports import has_open_ports, with_free_ports
 
 if TYPE_CHECKING:
     from barnabas.testing.faults import Faults
@@ -29,6 +32,8 @@ PLAINTEXT_ADDRESS = "PLAINTEXT://127.0.0.1:0"
 LOG_LINES_SHOWN = 60
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 30.0
+START_ATTEMPTS = 5
+"""How often a start is tried whose port another program has taken."""
 
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 """The addresses to connect to, for listeners on every interface."""
@@ -41,6 +46,10 @@ _READY = re.compile(
 
 class BrokerFailed(RuntimeError):
     """The broker did not start, or did not stop cleanly. The message ends with its log."""
+
+
+class _PortTaken(BrokerFailed):
+    """The broker could not bind one of its ports, because another program has it."""
 
 
 class BrokerProcess:
@@ -151,9 +160,27 @@ class BrokerProcess:
             raise BrokerFailed(f"the broker is running already (pid {self.pid})")
         if self._process is not None:
             self._forget(self._process)  # it has ended by itself, or by a fault
+        # A user's own port is not tried again: that it is taken is the user's to know.
+        attempts = START_ATTEMPTS if self.addresses or has_open_ports(self._command.listen) else 1
+        for attempt in range(1, attempts + 1):
+            addresses = self.addresses or with_free_ports(self._command.listen).split(",")
+            try:
+                self._start_at(addresses, timeout_seconds)
+                break
+            except _PortTaken:
+                if attempt == attempts:
+                    raise
+        return self
+
+    def _start_at(self, addresses: Sequence[str], timeout_seconds: float) -> None:
+        """Start the process with these listeners and wait until it is ready.
+
+        Raises _PortTaken if another program has one of the ports, BrokerFailed if the process does not get ready.
+        """
         with open(self.log_path, "ab") as log, self._fault_pipes() as pipes:
+            log_end = log.tell()
             self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
-                [*self.command(), *_fault_option(pipes)],
+                [*self._command.words(addresses), *_fault_option(pipes)],
                 # The broker ends when its standard input does. The pipe's other end closes with this process, however
                 # it dies.
                 stdin=subprocess.PIPE,
@@ -168,10 +195,9 @@ class BrokerProcess:
         kill_timer.daemon = True
         kill_timer.start()
         try:
-            self._read_ready_line(self._process, timeout_seconds)
+            self._read_ready_line(self._process, timeout_seconds, log_end)
         finally:
             kill_timer.cancel()
-        return self
 
     def terminate(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
         """Stop the broker by SIGTERM. Returns its exit status, 0 after a clean stop. Raises BrokerFailed on timeout."""
@@ -245,8 +271,11 @@ class BrokerProcess:
             raise BrokerFailed("the broker is not running")
         return self._process
 
-    def _read_ready_line(self, process: subprocess.Popen[str], timeout_seconds: float) -> None:
-        """Wait for the ready line and read it. Raises BrokerFailed if it does not come."""
+    def _read_ready_line(self, process: subprocess.Popen[str], timeout_seconds: float, log_end: int) -> None:
+        """Wait for the ready line and read it. log_end: the length of the log, in bytes, before this start.
+
+        Raises _PortTaken if the line does not come because another program has a port, BrokerFailed for other reasons.
+        """
         assert process.stdout is not None
         line = process.stdout.readline()
         ready = _READY.fullmatch(line.strip())
@@ -255,7 +284,8 @@ class BrokerProcess:
             status = process.wait()
             self._forget(process)
             what = f"it printed {line.strip()!r} instead of the ready line" if line else f"exit status {status}"
-            raise BrokerFailed(self._with_log(f"the broker was not ready after at most {timeout_seconds} s: {what}"))
+            text = self._with_log(f"the broker was not ready after at most {timeout_seconds} s: {what}")
+            raise _PortTaken(text) if self._tells_taken_port(log_end) else BrokerFailed(text)
         self.addresses = ready["addresses"].split(",")
         self.broker_id = int(ready["broker"])
         self.cluster_id = ready["cluster"]
@@ -268,6 +298,11 @@ class BrokerProcess:
         self._process = None
         if self._faults is not None:
             self._faults.close_pipe()
+
+    def _tells_taken_port(self, log_end: int) -> bool:
+        with open(self.log_path, "rb") as log:
+            log.seek(log_end)
+            return os.strerror(errno.EADDRINUSE).encode() in log.read()
 
     def _with_log(self, message: str) -> str:
         lines = self.log_text().splitlines()[-LOG_LINES_SHOWN:]

@@ -21,7 +21,7 @@ class KeywordModule(NamedTuple):
 PRODUCER = KeywordModule(
     ProducerConfig,
     "Producer",
-    "from collections.abc import Sequence\nfrom typing import Literal, TypedDict\n\n"
+    "from collections.abc import Callable, Sequence\nfrom typing import Literal, TypedDict\n\n"
     "from barnabas.clients.producer.interceptors import ProducerInterceptor\n"
     "from barnabas.clients.producer.partitioning.partition_choice import Partitioner\n"
     "from barnabas.clients.producer.serializers import Serializer\n"
@@ -30,7 +30,7 @@ PRODUCER = KeywordModule(
 CONSUMER = KeywordModule(
     ConsumerConfig,
     "Consumer",
-    "from collections.abc import Sequence\nfrom typing import TypedDict\n\n"
+    "from collections.abc import Callable, Sequence\nfrom typing import TypedDict\n\n"
     "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n"
     "from barnabas.clients.consumer.deserializers import Deserializer\n"
     "from barnabas.clients.consumer.interceptors import ConsumerInterceptor\n"

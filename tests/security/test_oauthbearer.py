@@ -115,7 +115,7 @@ def test_our_clients(broker: BarnabasProcess, topic: str) -> None:
     settings = {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauthbearer_token": KEY.token(time.time()),
+        "sasl_oauthbearer_token": lambda: KEY.token(time.time()),
     }
     check_clients(address(broker, "SIGNED"), topic, settings)
     expired = settings | {"sasl_oauthbearer_token": KEY.token(1)}

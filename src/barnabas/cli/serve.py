@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from barnabas.config.broker_config_keys import find_key
 from barnabas.config.config_error import ConfigError
 from barnabas.config.host_and_port import parse_host_and_port
 from barnabas.config.kafka_config import KafkaConfig, is_known, unknown_setting_message
@@ -116,6 +117,11 @@ def serve(
     except OSError as error:
         click.echo(f"barnabas: cannot read {config_file}: {error.strerror}", err=True)
         sys.exit(EXIT_WRONG_SETTINGS)
+    for name in _secrets_in(overrides):
+        click.echo(
+            f"barnabas: warning: the value of --override {name} shows in the list of processes; put it into the file",
+            err=True,
+        )
     faults = None if fault_pipes is None else _open_faults(fault_pipes)
     # The log has a stream of its own over the same descriptor, because its writer holds the stream's lock while it
     # waits for a full pipe.
@@ -168,6 +174,12 @@ def _parsed_override(override: str) -> tuple[str, str]:
     if not separator or not name.strip():
         raise ConfigError(f"--override takes NAME=VALUE, not {override!r}")
     return name.strip(), value
+
+
+def _secrets_in(overrides: tuple[str, ...]) -> list[str]:
+    """Return the names of the settings with a secret value, which every user of the machine can read."""
+    names = dict.fromkeys(_parsed_override(override)[0] for override in overrides)
+    return [name for name in names if (key := find_key(name)) is not None and key.is_sensitive]
 
 
 def _open_faults(fault_pipes: str) -> FaultLayer:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from barnabas.api.config_entries import broker_entries
 from barnabas.cli.main import COMMANDS, barnabas
-from barnabas.cli.serve import EXIT_WRONG_SETTINGS, read_config
+from barnabas.cli.serve import EXIT_WRONG_SETTINGS, _secrets_in, read_config
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError
 from barnabas.protocol.config_codes import ConfigSource
@@ -152,3 +152,13 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     for name, (_, help_line) in COMMANDS.items():
         assert f"  {name}" in result.output
         assert help_line in result.output
+
+
+def test_a_password_in_an_option_is_warned_of(tmp_path: Path) -> None:
+    options = ("num.partitions=3", "listener.name.x.plain.sasl.jaas.config=SECRET", "ssl.key.password=SECRET")
+    assert _secrets_in(options) == ["listener.name.x.plain.sasl.jaas.config", "ssl.key.password"]
+    fails = ("--override", "ssl.key.password=SECRET", "--fault-pipes", "none")
+    result = CliRunner().invoke(barnabas, ["serve", "--data-dir", str(tmp_path), *fails])
+    assert result.exit_code == EXIT_WRONG_SETTINGS
+    assert "warning: the value of --override ssl.key.password shows in the list of processes" in result.stderr
+    assert "SECRET" not in result.output

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
 from barnabas.clients.producer.interceptors import ProducerInterceptor
@@ -33,7 +33,7 @@ class ProducerSettings(TypedDict, total=False):
     sasl_password: Secret | str | None
     sasl_token_auth: bool
     sasl_jaas_config: Secret | str | None
-    sasl_oauthbearer_token: Secret | str | None
+    sasl_oauthbearer_token: Secret | str | Callable[[], str] | None
     client_id: str
     request_timeout_ms: int
     reconnect_backoff_ms: int

@@ -6,7 +6,7 @@ The base of ClientConnectionConfig, whose users and threads it shares: no lock. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -102,8 +102,10 @@ class ClientSecurityConfig:
         "The login as Java's clients have it: a login module with `username` and `password`, and for SCRAM"
         " `tokenauth`. Instead of `sasl_username` and its kin.",
     )
-    sasl_oauthbearer_token: Secret | str | None = setting(
-        None, "The token for OAUTHBEARER, as the identity provider has issued it. Not a setting of Kafka's."
+    sasl_oauthbearer_token: Secret | str | Callable[[], str] | None = setting(
+        None,
+        "The token for OAUTHBEARER, as the identity provider has issued it, or a function that returns one that is"
+        " valid now, for each login. Not a setting of Kafka's.",
     )
 
     def hide_secrets(self) -> None:
@@ -168,12 +170,12 @@ class ClientSecurityConfig:
                 f"security_protocol={self.security_protocol} needs sasl_mechanism: {', '.join(_SASL_MECHANISMS)}"
             )
         if mechanism == OAUTHBEARER:
-            token = _secret(self.sasl_oauthbearer_token)
-            if token is None:
+            token = self.sasl_oauthbearer_token
+            if not token:
                 raise ValueError("sasl_mechanism=OAUTHBEARER needs sasl_oauthbearer_token")
             if self.sasl_jaas_config is not None:
                 raise ValueError("sasl_mechanism=OAUTHBEARER takes sasl_oauthbearer_token, not sasl_jaas_config")
-            return SaslLogin(mechanism, lambda: OAuthBearerClient(token))
+            return SaslLogin(mechanism, lambda: OAuthBearerClient(token if callable(token) else _given(token)))
         username, password, is_token = self._user(mechanism)
         if mechanism == PLAIN:
             return SaslLogin(mechanism, lambda: PlainClient(username, password))
@@ -209,6 +211,10 @@ class _User(NamedTuple):
     name: str
     password: Secret
     is_token: bool
+
+
+def _given(token: Secret | str) -> Callable[[], str]:
+    return token.reveal if isinstance(token, Secret) else lambda: token
 
 
 def _secret(value: Secret | str | None) -> Secret | None:

@@ -155,16 +155,26 @@ def test_a_delegation_token_is_named_as_such() -> None:
 
 
 def test_oauthbearer_sends_its_token_and_hears_why_it_is_rejected() -> None:
-    client = OAuthBearerClient(Secret("abc"))
+    client = OAuthBearerClient(lambda: "abc")
     assert client.respond(b"") == b"n,,\x01auth=Bearer abc\x01\x01"
     assert client.respond(b'{"status":"invalid_token"}') == b"\x01", "the server's turn to end the login"
     assert not client.complete
     with pytest.raises(LoginFailed, match="goes on"):
         client.respond(b"")
-    client = OAuthBearerClient(Secret("abc"))
+    client = OAuthBearerClient(lambda: "abc")
     client.respond(b"")
     assert client.respond(b"") is None
     assert client.complete
+
+
+def test_a_function_that_gives_no_token_ends_the_login() -> None:
+    def fails() -> str:
+        raise OSError("a secret of the identity provider")
+
+    for new_token, text in ((fails, "OSError"), (lambda: "", "but a str"), (lambda: None, "but a NoneType")):
+        with pytest.raises(LoginFailed, match=text) as caught:
+            OAuthBearerClient(new_token).respond(b"")  # type: ignore[arg-type]
+        assert "secret" not in str(caught.value)
 
 
 def _old(broker: Broker) -> None:

@@ -121,7 +121,7 @@ class TransactionalBroker:
 
     def _handlers(self) -> Sequence[Any]:
         replicas, groups = self.replicas, self.groups
-        origin = BrokerOrigin(None, listener_name="PLAINTEXT")
+        origin = BrokerOrigin(None, lambda _address: False, listener_name="PLAINTEXT")
         verification = TransactionVerification(replicas.manager, self, VerificationMetrics(replicas.clock))
         producer_ids: Any = None  # of producers without transactional ids: there are none
         families = (

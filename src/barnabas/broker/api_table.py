@@ -78,10 +78,12 @@ from barnabas.metadata.delegation_tokens import DelegationTokenManager
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.old_consumer_offsets import OldConsumerOffsets
 from barnabas.metadata.producer_ids import ProducerIdManager
+from barnabas.metadata.registered_addresses import RegisteredAddresses
 from barnabas.metadata.scram_credential_admin import ScramCredentialAdmin
 from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
+from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 
@@ -132,25 +134,37 @@ def build_registry(
     admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
     creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
+    addresses = _registered_addresses(parts)
     families: Sequence[HandlerFamily] = (
         # A callable, since the registry is made of the handlers of this very family.
         ApiVersionsApi(lambda: registry, parts.features),
         MetadataApi(parts.metadata, creation, lambda: settings.auto_create_topics, authorizer),
-        *_record_families(parts, authorizer),
+        *_record_families(parts, authorizer, addresses),
         *_group_families(parts, creation, authorizer),
         *_topic_families(parts, admin, authorizer),
-        *_cluster_families(parts, authorizer),
+        *_cluster_families(parts, authorizer, addresses),
     )
     handlers = [handler for family in families for handler in family.handlers()]
     registry = Registry(handlers if emulated_release is None else narrowed(handlers, emulated_release))
     return registry
 
 
-def _record_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
+def _registered_addresses(parts: ServedParts) -> RegisteredAddresses:
+    zk_client = parts.zk_client
+
+    def registrations() -> list[BrokerInfo]:
+        return [info for info, _ in zk_client.brokers_and_epochs().values()]
+
+    return RegisteredAddresses(registrations, parts.inter_broker_listener, parts.clock)
+
+
+def _record_families(
+    parts: ServedParts, authorizer: Authorizer | None, addresses: RegisteredAddresses
+) -> Sequence[HandlerFamily]:
     """Return the families that write, read and delete records."""
     replicas, metadata, clock = parts.replicas, parts.metadata, parts.clock
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
-    brokers = BrokerOrigin(authorizer, listener_name=parts.inter_broker_listener)
+    brokers = BrokerOrigin(authorizer, addresses.includes, listener_name=parts.inter_broker_listener)
     return (
         ProduceApi(
             replicas, metadata, authorizer, TransactionVerification(replicas, parts.transactions, parts.verifications)
@@ -229,12 +243,16 @@ def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorize
     )
 
 
-def _cluster_families(parts: ServedParts, authorizer: Authorizer | None) -> Sequence[HandlerFamily]:
+def _cluster_families(
+    parts: ServedParts, authorizer: Authorizer | None, addresses: RegisteredAddresses
+) -> Sequence[HandlerFamily]:
     """Return the families of the cluster, its brokers and its controller."""
     quota_store = ClientQuotaStore(parts.zk_client)
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     # With a control plane the controller's requests are taken there alone: elsewhere any client could send them.
-    origin = ControllerOrigin(authorizer, has_control_plane=settings.control_plane_listener is not None)
+    origin = ControllerOrigin(
+        authorizer, addresses.includes, has_control_plane=settings.control_plane_listener is not None
+    )
     return (
         InterBrokerApi(parts.replicas, origin, parts.broker_epoch),
         ControllerRequestsApi(parts.controller, authorizer),

@@ -1,13 +1,16 @@
 """The addresses of a host name, for clients that try one after the other (KIP-302), and the names of its addresses.
 
-Called by `rpc.NetworkClient` on its own thread, and by the clients when they are made; the calls block as long as the
-name server takes. No state.
+Called by `rpc.NetworkClient` on its own thread, by the clients when they are made, and by request handlers that compare
+addresses of brokers; the calls block as long as the name server takes. No state.
 Kafka: ClientUtils.resolve.
 """
 
 from __future__ import annotations
 
 import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+IpAddress = IPv4Address | IPv6Address
 
 
 class UnknownHost(OSError):
@@ -24,6 +27,15 @@ def host_addresses(host: str, port: int) -> tuple[str, ...]:
     except socket.gaierror as error:
         raise UnknownHost(f"unknown host ({error.strerror})") from error
     return tuple(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+def ip_address_of(text: str) -> IpAddress | None:
+    """Return the address that is written so, or None. An IPv4 address in IPv6 notation is the IPv4 address."""
+    try:
+        address = ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def canonical_host_names(host: str, port: int) -> tuple[str, ...]:

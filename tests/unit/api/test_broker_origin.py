@@ -15,6 +15,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from tests.unit.api.test_permissions import CLUSTER, Permissions
 
+OTHER_BROKER = "10.0.0.9"
 ACT, ALTER = AclOperation.CLUSTER_ACTION, AclOperation.ALTER
 
 
@@ -33,7 +34,9 @@ def is_let_in(
         header=SimpleNamespace(client_id="c"),
     )
     permissions = () if allowed is None else ((allowed, ResourceType.CLUSTER, CLUSTER),)
-    origin = BrokerOrigin(None if open_to_all else Permissions(*permissions), listener_name="BROKERS")
+    origin = BrokerOrigin(
+        None if open_to_all else Permissions(*permissions), OTHER_BROKER.__eq__, listener_name="BROKERS"
+    )
     check = origin.require if brokers_alone else origin.require_broker_or_operator
     with suppress(ApiError):
         check(request)
@@ -48,6 +51,12 @@ def is_let_in(
 def test_this_machine_needs_no_authorizer(client: str) -> None:
     assert is_let_in(client, open_to_all=True)
     assert not is_let_in(client, listener="CLIENTS", open_to_all=True), "but the brokers' own listener"
+
+
+def test_the_machine_of_a_registered_broker_needs_no_authorizer() -> None:
+    assert is_let_in(OTHER_BROKER, open_to_all=True)
+    assert not is_let_in(OTHER_BROKER, listener="CLIENTS", open_to_all=True)
+    assert not is_let_in(OTHER_BROKER, open_to_all=False)
 
 
 def test_other_machines_need_an_authorizer() -> None:

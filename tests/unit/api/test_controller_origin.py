@@ -15,6 +15,8 @@ from barnabas.api.request import ConnectionContext
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 
+OTHER_BROKER = "10.0.0.9"
+
 
 def is_let_in(
     client: str, *, local: str = "10.0.0.5", privileged: bool = True, control_plane: bool = False, allowed: bool | None
@@ -29,7 +31,7 @@ def is_let_in(
         header=SimpleNamespace(client_id="c"),
     )
     authorizer: Authorizer | None = None if allowed is None else MagicMock(authorize=lambda *_: [allowed])
-    origin = ControllerOrigin(authorizer, has_control_plane=control_plane)
+    origin = ControllerOrigin(authorizer, OTHER_BROKER.__eq__, has_control_plane=control_plane)
     with suppress(ApiError):
         origin.require(request)
         return True
@@ -51,10 +53,16 @@ def test_this_machine_by_ipv6_is_let_in() -> None:
 
 
 @pytest.mark.parametrize("address", ["10.0.0.6", "192.168.1.1", "fe80::2", "not an address"])
-def test_other_machines_need_an_authorizer_or_a_control_plane(address: str) -> None:
+def test_machines_without_a_broker_need_an_authorizer_or_a_control_plane(address: str) -> None:
     assert not is_let_in(address, allowed=None)
     assert is_let_in(address, allowed=True)
     assert is_let_in(address, control_plane=True, allowed=None)
+
+
+def test_the_machine_of_a_registered_broker_is_let_in() -> None:
+    assert is_let_in(OTHER_BROKER, allowed=None)
+    assert not is_let_in(OTHER_BROKER, privileged=False, allowed=None), "but the brokers' own listener"
+    assert not is_let_in(OTHER_BROKER, allowed=False), "but the authorizer's permission"
 
 
 @pytest.mark.parametrize("control_plane", [False, True])

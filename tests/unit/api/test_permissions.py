@@ -132,7 +132,9 @@ class Broker:
         self.store = Nothing()
         dynamic = DynamicBrokerConfig(KafkaConfig.parse({}))
         metadata, manager = self.replicas.metadata, self.replicas.manager
-        orders = InterBrokerApi(manager, ControllerOrigin(self.permissions, has_control_plane=False), lambda: 7)
+        orders = InterBrokerApi(
+            manager, ControllerOrigin(self.permissions, lambda _address: False, has_control_plane=False), lambda: 7
+        )
         alter = AlterConfigsApi(0, ConfigAdmin(self.store, metadata, dynamic), self.permissions)  # type: ignore[arg-type]
         describe = ConfigsApi(0, lambda: dynamic.settings, self.store.topic_overrides, metadata, self.permissions)
         records = DeleteRecordsApi(manager, metadata, self.permissions)
@@ -160,7 +162,7 @@ class Broker:
         # No partition of its log is led here: who gets past the permissions is told so.
         transactions = transaction_environment(self.replicas, admin.generate)
         service = TransactionService(transactions, lambda _: None)
-        origin = BrokerOrigin(self.permissions, listener_name="PLAINTEXT")
+        origin = BrokerOrigin(self.permissions, lambda _address: False, listener_name="PLAINTEXT")
         ids = TransactionsApi(service, admin, len, metadata, origin, self.permissions)
         transaction_admin = TransactionAdminApi(TransactionAdmin(transactions), self.permissions)
         cluster = ClusterApi(metadata, self.permissions)

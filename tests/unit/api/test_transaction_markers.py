@@ -33,7 +33,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.replicas = Replicas()
-        origin = BrokerOrigin(None, listener_name="PLAINTEXT")
+        origin = BrokerOrigin(None, lambda _address: False, listener_name="PLAINTEXT")
         self.ended: list[tuple[int, EndedGroupTransaction]] = []
         markers = TransactionMarkersApi(
             self.replicas.manager,

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
 from barnabas.clients.admin import Admin
-from barnabas.clients.consumer import Consumer
-from barnabas.clients.producer import Producer
-from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import Cluster, cluster
+from tests.support.numbered_records import eventually, producing, values_of
 
 Run = Callable[..., Result]
-SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -42,56 +35,6 @@ def run_against(bootstrap_servers: str) -> Run:
         return CliRunner().invoke(barnabas, arguments, env={"BARNABAS_BOOTSTRAP_SERVER": bootstrap_servers})
 
     return invoke
-
-
-def eventually(condition: Callable[[], Any]) -> Any:
-    """Wait until a condition is true, and return its value."""
-    deadline = time.monotonic() + SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
-
-
-@contextmanager
-def producing(bootstrap_servers: str, topic: str) -> Iterator[list[bytes]]:
-    """Produce numbered values to partition 0 meanwhile; the list has those that were acknowledged, in order."""
-    acknowledged: list[bytes] = []
-    errors: list[BaseException] = []
-    end = threading.Event()
-
-    def produce() -> None:
-        try:
-            with Producer(bootstrap_servers, acks="all") as producer:
-                while not end.wait(0.005):
-                    value = b"%d" % len(acknowledged)
-                    producer.send(topic, value, partition=0).result(SECONDS)
-                    acknowledged.append(value)
-        except BaseException as error:
-            errors.append(error)
-            raise
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        eventually(lambda: acknowledged or errors)
-        yield acknowledged
-    finally:
-        end.set()
-        thread.join()
-    assert not errors
-
-
-def values_of(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
-    """Read the first `count` values of partition 0."""
-    with Consumer(bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
-        values: list[bytes] = []
-        deadline = time.monotonic() + SECONDS
-        while len(values) < count:
-            assert time.monotonic() < deadline
-            values += [record.value for record in consumer.poll(timeout_ms=1_000)]
-        return values
 
 
 def replicas_of(three: Cluster, topic: str) -> tuple[int, ...]:

@@ -90,6 +90,7 @@ bench: compiled ## measure everything against Apache Kafka (an hour; needs Java,
 	$(BIN)/python -m benchmarks.group_loading
 	$(BIN)/python -m benchmarks.transactions
 	$(BIN)/python -m benchmarks.cluster
+	$(BIN)/python -m benchmarks.controller_failover --partitions 1000
 	$(BIN)/python -m benchmarks.bytecodes
 	$(BIN)/python -m benchmarks.time_by_layer
 	$(BIN)/python -m benchmarks.metrics_cost

@@ -133,17 +133,18 @@ def measure_death(cluster: ZooKeeperCluster, topic: str) -> Result:
     leader = next(broker_id for broker_id in range(BROKERS) if broker_id != controller)
     create_topic(cluster, topic, [leader, *(each for each in range(BROKERS) if each != leader)])
     placement = Placement(leader, controller)
-    _produce_until_acknowledged(cluster, topic, placement)
+    produce_until_acknowledged(cluster, topic, placement)
     began = time.perf_counter()
     cluster.brokers[leader].kill()
-    _produce_until_acknowledged(cluster, topic, placement)
+    produce_until_acknowledged(cluster, topic, placement)
     seconds = time.perf_counter() - began
     cluster.brokers[leader].start()
     cluster.wait_until_in_sync([topic], BROKERS, PATIENCE_SECONDS)
     return {"seconds": seconds}
 
 
-def _produce_until_acknowledged(cluster: ZooKeeperCluster, topic: str, placement: Placement) -> None:
+def produce_until_acknowledged(cluster: ZooKeeperCluster, topic: str, placement: Placement) -> None:
+    """Produce one record to the leader, whichever broker it is by now. Raises LeaderGone: there is none in time."""
     deadline = time.perf_counter() + PATIENCE_SECONDS
     while True:
         try:

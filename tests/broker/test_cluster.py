@@ -120,6 +120,15 @@ def test_a_data_directory_of_another_cluster_is_refused(three: Cluster, tmp_path
         stranger.start()
 
 
+def test_a_data_directory_of_another_broker_is_refused(three: Cluster, tmp_path: Path) -> None:
+    settings: dict[str, Setting] = {"zookeeper_connect": three.store.address}
+    other = BrokerProcess(str(tmp_path / "other"), {**settings, "broker_id": 5})
+    other.start()
+    other.close()
+    with pytest.raises(BrokerFailed, match=r"Configured broker\.id 6 doesn't match stored broker\.id 5"):
+        BrokerProcess(str(tmp_path / "other"), {**settings, "broker_id": 6}).start()
+
+
 def test_equal_end_points_are_refused(three: Cluster, tmp_path: Path) -> None:
     taken = three.brokers[0].bootstrap_servers
     settings: dict[str, Setting] = {

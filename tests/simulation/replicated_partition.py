@@ -7,7 +7,7 @@ interleaving that a history finds can be found again by its seed.
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -135,9 +135,9 @@ class ReplicatedPartition:
         self.chance = random.Random(seed)
         self.loss = self.chance.choice((0.0, 0.1))
         self.cut: set[frozenset[int]] = set()
-        self.machines = {
-            each: Broker(SimulatedFiles(), config=log_config(**LOG), seed=seed * 3 + each) for each in BROKERS
-        }
+        self.machines = {each: _machine(SimulatedFiles(), seed * 3 + each) for each in BROKERS}
+        self.older_disks: dict[int, SimulatedFiles] = {}
+        self.done: Counter[str] = Counter()
         self.nodes: dict[int, Replicas] = {}
         self.orders: dict[int, deque[Order]] = {each: deque() for each in BROKERS}
         self.leader, self.leader_epoch, self.partition_epoch = 0, 0, 0
@@ -153,7 +153,7 @@ class ReplicatedPartition:
 
     # -- clients
 
-    def produce(self) -> None:
+    def produce(self, acks: int = -1) -> None:
         """Send a batch to a broker that believes it leads, perhaps one that does not any more."""
         leaders = [each for each in self.nodes if self.log(each) is not None and self._partition(each).is_leader]
         if leaders:
@@ -162,7 +162,7 @@ class ReplicatedPartition:
             builder = RecordBatchBuilder(Codec.NONE)
             for _ in range(self.chance.randint(1, 3)):
                 builder.append(NOW, b"key", value)
-            answer = node.append((*PARTITION, builder.build()), acks=-1, timeout_ms=60_000)
+            answer = node.append((*PARTITION, builder.build()), acks=acks, timeout_ms=60_000)
             self.produced.append(Produced(value, answer))
 
     def observe(self) -> None:
@@ -203,15 +203,55 @@ class ReplicatedPartition:
             self._order()
 
     def start(self, broker_id: int) -> None:
-        """Start a killed broker."""
+        """Start a killed broker; one out of sync may come back with an emptied disk, or an older state of its own."""
         machine = self.machines[broker_id]
         machine.kill()
+        older = self.older_disks.get(broker_id)
+        if not self._is_or_may_be_in_sync(broker_id) and (
+            lost := self.chance.choices((None, "all", "much"), (6, 1, 1))[0]
+        ):
+            disk = older.copy() if lost == "much" and older is not None else SimulatedFiles()
+            machine = self.machines[broker_id] = _machine(disk, self.chance.randrange(1 << 30))
+            self.done[lost] += 1
         self._boot(broker_id)
         if self.leader not in self.nodes:
             self.elect()
         else:
             self._announce()
             self._order(only=broker_id)
+
+    def lose_all_but_an_emptied_leader(self) -> None:
+        """Make the last in-sync replica one that has come back with an emptied disk."""
+        self.machines[self.leader] = _machine(SimulatedFiles(), self.chance.randrange(1 << 30))
+        self._boot(self.leader)
+        self.isr = (self.leader,)
+        self.leader_epoch += 1
+        self.partition_epoch += 1
+        self._announce()
+        self._order()
+
+    def _is_or_may_be_in_sync(self, broker_id: int) -> bool:
+        """Return whether the replica counts as in sync, or a leader has proposed it.
+
+        A proposal does not say which life of the broker it is for: with ZooKeeper, Kafka too takes in a broker that has
+        lost its disk since (KIP-903 mends that for KRaft only).
+        """
+        states = [self._partition(each).state for each in self.nodes if self.log(each) is not None]
+        return broker_id in self.isr or any(broker_id in state.maximal_isr for state in states if state is not None)
+
+    def remember_disk(self, broker_id: int) -> None:
+        """Keep the disk as it is, for a broker that comes back with it later."""
+        self.older_disks[broker_id] = _disk(self.machines[broker_id]).copy()
+
+    def fill_disk(self, broker_id: int) -> None:
+        """Let the disk of a broker be full for some time. The broker refuses records, or copies none."""
+        disk = _disk(self.machines[broker_id])
+        disk.capacity_bytes = disk.used_bytes + self.chance.randint(0, 900)
+        for _ in range(self.chance.randint(1, 6)):
+            self.produce()
+            self.fetch(broker_id)
+        self.done["full"] += 1
+        disk.capacity_bytes = None
 
     def elect(self) -> None:
         """Choose another leader among the in-sync replicas that live; without one there is none."""
@@ -348,6 +388,15 @@ class ReplicatedPartition:
                 self.orders[broker_id].append(order)
 
 
+def _machine(disk: SimulatedFiles, seed: int) -> Broker:
+    return Broker(disk, config=log_config(**LOG), seed=seed)
+
+
+def _disk(machine: Broker) -> SimulatedFiles:
+    assert isinstance(machine.files, SimulatedFiles)
+    return machine.files
+
+
 def epochs(log: UnifiedLog) -> list[EpochEntry]:
     """The epochs in which something was written: a leader also knows those in which nothing was."""
     entries = [*log.leader_epochs.entries, EpochEntry(-1, log.log_end_offset)]
@@ -372,8 +421,8 @@ def run_history(seed: int, steps: int = 250) -> int:
     chance = cluster.chance
     for _ in range(steps):
         step = chance.choices(
-            ("produce", "fetch", "deliver", "propose", "kill", "start", "elect", "cut", "mend", "time"),
-            (30, 40, 12, 12, 1.5, 4, 1.5, 1.5, 3, 2),
+            ("produce", "fetch", "deliver", "propose", "kill", "start", "elect", "cut", "mend", "time", "keep", "fill"),
+            (30, 40, 12, 12, 1.5, 4, 1.5, 1.5, 3, 2, 1, 3),
         )[0]
         live = list(cluster.nodes)
         if step == "produce":
@@ -396,6 +445,10 @@ def run_history(seed: int, steps: int = 250) -> int:
             cluster.cut.clear()
         elif step == "time":
             cluster.pass_time(chance.choice((1, 100, 20_000)))
+        elif step == "keep" and live:
+            cluster.remember_disk(chance.choice(live))
+        elif step == "fill" and live:
+            cluster.fill_disk(chance.choice(live))
         cluster.observe()
     cluster.observed.clear()
     cluster.settle()

@@ -1,19 +1,20 @@
 """Seeded histories of a replicated partition: nothing committed is ever lost or changed, and replicas end up equal.
 
-Fetches, orders, elections, kills, cut links and lost answers in any sequence. What was acknowledged with acks=all and
-`min.insync.replicas=2`, and what any leader has shown to consumers, is in the log of every replica in the end, once and
-at its offset. The same histories find planted defects.
+Fetches, orders, elections, kills, cut links, lost answers, full disks, and emptied or older disks of brokers out of
+sync, in any sequence. What was acknowledged with acks=all and `min.insync.replicas=2`, and what any leader has shown to
+consumers, is in the log of every replica in the end, once and at its offset. The same histories find planted defects.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.replica.fetcher import follower_logs
+from barnabas.replica.fetcher import fetcher_thread, follower_logs
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.followed_state import FollowedState, FollowerLogPosition
 from barnabas.storage.log.leader_epochs import EpochEntry
-from tests.simulation.replicated_partition import run_history
+from tests.simulation.replicated_partition import BROKERS, ReplicatedPartition, run_history
+from tests.unit.storage.log_harness import read_all
 
 SEEDS = range(60)
 
@@ -73,3 +74,36 @@ def test_a_follower_that_truncates_to_its_high_watermark_is_found(monkeypatch: p
 
     monkeypatch.setattr(FollowedState, "begin", at_high_watermark)
     assert _is_found()
+
+
+def test_a_follower_that_gives_up_when_its_disk_is_full_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher_thread, "is_shortage", lambda _: False)
+    assert _is_found()
+
+
+@pytest.mark.parametrize("batches_afterwards", [0, 3, 30])
+def test_followers_ahead_of_an_emptied_leader_take_over_its_log(batches_afterwards: int) -> None:
+    """The last in-sync replica has lost its disk: its records are lost, and the replicas agree all the same."""
+    cluster = ReplicatedPartition(batches_afterwards)
+    for _ in range(10):
+        cluster.produce()
+    cluster.settle()
+    for broker_id in BROKERS:
+        log = cluster.log(broker_id)
+        assert log is not None
+        assert log.log_end_offset >= 10
+    cluster.lose_all_but_an_emptied_leader()
+    cluster.deliver_all()
+    for _ in range(batches_afterwards):
+        cluster.produce(acks=1)
+    cluster.committed.clear()
+    cluster.observed.clear()
+    cluster.settle()
+    leader = cluster.log(cluster.leader)
+    assert leader is not None
+    assert leader.log_end_offset >= batches_afterwards
+    for broker_id in BROKERS:
+        log = cluster.log(broker_id)
+        assert log is not None
+        assert read_all(log) == read_all(leader)
+    assert sorted(cluster.isr) == list(BROKERS)

@@ -34,7 +34,7 @@ from barnabas.rpc.fetch_request import FetchPosition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.runtime.thread import ShutdownableThread
-from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
+from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset, is_shortage
 from barnabas.storage.log.leader_epochs import EpochEntry
 
 logger = logging.getLogger(__name__)
@@ -315,9 +315,24 @@ class ReplicaFetcherThread:
             logger.error("%s: found invalid messages in %s at %d: %s", self.name, key, asked_with.fetch_offset, error)
             self._states[key] = self._delayed(asked_with)
             return
+        if isinstance(error.__cause__, OSError) and is_shortage(error.__cause__):
+            # The log goes on when there is room, and may have got the first batches of the answer.
+            logger.error("%s: %s is copied again when there is room: %s", self.name, key, error)
+            self._states[key] = self._delayed(self._continued(key, asked_with))
+            return
         logger.error("%s: %s is not copied any more: %s", self.name, key, error)
         del self._states[key]
         self._on_failed(key)
+
+    def _continued(self, key: TopicPartition, state: FollowedState) -> FollowedState:
+        """Return the state at the log's end, which may have moved; a log that has to be cut first still has to be."""
+        if state.phase is FetchPhase.TRUNCATING:
+            return state
+        try:
+            return state.at(self._logs.position(key))
+        except ApiError:
+            # Its directory has failed meanwhile, as the next turn finds.
+            return state
 
     def _connection_failed(self, requested: Mapping[TopicPartition, FollowedState], error: Exception) -> None:
         if not self._thread.is_running:

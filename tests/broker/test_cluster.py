@@ -236,3 +236,17 @@ def test_a_killed_leader_is_replaced_before_its_session_ends(tmp_path: Path) -> 
         store.close()
     finally:
         three.kill_all()
+
+
+def test_a_controller_stops_while_the_store_is_gone(tmp_path: Path) -> None:
+    two = Cluster(str(tmp_path), 2, {})
+    try:
+        two.start()
+        with Admin(two.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("led", 2, 2)])
+        controller = two.controller_id
+        assert controller is not None
+        two.store.close()
+        assert two.brokers[controller].terminate(80) == 0, "less than the three requests of a controlled shutdown"
+    finally:
+        two.kill_all()

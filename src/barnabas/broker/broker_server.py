@@ -239,7 +239,12 @@ def _shut_down_controlled(stages: BuiltStages) -> None:
     """Have other brokers lead what this broker leads, unless the broker ends because of a fatal error."""
     config, lifecycle = stages.foundations.dynamic.current, stages.foundations.lifecycle
     terms = ShutdownTerms.from_kafka_config(config)
+    is_connected = stages.storage.zk_client.stop_waiting()
     if lifecycle.exit_status or not terms.is_enabled:
+        return
+    if not is_connected:
+        # The controller, which may be this broker, could write no other leader.
+        logger.warning("ZooKeeper cannot be reached: the broker stops without giving its leaderships away")
         return
     lifecycle.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
     ControlledShutdownClient(

@@ -163,6 +163,10 @@ class KafkaZkClient:
         # The version counts the writes, so that every write returns a number of its own.
         return self._store.set(BrokerSequenceIdZNode.path, b"").version
 
+    def stop_waiting(self) -> bool:
+        """Have no call wait for ZooKeeper to be back from now on. Return whether the store is connected."""
+        return self._store.stop_waiting()
+
     # -- controller
 
     def controller_id(self) -> int | None:

@@ -192,6 +192,13 @@ class Store(ABC):
     def close(self) -> None:
         """End the session: its ephemeral znodes are deleted, its watches never fire. A second call does nothing."""
 
+    def stop_waiting(self) -> bool:
+        """Have no call wait for a connection from now on: a broker that stops must not wait for ZooKeeper to be back.
+
+        Return whether there is a connection. Without one, calls fail with StoreUnavailableError.
+        """
+        return True  # a store in this process needs no connection
+
     def batch(self, operations: Sequence[Operation]) -> list[Outcome]:
         """Apply a batch, and wait for its outcomes. Raises StoreUnavailableError: nothing was applied."""
         return self.submit(operations).result()

@@ -9,6 +9,7 @@ What happens when the connection is lost:
 
     lost            requests without an answer are sent again when there is a connection: their callers wait
     same session    the watches are set again (SetWatches); those that missed their change fire
+    broker stops    calls that have waited fail, and later ones do not wait (`stop_waiting`)
     session expired calls fail from now on, those that wait too; the listeners get EXPIRED, and the controller resigns;
                     then calls are possible, and the listeners get RECONNECTED: the broker registers again
 
@@ -87,8 +88,9 @@ class ZookeeperStore(Store):
         self._session_id = 0
         self._last_zxid = 0
         self._listeners: tuple[SessionListener, ...] = ()
-        # Set while callers may send, and when they must not wait: after an expiry, and for good by `close`.
+        # Set while callers may send, and when they must not wait: after an expiry, for good by `stop_waiting`, `close`.
         self._need_not_wait = threading.Event()
+        self._may_wait = True
         self._is_connected = False
         self._is_expired = False
         self._expiries = 0
@@ -132,6 +134,13 @@ class ZookeeperStore(Store):
         """Call `listener` on the thread `store-watch` when the session has expired and there is a new one."""
         self._listeners = (*self._listeners, listener)
 
+    def stop_waiting(self) -> bool:
+        """Have no call wait for a connection from now on. Return whether there is one."""
+        with self._lock:
+            self._may_wait = False
+            self._need_not_wait.set()
+            return self._is_connected
+
     def close(self) -> None:
         """End the session: its ephemeral znodes go. A second call does nothing."""
         with self._lock:
@@ -157,7 +166,8 @@ class ZookeeperStore(Store):
     def _apply(self, operations: Sequence[Operation], chroot: str) -> list[Outcome]:
         """Send operations until each one has an answer.
 
-        Raises StoreUnavailableError: the store was closed, or the session in which the batch began has expired.
+        Raises StoreUnavailableError: the store was closed, the session in which the batch began has expired, or a
+        connection is missing and no call may wait for one.
         """
         answers: dict[int, Any] = {}
         unanswered = list(range(len(operations)))
@@ -171,7 +181,7 @@ class ZookeeperStore(Store):
                 logger.debug("Sending again: %s", operations[index])
             for answer in answers.values():
                 if isinstance(answer, ConnectionClosedError | AuthFailedError | SessionExpiredError):
-                    raise StoreUnavailableError("", "the session with ZooKeeper is closed or has expired")
+                    raise StoreUnavailableError("", "the session with ZooKeeper is closed, lost or has expired")
         return [
             answer if isinstance(answer, StoreError) else outcome_of(operation, answer, chroot)
             for operation, answer in zip(operations, (answers[index] for index in range(len(operations))), strict=True)
@@ -195,7 +205,9 @@ class ZookeeperStore(Store):
             self._room.acquire()
             answer = _Answer(self, round_, index, operation)
             with self._lock:
-                may_send = not (self._is_closed or self._is_expired or self._expiries != expiries)
+                may_send = not (self._is_closed or self._is_expired or self._expiries != expiries) and (
+                    self._is_connected or self._may_wait
+                )
                 if may_send:
                     # Under the lock: at an expiry kazoo drops what is queued after it has told `_on_connection_state`.
                     # kazoo's own calls hand answers to a thread of their own, after the connection's thread may have
@@ -231,7 +243,7 @@ class ZookeeperStore(Store):
                 self._watches = _WatchesSet()
                 # They fail at once, and do not wait for the listeners, which may be waiting for one of them to end.
                 self._need_not_wait.set()
-            elif not (self._is_closed or self._is_expired):
+            elif self._may_wait and not (self._is_closed or self._is_expired):
                 self._need_not_wait.clear()
 
     def _on_connected(self, session_id: int) -> None:
@@ -280,7 +292,7 @@ class ZookeeperStore(Store):
             if self._expiries != expiries:
                 return  # this session has expired as well, which its listeners have not heard yet
             self._is_expired = False
-            if not (self._is_connected or self._is_closed):
+            if self._may_wait and not (self._is_connected or self._is_closed):
                 self._need_not_wait.clear()
 
 

@@ -1,9 +1,11 @@
 """The connections of this broker's controller to brokers, over the control plane's or the inter-broker listener.
 
 Made by BrokerServer on the main thread. The controller's thread makes and closes channels; `_channels` is replaced by
-one assignment, so that gauges may read it on any thread. The broker reaches itself at the address its listener is bound
-to, by loopback if that is every address: the advertised address need not be reachable from here. Kafka:
-ControllerChannelManager.addNewBroker.
+one assignment, so that gauges may read it on any thread.
+
+The broker reaches its own plaintext listener at the address that is bound, by loopback if that is every address: the
+advertised one need not be reachable from here. It reaches a protected one at the advertised address, whose name is in
+the certificate. Kafka: ControllerChannelManager.addNewBroker, which always takes the advertised address.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from barnabas.broker.inter_broker_security import InterBrokerSecurity
 from barnabas.broker.own_listeners import OwnListeners
 from barnabas.config.config_error import ConfigError
-from barnabas.config.config_values import ConfigValues
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.config.listeners import inter_broker_listener_name_of
+from barnabas.config.listeners import controller_listener_name_of
 from barnabas.config.setting import Settings, computed, setting
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
 from barnabas.metrics.metrics_registry import MetricsRegistry
@@ -27,7 +29,7 @@ from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
-from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+from barnabas.transport.channel_builder import plaintext_channel
 from barnabas.transport.connection_probe import Probe, probe
 from barnabas.transport.selector import Selector
 from barnabas.zk.broker_zk_data import BrokerInfo
@@ -43,12 +45,6 @@ GROUP, KIND, QUEUE_SIZE, QUEUE_TIME = (
     "QueueSize",
     "RequestRateAndQueueTimeMs",
 )
-CLIENT_CHANNEL_BUILDERS: Final[dict[str, ChannelBuilder]] = {"PLAINTEXT": plaintext_channel}
-
-
-def controller_listener_name_of(config: ConfigValues) -> str:
-    """Return the listener on which a broker hears the controller: the control plane's, or the brokers' own."""
-    return config.optional_string("control.plane.listener.name") or inter_broker_listener_name_of(config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +63,16 @@ def _refuses_connections(node: Node) -> bool:
 
 
 class BrokerConnections:
-    """The clients for brokers. listeners: those of this broker, bound by the time a client is made."""
+    """The clients for brokers. listeners: those of this broker, bound by the time a client is made.
+
+    Raises ConfigError: this broker lacks a key or a login that the listeners of brokers ask for.
+    """
 
     def __init__(
         self, config: KafkaConfig, broker_id: int, listeners: OwnListeners, clock: Clock, metrics: MetricsRegistry
     ) -> None:
         self._config = ConnectionConfig.from_kafka_config(config)
+        self.security = InterBrokerSecurity(config, str(broker_id))
         self._broker_id = broker_id
         self._listeners = listeners
         self._clock = clock
@@ -87,7 +87,7 @@ class BrokerConnections:
         addresses: (host, port) by listener, as the broker advertises them. Raises ConfigError: the broker advertises no
         listener of that name. Raises KeyError: the broker is this one, and has no such listener open.
         """
-        if broker_id == self._broker_id:
+        if broker_id == self._broker_id and not self.security.protects(listener_name):
             own = self._listeners.bound_end_point(listener_name)
             return Node(broker_id, LOOPBACK.get(own.host, own.host), own.port)
         if listener_name not in addresses:
@@ -95,10 +95,7 @@ class BrokerConnections:
         return Node(broker_id, *addresses[listener_name])
 
     def client(self, node: Node, listener_name: str) -> NetworkClient:
-        """Return a client for one node, with one request in flight, which sends the latest version of every request.
-
-        Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
-        """
+        """Return a client for one node, with one request in flight, which sends the latest version of every request."""
         # No backoff, as in Kafka: the channel's own thread waits between attempts, and a broker that is back is
         # reached at once.
         return self.client_of([node], listener_name, reconnect_backoff_ms=0)
@@ -116,19 +113,10 @@ class BrokerConnections:
         """Return a client for several nodes, and for others that are given to its `ready`.
 
         client_id: by default this broker's id. request_timeout_ms: by default `request.timeout.ms`.
-
-        Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
         """
         config = self._config
-        protocol = self._listeners.bound_end_point(listener_name).security_protocol
-        builder = CLIENT_CHANNEL_BUILDERS.get(protocol)
-        if builder is None:
-            raise ConfigError(
-                f"Listener {listener_name} uses {protocol}: brokers reach each other over "
-                f"{', '.join(CLIENT_CHANNEL_BUILDERS)} only"
-            )
         return NetworkClient(
-            Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=builder),
+            Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=plaintext_channel),
             ManualMetadataUpdater(nodes),
             NetworkClientConfig(
                 client_id=str(self._broker_id) if client_id is None else client_id,
@@ -142,6 +130,7 @@ class BrokerConnections:
                 send_buffer_bytes=SYSTEM_BUFFER_SIZE,
                 receive_buffer_bytes=receive_buffer_bytes,
                 discover_broker_versions=False,
+                channel_builder=self.security.builder_of(listener_name),
             ),
             self._clock,
             self._random,

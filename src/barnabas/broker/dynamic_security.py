@@ -1,10 +1,11 @@
-"""The part that hands changed settings of security to the listeners: key stores and trust stores.
+"""The part that hands changed settings of security to the listeners and to the connections between brokers.
 
 Called by DynamicBrokerConfig, one change at a time; has no state, so no lock. Kafka: the ListenerReconfigurable parts.
 """
 
 from __future__ import annotations
 
+from barnabas.broker.inter_broker_security import InterBrokerConfig, InterBrokerSecurity
 from barnabas.broker.listener_channels import ListenerChannels
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import ListenersConfig
@@ -20,26 +21,31 @@ class DynamicSecurity:
         | KeyStoreConfig.dynamic_names()
         | TrustStoreConfig.dynamic_names()
         | SaslConfig.dynamic_names()
+        | InterBrokerConfig.dynamic_names()
         | ListenersConfig.dynamic_names()
     )
     """`listeners` is among them: a listener that is closed is forgotten, a new one is checked. The mechanisms of SASL
     and their users count for listeners that are opened later, as in Kafka."""
 
-    def __init__(self, channels: ListenerChannels) -> None:
+    def __init__(self, channels: ListenerChannels, between_brokers: InterBrokerSecurity) -> None:
         self._channels = channels
+        self._between_brokers = between_brokers
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
         """Check the listeners of the proposed settings. Raises ConfigError: one of them could not be served."""
-        self._channels.validate(proposed)
+        self.check_files(proposed)
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
         """Take over changed key stores; a listener whose new one cannot be used keeps the old one."""
         self._channels.reconfigure(current)
+        self._between_brokers.reload(current)
 
     def check_files(self, current: KafkaConfig) -> None:
         """Check key stores whose files have changed (FollowsFiles). Raises ConfigError: one cannot be used."""
         self._channels.validate(current)
+        self._between_brokers.check(current)
 
     def reload_files(self, current: KafkaConfig) -> None:
         """Take over key stores whose files have changed (FollowsFiles)."""
         self._channels.reload(current)
+        self._between_brokers.reload(current)

@@ -28,7 +28,9 @@ from barnabas.broker.control_stage import ControlStage
 from barnabas.broker.delegation_tokens import start_delegation_tokens
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.handler_pools import HandlerPools
+from barnabas.broker.inter_broker_security import broker_logins_of
 from barnabas.broker.listener_channels import ListenerChannels
+from barnabas.broker.own_scram_credentials import create_missing_credentials
 from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.server_config import ServerConfig
 from barnabas.broker.storage_stage import StorageStage
@@ -106,6 +108,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     requests = RequestMetrics(request_log)
     versions = ApiVersionsApi(lambda: served, storage.features)
     credentials = ScramCredentialCache(storage.zk_client, None if tokens is None else tokens.credential)
+    create_missing_credentials(broker_logins_of(config), storage.zk_client.configs)
     credentials.start(storage.config_changes)
     logins = LoginParts(credentials, versions.before_login, clock, foundations.scheduler)
     channels = ListenerChannels(lambda: foundations.dynamic.current, clock, logins, access.channel_builders)

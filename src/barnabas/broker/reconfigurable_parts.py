@@ -41,7 +41,7 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
         DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)
     )
     # Before the listeners, which are opened with the key stores of the new settings.
-    security = DynamicSecurity(front.channels)
+    security = DynamicSecurity(front.channels, stages.replication.connections.security)
     dynamic.add_reconfigurable(security)
     dynamic.follow_files(security)
     # After DynamicNetwork, since parts are called in this sequence: a listener that opens must find its own limits.

@@ -79,7 +79,6 @@ _BY_REASON: Final = (
         "ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm",
     ),
     ("ssl.enabled.protocols decides which versions of TLS are used", "ssl.protocol"),
-    ("brokers connect to each other in plaintext", "ssl.endpoint.identification.algorithm"),
     (
         _NO_TIERS,
         """

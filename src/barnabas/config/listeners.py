@@ -162,6 +162,15 @@ def inter_broker_listener_name_of(config: ConfigValues) -> str:
     return result
 
 
+def controller_listener_name_of(config: ConfigValues) -> str:
+    """Return the listener on which a broker hears the controller: the control plane's, or the brokers' own.
+
+    Raises ConfigError as `inter_broker_listener_name_of` does.
+    """
+    control_plane = config.optional_string("control.plane.listener.name")
+    return inter_broker_listener_name_of(config) if control_plane is None else control_plane.upper()
+
+
 def early_start_listeners_of(config: ConfigValues) -> frozenset[str]:
     """Return the listeners that start before the authorizer is ready; none if early.start.listeners is not set.
 

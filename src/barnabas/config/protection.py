@@ -19,7 +19,6 @@ from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, find_key
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import ConfigValue
 from barnabas.config.config_values import ConfigValues
-from barnabas.config.listeners import listeners_of
 
 
 class ProtectionMissing(ConfigError):
@@ -64,8 +63,6 @@ _OTHER_AUTHORIZER: Final = (
 _NO_PASSWORDS: Final = "there is no store for encrypted passwords"
 _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
 
-_BETWEEN_BROKERS: Final = ("inter.broker.listener.name", "control.plane.listener.name")
-
 # A new row belongs here when an operator who reads the setting in a file would believe that an access is checked, a
 # connection encrypted, or a client limited, and it is not. Passwords of key stores have no row: without the key store,
 # which has one, they promise nothing. Settings of tokens that a broker fetches for itself have none: this broker
@@ -78,15 +75,9 @@ PROMISES: Final[Mapping[str, Promise]] = {
     ),
     # -- TLS
     "ssl.engine.factory.class": Promise(_is_given, "there is no Java to load the class, so it would encrypt nothing"),
-    "security.inter.broker.protocol": Promise(
-        _differs("security.inter.broker.protocol"), "there is no TLS or SASL between brokers"
-    ),
     # -- SASL; the mechanisms that are enabled are checked with their listener (`security.sasl.sasl_listener`)
     "sasl.server.callback.handler.class": Promise(
         lambda value: _is_given(value) and value not in TOKEN_HANDLERS, _NO_JAVA
-    ),
-    "sasl.mechanism.inter.broker.protocol": Promise(
-        _differs("sasl.mechanism.inter.broker.protocol"), "there is no SASL between brokers"
     ),
     "sasl.kerberos.service.name": Promise(_is_given, "there is no Kerberos, so no ticket would be checked"),
     # -- secrets, and the metadata store
@@ -107,11 +98,6 @@ def check_protection(config: ConfigValues) -> None:
     Raises ProtectionMissing: settings do. The message names all of them, their values and what is missing.
     """
     broken = {name: missing for name in sorted(config.originals) if (missing := _broken_promise(config, name))}
-    end_points = listeners_of(config)
-    for setting in _BETWEEN_BROKERS:
-        name = (config.optional_string(setting) or "").upper()
-        if any(each.listener_name == name and each.security_protocol != "PLAINTEXT" for each in end_points):
-            broken[setting] = "brokers connect to each other in plaintext only, so the listener would not be reached"
     if broken:
         reasons = "; ".join(f"{name}={_display_value(config, name)}: {missing}" for name, missing in broken.items())
         raise ProtectionMissing(

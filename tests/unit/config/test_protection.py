@@ -24,7 +24,6 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
             "it would refuse nothing",
         ),
         ("sasl.kerberos.service.name", "kafka", "there is no Kerberos"),
-        ("security.inter.broker.protocol", "SASL_SSL", "no TLS or SASL between brokers"),
         ("password.encoder.secret", "secret", "there is no store for encrypted passwords"),
         ("zookeeper.set.acl", "true", "without access control lists"),
         ("principal.builder.class", "org.example.Principals", "it would name no principal"),
@@ -79,12 +78,6 @@ def test_a_promise_cannot_be_made_while_the_broker_runs(name: str, value: str) -
     dynamic.load(lambda _entity: {}, 7)
     with pytest.raises(ConfigError, match="promise protection"):
         dynamic.validate({name: value}, per_broker=True)
-
-
-@pytest.mark.parametrize("name", ["inter.broker.listener.name", "control.plane.listener.name"])
-def test_brokers_are_not_reached_over_tls(name: str) -> None:
-    with pytest.raises(ProtectionMissing, match="brokers connect to each other in plaintext only"):
-        KafkaConfig.parse({"listeners": "SSL://:9093,PLAINTEXT://:9092", name: "ssl"})
 
 
 def test_every_promise_is_of_a_setting_that_exists() -> None:

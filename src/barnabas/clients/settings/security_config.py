@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 from barnabas.clients.settings.notation import setting
 from barnabas.config.secret import Secret
 from barnabas.rpc.client_channels import PLAINTEXT, SECURITY_PROTOCOLS, ClientChannels
 from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthBearerClient
-from barnabas.security.sasl.client.plain_client import PlainClient
+from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
 from barnabas.security.sasl.client.sasl_client import SaslLogin
-from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramLogin
-from barnabas.security.sasl.jaas import parse_login_module
-from barnabas.security.sasl.login_modules import LOGIN_MODULES, PLAIN
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
+from barnabas.security.sasl.jaas import InvalidJaas
+from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
@@ -176,14 +173,9 @@ class ClientSecurityConfig:
             if self.sasl_jaas_config is not None:
                 raise ValueError("sasl_mechanism=OAUTHBEARER takes sasl_oauthbearer_token, not sasl_jaas_config")
             return SaslLogin(mechanism, lambda: OAuthBearerClient(token if callable(token) else _given(token)))
-        username, password, is_token = self._user(mechanism)
-        if mechanism == PLAIN:
-            return SaslLogin(mechanism, lambda: PlainClient(username, password))
-        extensions = TOKEN_EXTENSIONS if is_token else None
-        credentials = ScramLogin(SCRAM_MECHANISMS[mechanism], username, password, extensions)
-        return SaslLogin(mechanism, lambda: ScramClient(credentials))
+        return password_login(mechanism, self._user(mechanism))
 
-    def _user(self, mechanism: str) -> _User:
+    def _user(self, mechanism: str) -> PasswordUser:
         """Return the user of the settings, or of the login context. Raises ValueError: none, or both, are given."""
         username, password = self.sasl_username, _secret(self.sasl_password)
         jaas = _secret(self.sasl_jaas_config)
@@ -192,25 +184,15 @@ class ClientSecurityConfig:
                 raise ValueError(
                     f"sasl_mechanism={mechanism} needs sasl_username and sasl_password, or sasl_jaas_config"
                 )
-            return _User(username, password, self.sasl_token_auth)
+            return PasswordUser(username, password, self.sasl_token_auth)
         if username is not None or password is not None or self.sasl_token_auth:
             raise ValueError(
                 "sasl_jaas_config is given beside sasl_username, sasl_password or sasl_token_auth: choose one"
             )
-        module = parse_login_module(jaas.reveal())
-        expected = LOGIN_MODULES[mechanism]
-        if module.short_name != expected:
-            raise ValueError(f"sasl_jaas_config: sasl_mechanism={mechanism} takes {expected}, not {module.short_name}")
-        if not module.options.get("username") or not module.options.get("password"):
-            raise ValueError(f"sasl_jaas_config: {module.short_name} needs the options username and password")
-        is_token = module.options.get("tokenauth", "").lower() == "true"
-        return _User(module.options["username"], Secret(module.options["password"]), is_token)
-
-
-class _User(NamedTuple):
-    name: str
-    password: Secret
-    is_token: bool
+        try:
+            return user_of_login_context(mechanism, jaas)
+        except InvalidJaas as error:
+            raise ValueError(f"sasl_jaas_config: {error}") from None  # the cause's frames hold the text
 
 
 def _given(token: Secret | str) -> Callable[[], str]:

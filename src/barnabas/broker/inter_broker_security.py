@@ -1,0 +1,135 @@
+"""The security of this broker's connections to brokers: the protocol of the listener that they come by, and its keys.
+
+A broker reaches the brokers of its cluster by one listener, and the controller by another where there is a control
+plane. It takes the role of a client there, with the settings of its own listener: its key store is the client's
+certificate, its login context has the user as whom it logs in. Made by BrokerConnections, on the main thread;
+DynamicSecurity reloads it. `_channels` is replaced by one assignment, since the threads of connections read it.
+
+Kafka: ChannelBuilders.clientChannelBuilder with the JAAS context of the server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.config.config_error import ConfigError
+from barnabas.config.config_values import ConfigValues
+from barnabas.config.listeners import controller_listener_name_of, inter_broker_listener_name_of, protocol_map_of
+from barnabas.config.setting import Settings, setting
+from barnabas.rpc.client_channels import ClientChannels
+from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
+from barnabas.security.sasl.jaas import InvalidJaas
+from barnabas.security.sasl.login_modules import LOGIN_MODULES
+from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.tls.tls_client import TlsClient
+from barnabas.security.tls.tls_config import TlsConfig
+from barnabas.transport.channel_builder import ChannelBuilder, ClientChannelBuilder
+
+logger = logging.getLogger(__name__)
+
+_MECHANISM = "sasl.mechanism.inter.broker.protocol"
+
+
+@dataclass(frozen=True, slots=True)
+class InterBrokerConfig(Settings):
+    """The settings of the client's role. endpoint_identification: `https`, or empty to trust any name."""
+
+    mechanism: str = setting(_MECHANISM)
+    endpoint_identification: str = setting("ssl.endpoint.identification.algorithm", lambda value: value or "")
+
+
+class BrokerLogin(NamedTuple):
+    """The user as whom this broker logs in to brokers, and how."""
+
+    mechanism: str
+    user: PasswordUser
+
+
+class InterBrokerSecurity:
+    """The channels of this broker's clients, by the listener that they connect to."""
+
+    def __init__(self, config: ConfigValues, client_id: str) -> None:
+        """Raises ConfigError: a key store cannot be used, or the login of this broker is missing."""
+        self._client_id = client_id
+        self._channels = self._channels_of(config)
+
+    def protects(self, listener_name: str) -> bool:
+        """Return whether connections to this listener are other than plaintext."""
+        return listener_name in self._channels
+
+    def builder_of(self, listener_name: str) -> ClientChannelBuilder | None:
+        """Return the maker of channels to a listener; None for plaintext ones."""
+        if listener_name not in self._channels:
+            return None
+
+        def build(host: str) -> ChannelBuilder:
+            # Looked up for each connection, so that it uses the keys of the last reload.
+            return self._channels[listener_name](host)
+
+        return build
+
+    def check(self, config: ConfigValues) -> None:
+        """Check settings that are to be taken over. Raises ConfigError: they cannot be used."""
+        self._channels_of(config)
+
+    def reload(self, config: ConfigValues) -> None:
+        """Take over changed settings and files. New connections use them; if they cannot be used, the old ones stay."""
+        try:
+            self._channels = self._channels_of(config)
+        except ConfigError as error:
+            logger.error("Connections to brokers keep their keys: %s", error.message)  # noqa: TRY400 as it says
+
+    def _channels_of(self, config: ConfigValues) -> Mapping[str, ClientChannels]:
+        protocols = protocol_map_of(config)
+        return {
+            name: ClientChannels(
+                _tls_of(config, name) if "SSL" in protocols[name] else None,
+                password_login(*broker_login_of(config, name)) if "SASL" in protocols[name] else None,
+                self._client_id,
+            )
+            for name in _listeners_of_brokers(config)
+            if protocols[name] != "PLAINTEXT"
+        }
+
+
+def broker_logins_of(config: ConfigValues) -> list[BrokerLogin]:
+    """Return the logins of this broker at other brokers, one a listener with SASL. Raises ConfigError."""
+    protocols = protocol_map_of(config)
+    return [broker_login_of(config, name) for name in _listeners_of_brokers(config) if "SASL" in protocols[name]]
+
+
+def broker_login_of(config: ConfigValues, listener_name: str) -> BrokerLogin:
+    """Return the login of this broker at one listener. Raises ConfigError: there is none that brokers would take."""
+    mechanism = InterBrokerConfig.from_kafka_config(config.of_listener(listener_name)).mechanism
+    sasl = SaslConfig.of(config, listener_name)
+    if mechanism not in LOGIN_MODULES:
+        raise ConfigError(
+            f"{_MECHANISM}={mechanism}: brokers log in to each other by {', '.join(LOGIN_MODULES)}", _MECHANISM
+        )
+    if mechanism not in sasl.enabled_mechanisms:
+        raise ConfigError(
+            f"{_MECHANISM} must be included in sasl.enabled.mechanisms when SASL is used for inter-broker "
+            f"communication: {mechanism} is not among {','.join(sasl.enabled_mechanisms)} of listener {listener_name}",
+            _MECHANISM,
+        )
+    name = f"listener.name.{listener_name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    login = sasl.logins.get(mechanism)
+    if login is None:
+        raise ConfigError(f"Brokers log in to listener {listener_name}: set {name}, with username and password", name)
+    try:
+        return BrokerLogin(mechanism, user_of_login_context(mechanism, login))
+    except InvalidJaas as error:
+        raise ConfigError(f"{name}: {error}", name) from None  # the cause's frames hold the text
+
+
+def _listeners_of_brokers(config: ConfigValues) -> set[str]:
+    return {inter_broker_listener_name_of(config), controller_listener_name_of(config)}
+
+
+def _tls_of(config: ConfigValues, listener_name: str) -> TlsClient:
+    of_listener = config.of_listener(listener_name)
+    identification = InterBrokerConfig.from_kafka_config(of_listener).endpoint_identification
+    return TlsClient(TlsConfig.of(of_listener), identification)

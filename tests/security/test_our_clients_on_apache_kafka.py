@@ -53,6 +53,7 @@ def kafka(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) 
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(certificates.trust_pem),
             "ssl.client.auth": "requested",
+            "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": "3600000",
             **{
                 f"listener.name.{protocol}.{mechanism}.sasl.jaas.config": login
                 for protocol in ("sasl_plaintext", "sasl_ssl")

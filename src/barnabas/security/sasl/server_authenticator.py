@@ -246,7 +246,7 @@ class SaslServerAuthenticator:
             header,
             SaslAuthenticateResponse(
                 error_code=ErrorCode.NONE,
-                error_message=None,
+                error_message="",  # Kafka's, though the field may be null
                 auth_bytes=token,
                 session_lifetime_ms=self.session_lifetime_ms,
             ),

@@ -105,7 +105,7 @@ class Connection:
 
     def authenticate(self, token: bytes, version: int = 2) -> bytes:
         answer = self.call(SaslAuthenticateRequest(token), version, SaslAuthenticateResponse)
-        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, "")
         return bytes(answer.auth_bytes)
 
     def rejected(self, frame: bytes) -> tuple[str, bytes]:

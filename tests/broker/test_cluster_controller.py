@@ -270,6 +270,16 @@ def test_the_next_controller_finishes_a_reassignment(three: Cluster, store: Stor
     assert values_of(three.bootstrap_servers, "moving", len(acknowledged)) == acknowledged
 
 
+def test_the_store_moves_a_partition(three: Cluster, store: Store) -> None:
+    create(three, "stored", 0, 1)
+    wanted = {"version": 1, "partitions": [{"topic": "stored", "partition": 0, "replicas": [2, 1]}]}
+    store.create("/admin/reassign_partitions", json.dumps(wanted).encode())
+    eventually(lambda: store.exists("/admin/reassign_partitions") is None)
+    assert json.loads(store.get("/brokers/topics/stored").data)["partitions"] == {"0": [2, 1]}
+    eventually(partial(is_gone, Path(three.brokers[0].data_dir, "stored-0")))
+    eventually(partial(is_known_everywhere, three, "stored", 2))
+
+
 @pytest.mark.slow
 def test_the_next_controller_runs_an_election_of_the_store(three: Cluster, store: Store) -> None:
     controller = controller_of(three)

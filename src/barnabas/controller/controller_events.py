@@ -68,6 +68,8 @@ class Signal(enum.Enum):
     """Leaders wrote in-sync replicas to the store."""
     AUTO_PREFERRED_REPLICA_LEADER_ELECTION = "AutoPreferredReplicaLeaderElection"
     """The leaders of the brokers are to be checked for imbalance."""
+    STORE_REASSIGNMENT = "ZkPartitionReassignment"
+    """Partitions to be moved were named in the store."""
 
 
 class BrokerModifications(NamedTuple):

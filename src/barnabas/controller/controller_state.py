@@ -68,6 +68,7 @@ _STATES: Final[Mapping[object, ControllerState]] = {
     events.Signal.LOG_DIR_EVENT_NOTIFICATION: ControllerState.LOG_DIR_CHANGE,
     events.Signal.ISR_CHANGE_NOTIFICATION: ControllerState.ISR_CHANGE,
     events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION: ControllerState.AUTO_LEADER_BALANCE,
+    events.Signal.STORE_REASSIGNMENT: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     events.BrokerModifications: ControllerState.BROKER_CHANGE,
     events.BrokerReachabilityChange: ControllerState.BROKER_CHANGE,
     events.PartitionModifications: ControllerState.TOPIC_CHANGE,

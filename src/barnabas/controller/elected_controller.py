@@ -67,6 +67,7 @@ class ElectedController:
             events.AllocateProducerIds: self._on_allocate_producer_ids,
             events.ApiPartitionReassignment: self._on_api_partition_reassignment,
             events.ListPartitionReassignments: self._on_list_partition_reassignments,
+            events.Signal.STORE_REASSIGNMENT: self._on_store_reassignment,
             events.PartitionReassignmentIsrChange: self._on_partition_reassignment_isr_change,
         }
 
@@ -96,7 +97,9 @@ class ElectedController:
         self._machines.replicas.startup()
         self._machines.partitions.startup()
         logger.info("Ready to serve as the new controller with epoch %d", context.epoch)
-        self._cluster.reassignments.resume()
+        # Those in the store may be newer than those that the last controller has begun.
+        begun = self._cluster.reassignments.begin_those_in_store()
+        self._cluster.reassignments.resume(except_for=begun)
         deletions.try_topic_deletion()
         self._on_replica_leader_election(ELECTION_FROM_STORE)
         if environment.config.auto_leader_rebalance_enable:
@@ -192,6 +195,9 @@ class ElectedController:
                 event.reassignments, allow_replication_factor_change=event.allow_replication_factor_change
             )
         )
+
+    def _on_store_reassignment(self, _event: events.Signal) -> None:
+        self._cluster.reassignments.begin_those_in_store()
 
     def _on_list_partition_reassignments(self, event: events.ListPartitionReassignments) -> None:
         event.callback(self._cluster.reassignments.in_progress(event.partitions))

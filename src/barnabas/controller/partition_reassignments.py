@@ -22,7 +22,9 @@ An example, from replicas 1, 2, 3 to 4, 5, 6 with leader 1:
     4, 5, 6, 1, 2, 3          4, 5, 6  1, 2, 3  4, {4, 5, 6}          B: RR out of the ISR, stopped, deleted
     4, 5, 6                                     4, {4, 5, 6}          B: the store last
 
-Reassignments of /admin/reassign_partitions (before Kafka 2.4's API) are not read.
+/admin/reassign_partitions, which tools wrote before Kafka 2.4's API, is read when it is created and when a controller
+is elected. A partition leaves it when its move is complete, when it cannot begin, or when the API moves it elsewhere;
+the last one takes the znode along.
 
 Kafka: KafkaController.onPartitionReassignment.
 """
@@ -34,15 +36,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from barnabas.controller.controller_context import PartitionAndReplica, StateChangeFailed
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
+from barnabas.controller.controller_events import Signal
 from barnabas.controller.election import ElectionStrategy
 from barnabas.controller.partition_states import PartitionState
 from barnabas.controller.replica_states import ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.errors import BadVersionError, ControllerMovedError
+from barnabas.zk.errors import BadVersionError, ControllerMovedError, NoNodeError
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.topic_zk_data import ReassignPartitionsZNode
+from barnabas.zk.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")
@@ -61,6 +66,7 @@ class PartitionReassignments:
         send_metadata_update: Callable[[Collection[TopicPartition]], None],
     ) -> None:
         self._context = environment.context
+        self._put_event = environment.put_event
         self._zk = environment.zk_client
         self._watches = environment.watches
         self._batch = machines.batch
@@ -91,7 +97,53 @@ class PartitionReassignments:
                 begun[partition] = current.reassign_to(current.origin_replicas)
             else:
                 results[partition] = ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        # The latest request counts, wherever it came from.
+        self._remove_from_store(begun)
         return results | {partition: self._begin(partition, new) for partition, new in begun.items()}
+
+    def begin_those_in_store(self) -> set[TopicPartition]:
+        """Begin what /admin/reassign_partitions asks for, and watch for the next. Return the partitions that move.
+
+        Target replicas may be dead brokers, as in Kafka: the move waits for them.
+        """
+        if not self._watches.watch_reassignments():
+            return set()
+        begun: set[TopicPartition] = set()
+        failed: set[TopicPartition] = set()
+        for partition, target in self._targets_in_store().items():
+            text = _error_in(target)
+            error = ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text) if text else None
+            error = error or self._begin(partition, self._context.assignment(partition).reassign_to(target))
+            if error is None:
+                begun.add(partition)
+            else:
+                logger.warning("Cannot move %s as %s asks: %s", partition, ReassignPartitionsZNode.path, error)
+                failed.add(partition)
+        self._remove_from_store(failed)
+        return begun
+
+    def _targets_in_store(self) -> dict[TopicPartition, tuple[int, ...]]:
+        try:
+            return self._zk.topics.reassignment_targets()
+        except ZnodeFormatError as error:
+            logger.warning("Ignoring %s: %s", ReassignPartitionsZNode.path, error)
+            return {}
+
+    def _remove_from_store(self, partitions: Collection[TopicPartition]) -> None:
+        """Take partitions out of /admin/reassign_partitions, and remove it with the last one."""
+        if not partitions:
+            return
+        stored = self._targets_in_store()
+        left = {partition: target for partition, target in stored.items() if partition not in partitions}
+        if len(left) == len(stored):
+            return
+        try:
+            self._zk.topics.replace_reassignment_targets(left, self._context.epoch_version)
+        except NoNodeError:
+            logger.info("%s was removed meanwhile", ReassignPartitionsZNode.path)
+        if not left:
+            # The next one may have been written before the watch was set again.
+            self._put_event(Signal.STORE_REASSIGNMENT)
 
     def in_progress(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the reassignments in progress of these partitions, or of all (None)."""
@@ -106,14 +158,8 @@ class PartitionReassignments:
 
         Kafka: validateReplicas; for the replication factor ReplicationControlManager of 4.1 (KIP-860).
         """
-        text = ""
-        if not target:
-            text = "Empty replica list specified in partition reassignment."
-        elif len(set(target)) != len(target):
-            text = f"Duplicate replica ids in partition reassignment replica list: {_listed(target)}"
-        elif any(replica < 0 for replica in target):
-            text = f"Invalid broker id in replica list: {_listed(target)}"
-        else:
+        text = _error_in(target)
+        if not text:
             adding = current.reassign_to(target).adding_replicas
             live = self._context.live_broker_ids
             if not live.issuperset(adding):
@@ -149,10 +195,12 @@ class PartitionReassignments:
 
     # -- what goes on
 
-    def resume(self, brokers: Collection[int] | None = None) -> None:
+    def resume(
+        self, brokers: Collection[int] | None = None, *, except_for: Collection[TopicPartition] = frozenset()
+    ) -> None:
         """Continue the reassignments that an earlier controller left, or that wait for these brokers, which came up."""
         # A list, since `_advance` changes the set.
-        for partition in sorted(self._context.partitions_being_reassigned):
+        for partition in sorted(self._context.partitions_being_reassigned.difference(except_for)):
             assignment = self._context.assignment(partition)
             if brokers is None or any(replica in brokers for replica in assignment.target_replicas):
                 self._advance(partition, assignment)
@@ -217,6 +265,8 @@ class PartitionReassignments:
         self._write(partition, completed)
         self._watches.unwatch_partition_state(partition)
         self._context.partitions_being_reassigned.discard(partition)
+        if self._targets_in_store().get(partition) == tuple(completed.replicas):
+            self._remove_from_store([partition])
         self._send_metadata_update([partition])
         self._deletions.resume_deletion_for_topics([partition.topic])
 
@@ -322,6 +372,17 @@ class PartitionReassignments:
                 written = LeaderIsrAndControllerEpoch(outcome, self._context.epoch)
                 self._context.leadership[partition] = written
                 return written
+
+
+def _error_in(target: Sequence[int]) -> str:
+    """Return what is wrong with target replicas, whichever brokers live; "" for nothing."""
+    if not target:
+        return "Empty replica list specified in partition reassignment."
+    if len(set(target)) != len(target):
+        return f"Duplicate replica ids in partition reassignment replica list: {_listed(target)}"
+    if any(replica < 0 for replica in target):
+        return f"Invalid broker id in replica list: {_listed(target)}"
+    return ""
 
 
 def _listed(replicas: Sequence[int]) -> str:

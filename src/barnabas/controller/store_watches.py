@@ -27,6 +27,7 @@ from barnabas.zk.topic_zk_data import (
     DeleteTopicsZNode,
     IsrChangeNotificationZNode,
     PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
     TopicPartitionStateZNode,
     TopicsZNode,
     TopicZNode,
@@ -66,6 +67,13 @@ class StoreWatches:
             IsrChangeNotificationZNode.path, lambda: put(Signal.ISR_CHANGE_NOTIFICATION)
         )
         self.watch_preferred_replica_election()
+        self.watch_reassignments()
+
+    def watch_reassignments(self) -> bool:
+        """Watch for the next reassignments in the store. Return whether there are some already."""
+        return self._access.register_change_handler_and_check_existence(
+            ReassignPartitionsZNode.path, self._on_reassignments
+        )
 
     def watch_preferred_replica_election(self) -> bool:
         """Watch for the next election in the store. Return whether there is one already."""
@@ -116,6 +124,7 @@ class StoreWatches:
     def unwatch_cluster(self) -> None:
         """Stop watching everything but /controller."""
         self._access.unregister_change_handler(PreferredReplicaElectionZNode.path)
+        self._access.unregister_change_handler(ReassignPartitionsZNode.path)
         for path in (
             LogDirEventNotificationZNode.path,
             IsrChangeNotificationZNode.path,
@@ -139,6 +148,10 @@ class StoreWatches:
     def _on_preferred_replica_election(self, event: WatchEventType) -> None:
         if event is WatchEventType.CREATED:
             self._put(ELECTION_FROM_STORE)
+
+    def _on_reassignments(self, event: WatchEventType) -> None:
+        if event is WatchEventType.CREATED:
+            self._put(Signal.STORE_REASSIGNMENT)
 
     def _topic_handler(self, topic: str) -> Callable[[WatchEventType], None]:
         def on_change(event: WatchEventType) -> None:

@@ -8,14 +8,14 @@ Kafka: kafka.zk.ZkData, one object a znode, same names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string, uuid_to_string
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.znode_json import decode_json, encode_json, partitions_json, partitions_of
+from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json, partitions_json, partitions_of
 
 
 class TopicsZNode:
@@ -173,3 +173,29 @@ class PreferredReplicaElectionZNode:
     def decode(data: bytes) -> set[TopicPartition]:
         """Return the partitions."""
         return partitions_of(decode_json(data, "a preferred replica election"))
+
+
+class ReassignPartitionsZNode:
+    """The partitions to be moved, and where to: the way before the AlterPartitionReassignments API."""
+
+    path = "/admin/reassign_partitions"
+
+    @staticmethod
+    def encode(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+        """Return version 1."""
+        partitions = [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(targets[tp])} for tp in sorted(targets)
+        ]
+        return encode_json({"version": 1, "partitions": partitions})
+
+    @staticmethod
+    def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the target replicas by partition. Raises ZnodeFormatError: the data have another form."""
+        what = "a reassignment of partitions"
+        try:
+            return {
+                TopicPartition(str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
+                for item in decode_json(data, what)["partitions"]
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise ZnodeFormatError(f"Failed to parse {what}: {data[:200]!r}") from error

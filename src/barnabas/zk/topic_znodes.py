@@ -20,6 +20,7 @@ from barnabas.zk.topic_zk_data import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
     PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
     TopicIdReplicaAssignment,
     TopicPartitionStateZNode,
     TopicPartitionsZNode,
@@ -159,6 +160,22 @@ class TopicZnodes:
         """Remove the request for the election, which is done. Fenced."""
         parent, _, name = PreferredReplicaElectionZNode.path.rpartition("/")
         self._access.delete_children(parent, [name], expected_controller_epoch_version)
+
+    def reassignment_targets(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the partitions that the store asks to move, and where to. Raises ZnodeFormatError."""
+        node = self._access.get(ReassignPartitionsZNode.path)
+        return {} if node is None else ReassignPartitionsZNode.decode(node.data)
+
+    def replace_reassignment_targets(
+        self, targets: Mapping[TopicPartition, Sequence[int]], expected_controller_epoch_version: int
+    ) -> None:
+        """Write what is still to be moved; nothing removes the znode. Fenced. Raises NoNodeError: it is gone."""
+        if not targets:
+            parent, _, name = ReassignPartitionsZNode.path.rpartition("/")
+            self._access.delete_children(parent, [name], expected_controller_epoch_version)
+            return
+        operation = SetData(ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode(targets))
+        value_of(self._access.fenced([operation], expected_controller_epoch_version)[0], Stat)
 
     # -- partition states
 

@@ -13,6 +13,7 @@ from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopRep
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.leader_and_isr import LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.topic_zk_data import ReassignPartitionsZNode
 from tests.support.controller_cluster import Cluster, RecordingBroker
 
 ORDERS = TopicPartition("orders", 0)
@@ -299,3 +300,76 @@ def _catch_up(cluster: Cluster, broker_id: int) -> None:
     leader, _, isr = cluster.leadership("orders")
     if leader in cluster.brokers and broker_id in cluster.brokers and broker_id in assignment(cluster).replicas:
         leader_writes_isr(cluster, *dict.fromkeys((*isr, broker_id)))
+
+
+# -- /admin/reassign_partitions
+
+PATH = "/admin/reassign_partitions"
+
+
+def ask_in_store(cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
+    cluster.active.session.create(PATH, ReassignPartitionsZNode.encode(targets))
+    cluster.settle()
+
+
+def in_store(cluster: Cluster) -> dict[TopicPartition, tuple[int, ...]] | None:
+    """What is still to be moved; None when the znode is gone."""
+    session = cluster.active.session
+    return None if session.exists(PATH) is None else ReassignPartitionsZNode.decode(session.get(PATH).data)
+
+
+def test_the_store_asks_for_a_move_and_is_told_of_its_end() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0, 1]})
+    for target in ([2, 1], [0, 2]):  # the second time too: the watch is set again
+        origin = assignment(cluster).replicas
+        ask_in_store(cluster, {ORDERS: target})
+        assert assignment(cluster).is_being_reassigned
+        assert in_store(cluster) == {ORDERS: tuple(target)}
+        leader_writes_isr(cluster, *{*origin, *target})
+        assert assignment(cluster) == ReplicaAssignment(tuple(target))
+        assert in_store(cluster) is None
+
+
+def test_of_the_stores_moves_those_that_cannot_begin_are_dropped() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0, 1]})
+    missing, doubled = TopicPartition("missing", 0), TopicPartition("orders", 7)
+    # Broker 9 is dead: the store's moves wait for it, as in Kafka.
+    ask_in_store(cluster, {ORDERS: [0, 9], missing: [1], doubled: [2, 2]})
+    assert in_store(cluster) == {ORDERS: (0, 9)}
+    assert in_progress(cluster).keys() == {ORDERS}
+
+
+def test_a_move_by_the_api_replaces_that_of_the_store() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0]})
+    ask_in_store(cluster, {ORDERS: [1]})
+    moved(cluster, [2])
+    assert in_store(cluster) is None
+    assert assignment(cluster) == ReplicaAssignment((2, 0), (2,), (0,))
+
+
+def test_the_next_controller_reads_the_stores_moves() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [1, 2]})
+    ask_in_store(cluster, {ORDERS: [2, 9]})
+    # Asked for while no controller would see it.
+    cluster.active.session.set(PATH, ReassignPartitionsZNode.encode({ORDERS: [1]}))
+    cluster.brokers[0].stop()
+    cluster.settle()
+    assert assignment(cluster) == ReplicaAssignment((1,))
+    assert in_store(cluster) is None
+
+
+def test_a_store_that_asks_in_no_known_form_is_left_alone() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0]})
+    for data in (b"no JSON", b"[]", b'{"version":1}', b'{"version":1,"partitions":[{"topic":"orders"}]}'):
+        cluster.active.session.create(PATH, data)
+        cluster.settle()
+        moved(cluster, [1])
+        moved(cluster, None)
+        assert cluster.active.session.get(PATH).data == data
+        cluster.active.session.delete(PATH)
+        cluster.settle()

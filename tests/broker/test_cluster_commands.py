@@ -56,15 +56,33 @@ def test_a_partition_moves_while_it_is_written(three: Cluster, run: Run, tmp_pat
         plan.write_text(generated.stdout)
         wanted = json.loads(generated.stdout)["partitions"][0]["replicas"]
         assert sorted(wanted) == [1, 2]
-        assert run("reassign", "execute", "--plan", str(plan)).stdout == "moved\tpartition 0\treassignment started\n"
+        executed = run("reassign", "execute", "--plan", str(plan), "--throttle=50000000")
+        assert executed.stdout == "moved\tpartition 0\treassignment started\n", executed.stderr
+        limits = [
+            "follower.replication.throttled.replicas=0:2",
+            "leader.replication.throttled.replicas=0:0,0:1",
+            *["follower.replication.throttled.rate=50000000", "leader.replication.throttled.rate=50000000"] * 3,
+        ]
+        # Changes of settings come by notices, after the answer.
+        eventually(lambda: throttles(run) == limits)
         verified = eventually(lambda: done_or_none(run("reassign", "verify", "--plan", str(plan))))
-        assert verified.stdout == "moved\tpartition 0\treassignment complete\n"
+        assert verified.stdout == "moved\tpartition 0\treassignment complete\nthrottle removed\n"
+        eventually(lambda: throttles(run) == [])
         moved_at = len(acknowledged)
         eventually(lambda: len(acknowledged) > moved_at)
     assert replicas_of(three, "moved") == tuple(wanted)
     assert values_of(three.bootstrap_servers, "moved", len(acknowledged)) == acknowledged
     assert run("reassign", "verify", "--plan", str(before)).exit_code == 1
     eventually(lambda: not Path(three.brokers[0].data_dir, "moved-0").exists())
+
+
+def throttles(run: Run) -> list[str]:
+    """Return the settings of throttles of the topic, then of each broker."""
+    found = []
+    for whose in ("--topic=moved", "--broker=0", "--broker=1", "--broker=2"):
+        lines = run("configs", "get", whose).stdout.splitlines()
+        found += sorted(line.split("\t")[0] for line in lines if "throttled" in line)
+    return found
 
 
 def done_or_none(verified: Result) -> Result | None:

@@ -20,7 +20,8 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.number_types import NUMBER
+from barnabas.cli.number_types import COUNT, NUMBER
+from barnabas.cli.reassignment_throttle import remove_throttle, set_throttle
 from barnabas.cli.tables import json_option, print_json
 from barnabas.cli.topic_partitions import parse_broker_ids
 
@@ -36,6 +37,9 @@ plan_option = click.option(
     "--plan",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A plan as kafka-reassign-partitions reads it: many partitions, each with its own brokers.",
+)
+preserve_option = click.option(
+    "--preserve-throttles", is_flag=True, help="Leave the limits of `execute --throttle` as they are."
 )
 
 
@@ -97,6 +101,7 @@ def generate(
 @partition_option
 @click.option("--to", metavar="ID[,ID...]", help="The new replicas of each partition, the preferred leader first.")
 @plan_option
+@click.option("--throttle", type=COUNT, metavar="BYTES/SEC", help="What each broker may copy for the moves.")
 @click.pass_context
 def execute(
     context: click.Context,
@@ -106,18 +111,26 @@ def execute(
     indexes: tuple[int, ...],
     to: str | None,
     plan: Path | None,
+    throttle: int | None,
 ) -> None:
     """Begin to move partitions of a topic or of a plan. Replaces a reassignment in progress.
 
+    `verify` removes the limits of --throttle when the moves are done, and `cancel` does.
+
     \b
         barnabas reassign execute flights --partition 0 --to 2,3
-        barnabas reassign execute --plan moves.json
+        barnabas reassign execute --plan moves.json --throttle 10000000
 
     \f
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        results = admin.alter_partition_reassignments(_wanted(admin, name, indexes, to, plan))
+        wanted = _wanted(admin, name, indexes, to, plan)
+        if throttle is not None:
+            # Before the moves: not a byte of them is copied faster.
+            present = _replicas(admin, {place.topic for place in wanted})
+            set_throttle(admin, wanted, present, admin.list_partition_reassignments(list(wanted)), throttle)
+        results = admin.alter_partition_reassignments(wanted)
     _report(context, results, "reassignment started")
 
 
@@ -128,6 +141,7 @@ def execute(
 @partition_option
 @click.option("--to", metavar="ID[,ID...]", help="The replicas that each partition should have.")
 @plan_option
+@preserve_option
 @click.pass_context
 def verify(
     context: click.Context,
@@ -137,8 +151,12 @@ def verify(
     indexes: tuple[int, ...],
     to: str | None,
     plan: Path | None,
+    preserve_throttles: bool,
 ) -> None:
     """Show whether the moves of a plan are done: what `execute` was given. The exit status is 1 until all are.
+
+    When no move goes on any more, the limits of `execute --throttle` are removed, as by Kafka's tool: those of the
+    topics, and then the rates of all brokers.
 
     \b
         barnabas reassign verify --plan moves.json
@@ -150,7 +168,9 @@ def verify(
         wanted = _wanted(admin, name, indexes, to, plan)
         # First what goes on, then the replicas: a move that ends in between is still in progress, and never lost.
         ongoing = admin.list_partition_reassignments(list(wanted))
-        present = _replicas(admin, {place.topic for place in wanted})
+        topics = {place.topic for place in wanted}
+        present = _replicas(admin, topics)
+        is_unlimited = not ongoing and not preserve_throttles and remove_throttle(admin, topics)
     is_done = True
     for place, replicas in sorted(wanted.items()):
         found = present.get(place)
@@ -164,6 +184,8 @@ def verify(
             state = f"no reassignment in progress, but the replicas are {_ids(found)}, not {_ids(replicas)}"
         is_done = is_done and state == "reassignment complete"
         click.echo(f"{place.topic}\tpartition {place.partition}\t{state}")
+    if is_unlimited:
+        click.echo("throttle removed")
     if not is_done:
         context.exit(EXIT_FAILED)
 
@@ -193,6 +215,7 @@ def list_(names: tuple[str, ...], bootstrap_servers: str, timeout_seconds: float
 @timeout_option
 @partition_option
 @plan_option
+@preserve_option
 @click.pass_context
 def cancel(
     context: click.Context,
@@ -201,10 +224,11 @@ def cancel(
     timeout_seconds: float,
     indexes: tuple[int, ...],
     plan: Path | None,
+    preserve_throttles: bool,
 ) -> None:
     """Cancel the reassignments in progress, of these topics, of a plan, or of all.
 
-    The partitions stay on their former brokers.
+    The partitions stay on their former brokers. The limits of `execute --throttle` are removed.
 
     \f
     Raises click.UsageError for options that do not go together, or a wrong value.
@@ -219,6 +243,8 @@ def cancel(
             places = list(_planned(plan))
         ongoing = admin.list_partition_reassignments(places)
         results = admin.alter_partition_reassignments(dict.fromkeys(ongoing)) if ongoing else {}
+        if ongoing and not preserve_throttles:
+            remove_throttle(admin, {place.topic for place in ongoing})
     _report(context, results, "reassignment cancelled")
     if not results:
         click.echo("no reassignment was in progress")

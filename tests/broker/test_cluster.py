@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.admin import Admin, FeatureUpdate, NewTopic
+from barnabas.clients.consumer.consumer import Consumer
+from barnabas.clients.producer.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
@@ -19,6 +21,7 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import BrokerFailed, BrokerProcess, Cluster, cluster
 from barnabas.testing.broker_command import Setting
 from barnabas.zk.broker_zk_data import BrokerIdZNode
@@ -250,3 +253,44 @@ def test_a_controller_stops_while_the_store_is_gone(tmp_path: Path) -> None:
         assert two.brokers[controller].terminate(80) == 0, "less than the three requests of a controlled shutdown"
     finally:
         two.kill_all()
+
+
+@pytest.mark.parametrize("transaction_version", [0, 2])
+def test_transactions_outlive_the_leaders_and_their_coordinator(three: Cluster, transaction_version: int) -> None:
+    """Three partitions with three leaders: two of them have to ask the coordinator of another broker."""
+    topic = f"transactions-{transaction_version}"
+    create(three, topic)
+    with Admin(three.bootstrap_servers) as admin:
+        if transaction_version:
+            admin.update_features({"transaction.version": FeatureUpdate(transaction_version)})
+        eventually(partial(is_in_sync, admin, topic))
+        with Producer(three.bootstrap_servers, transactional_id=topic) as producer:
+            producer.init_transactions()
+            write_transaction(producer, topic, b"before")
+            three.kill(transaction_version)  # broker 0 or broker 2
+            write_transaction(producer, topic, b"after")
+            three.restart(transaction_version)
+            eventually(partial(is_in_sync, admin, topic))
+    expected = sorted(3 * [b"before", b"after"])
+    with Consumer(three.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, partition) for partition in range(3)])
+        found: list[bytes | None] = []
+        while len(found) < len(expected):
+            found += [record.value for record in consumer.poll(SECONDS)]
+        assert sorted(value for value in found if value is not None) == expected
+
+
+def write_transaction(producer: Producer, topic: str, value: bytes) -> None:
+    with producer.transaction():
+        for partition in range(3):
+            producer.send(topic, value, partition=partition)
+
+
+def is_in_sync(admin: Admin, topic: str) -> bool:
+    """Whether all partitions of the topic have three replicas in sync; not, while a broker has not heard of it yet."""
+    try:
+        return all(len(each.isr) == 3 for each in admin.describe_topics([topic])[topic].partitions)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return False

@@ -125,16 +125,17 @@ def test_three_brokers_replicate_and_lose_nothing(three: list[BarnabasProcess], 
         eventually(lambda: len(admin.describe_cluster().nodes) == 3)
         admin.create_topics([NewTopic("orders", 1, 3)])
         eventually(lambda: len(admin.describe_topics(["orders"])["orders"].partitions[0].isr) == 3)
-        with Producer(servers, **settings) as producer:
-            for value in written[:100]:
-                producer.send("orders", value)
-            producer.flush()
+        with Producer(servers, transactional_id="t", **settings) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                for value in written[:100]:
+                    producer.send("orders", value)
             leader = admin.describe_topics(["orders"])["orders"].partitions[0].leader
             assert leader is not None
             three[leader].kill()
-            for value in written[100:]:
-                producer.send("orders", value)
-            producer.flush()
+            with producer.transaction():
+                for value in written[100:]:
+                    producer.send("orders", value)
         three[leader].start()
         eventually(lambda: len(admin.describe_topics(["orders"])["orders"].partitions[0].isr) == 3)
         assert values_of(servers, "orders", 200, **settings) == written

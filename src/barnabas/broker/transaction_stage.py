@@ -7,6 +7,7 @@ Kafka: the part of KafkaServer.startup about TransactionCoordinator.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.foundations import Foundations
@@ -30,9 +31,11 @@ from barnabas.coordinator.transaction.metrics import register_transaction_metric
 from barnabas.coordinator.transaction.service import TransactionService
 from barnabas.coordinator.transaction.table import TransactionTable
 from barnabas.coordinator.transaction.transaction_config import TransactionCoordinatorConfig
+from barnabas.coordinator.transaction.verification_sender import VerificationSender
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 
@@ -90,11 +93,12 @@ def build_transactions(
 
     service = TransactionService(environment, send_markers)
 
+    addresses = InterBrokerAddresses(replication.connections, metadata, inter_broker_listener_name_of(kafka_config))
     completion = TransactionCompletion(service.complete, foundations.scheduler, foundations.actions)
     dispatch = MarkerDispatch(_is_current, completion.markers_written)
     sender = MarkerSender(
         dispatch,
-        InterBrokerAddresses(replication.connections, metadata, inter_broker_listener_name_of(kafka_config)),
+        addresses,
         lambda: metadata.image,
         foundations.actions,
         "TxnMarkerSenderThread",
@@ -112,6 +116,11 @@ def build_transactions(
         loader=CoordinatorLoader(partitions, loading),
         transactions=service,
         markers=sender,
+        verifications=VerificationSender(
+            addresses,
+            partial(_coordinator_of, partitions, metadata, storage.identity.broker_id),
+            "AddPartitionsToTxnSenderThread",
+        ),
         expiry=TransactionExpiry(environment, service, foundations.scheduler),
         admin=TransactionAdmin(environment),
         scheduler=foundations.scheduler,
@@ -120,6 +129,17 @@ def build_transactions(
     replicas.orders.listeners.add(coordinator.loader.leadership_changed)
     foundations.lifecycle.on_stop("transaction coordinator", coordinator.shutdown)
     return TransactionStage(producer_ids, coordinator)
+
+
+def _coordinator_of(
+    partitions: CoordinatorPartitions, metadata: MetadataCache, own_id: int, transactional_id: str
+) -> int | None:
+    """Return the other broker that coordinates an id; None while it is not known, or about to be this broker."""
+    image = metadata.image
+    found = image.partition(TopicPartition(TRANSACTION_STATE_TOPIC, partitions.partition_for(transactional_id)))
+    if found is None or found.leader == own_id or found.leader not in image.brokers:
+        return None
+    return found.leader
 
 
 def _is_current(ended: EndedTransaction) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
@@ -18,9 +20,13 @@ from barnabas.coordinator.transaction.expiry import TransactionExpiry
 from barnabas.coordinator.transaction.markers.sender import MarkerSender
 from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
+from barnabas.coordinator.transaction.verification_sender import Question, VerificationSender
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.scheduler import Scheduler
+
+ASK_AGAIN_MS: Final = 20
+"""The pause before another broker is asked again (Kafka: add.partitions.to.txn.retry.backoff.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class TransactionCoordinator:
     loader: CoordinatorLoader
     transactions: TransactionService
     markers: MarkerSender
+    verifications: VerificationSender
     expiry: TransactionExpiry
     admin: TransactionAdmin
     scheduler: Scheduler
@@ -47,6 +54,7 @@ class TransactionCoordinator:
         self.expiry.stop()
         self.loader.shutdown()
         self.markers.shutdown()
+        self.verifications.shutdown()
 
     def verify(
         self,
@@ -60,11 +68,22 @@ class TransactionCoordinator:
     ) -> None:
         """Answer a partition's leader before a producer's first append there (`api.transaction_verification`).
 
-        This broker is asked for its own ids only: for another's it answers NOT_COORDINATOR, and the producer retries.
-        While the producer's transaction before is being ended, the refusal of an addition is held back
-        (`delayed_refusal`).
+        The coordinator of another broker is asked over the network. While the producer's transaction before is being
+        ended, the refusal of an addition is held back: by the coordinator's own broker until the end
+        (`delayed_refusal`), by another for a moment.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        if self.partitions.check(transactional_id) is ErrorCode.NOT_COORDINATOR:
+
+            def answered(refused: VerificationErrors) -> None:
+                if adds and ErrorCode.CONCURRENT_TRANSACTIONS in refused.values():
+                    # The leader asks again at once.
+                    self.scheduler.schedule("verification-retry", partial(callback, refused), delay_ms=ASK_AGAIN_MS)
+                else:
+                    callback(refused)
+
+            self.verifications.ask(Question(transactional_id, producer, partitions, adds, answered))
+            return
         if not adds:
             callback(self.transactions.verify(transactional_id, producer, partitions))
             return

@@ -33,6 +33,9 @@ class ScriptedChannel:
 class SentRequest:
     """A request as the node at the other end would see it."""
 
+    channel: ScriptedChannel | None = None
+    """The connection over which the request came."""
+
     def __init__(self, connection_id: str, frame: Iterable[Any]) -> None:
         data = b"".join(bytes(piece) for piece in frame)
         assert struct.unpack_from(">i", data)[0] == len(data) - 4
@@ -97,7 +100,9 @@ class ScriptedSelector:
         self._next_connected.append(connection_id)
 
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
-        self.sent.append(SentRequest(connection_id, frame))
+        request = SentRequest(connection_id, frame)
+        request.channel = self.channels[connection_id]
+        self.sent.append(request)
         if self.sends:
             self._next_sends.append(self.channels[connection_id])
 
@@ -118,7 +123,9 @@ class ScriptedSelector:
     def _respond(self, responder: Callable[[SentRequest], Message | None]) -> None:
         kept = []
         for request in self.sent:
-            response = responder(request) if request.connection_id in self.channels else None
+            # A request whose connection was lost is not answered over the next one.
+            is_open = self.channels.get(request.connection_id) is request.channel
+            response = responder(request) if is_open else None
             if response is None:
                 kept.append(request)
             else:

@@ -219,8 +219,13 @@ class MemberSession:
         if error is ErrorCode.NONE and body.protocol_type not in {None, PROTOCOL_TYPE}:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         # The member has left, or has begun another rebalance, since it sent this JoinGroup.
-        if rebalance is not self.rebalance or self.membership.state is not MembershipState.PREPARING_REBALANCE:
+        if rebalance is not self.rebalance:
             return
+        if self.membership.state is not MembershipState.PREPARING_REBALANCE:
+            # The answer to a heartbeat that was in flight has reset the generation meanwhile: the member has to join
+            # again.
+            rebalance.retry_at_once = True
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         reaction = self._react(ApiKey.JOIN_GROUP, error, sent, member_id=body.member_id)
         if reaction is not Reaction.ACCEPT:
             rebalance.retry_at_once = reaction in _AT_ONCE

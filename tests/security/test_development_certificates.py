@@ -82,7 +82,7 @@ def test_a_broker_of_the_test_kit_speaks_tls() -> None:
 
 
 def test_what_the_test_kit_refuses(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="known are 'plaintext', 'ssl'"):
+    with pytest.raises(ValueError, match="known are 'plaintext', 'ssl', 'sasl_plaintext', 'sasl_ssl'"):
         BrokerProcess(str(tmp_path / "data"), security="tls")
     with pytest.raises(ValueError, match="cannot be given together with `security`"):
         BrokerProcess(str(tmp_path / "data"), security="ssl", listen="PLAINTEXT://127.0.0.1:1")

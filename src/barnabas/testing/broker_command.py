@@ -42,8 +42,13 @@ class BrokerCommand:
         words = [*self.python, "-m", "barnabas", "serve", "--until-stdin-closes", "--log-level", self.log_level]
         words += ["--data-dir", self.data_dir, "--listen", listen]
         for name, value in self.settings.items():
-            words += ["--override", f"{name.replace('_', '.')}={_text(value)}"]
+            words += ["--override", f"{_kafka_name(name)}={_text(value)}"]
         return words
+
+
+def _kafka_name(name: str) -> str:
+    """Return Kafka's name of a setting. A name with a dot is Kafka's already: its underscores are a listener's."""
+    return name if "." in name else name.replace("_", ".")
 
 
 def _text(value: Setting) -> str:

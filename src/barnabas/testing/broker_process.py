@@ -20,11 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from barnabas.testing.broker_certificates import made_for
 from barnabas.testing.broker_command import BrokerCommand, Setting
+from barnabas.testing.broker_security import security_of
 from barnabas.testing.server_ports import has_open_ports, with_free_ports
 
 if TYPE_CHECKING:
+    from barnabas.security.tls.development_certificates import DevelopmentCertificates
     from barnabas.testing.faults import Faults
 
 PLAINTEXT = "plaintext"
@@ -72,17 +73,17 @@ class BrokerProcess:
         faults: bool = False,
         security: str = PLAINTEXT,
     ) -> None:
-        """security: `plaintext`, or `ssl` for a first listener with TLS, whose certificates lie beside the data.
+        """security: `plaintext`, or `ssl`, `sasl_plaintext` or `sasl_ssl` for a first listener of that protocol.
 
         Raises ValueError for a kind of security that there is not, or that contradicts `listen`.
         """
-        self.certificates = None if security == PLAINTEXT else made_for(data_dir, security)
-        """The certificates and ready settings for clients, with `security="ssl"`; else None."""
-        if self.certificates is not None:
+        self.security = None if security == PLAINTEXT else security_of(data_dir, security)
+        """The users, certificates and ready settings for clients; None without `security`."""
+        if self.security is not None:
             if listen != PLAINTEXT_ADDRESS:
                 raise ValueError(f"`listen` ({listen}) cannot be given together with `security`")
-            listen = f"SSL://127.0.0.1:0,{listen}"
-            settings = {**self.certificates.broker_settings, **(settings or {})}
+            listen = f"{self.security.protocol}://127.0.0.1:0,{listen}"
+            settings = {**self.security.broker_settings, **(settings or {})}
         self._command = BrokerCommand(
             data_dir=data_dir, settings=dict(settings or {}), listen=listen, log_level=log_level, python=tuple(python)
         )
@@ -114,13 +115,19 @@ class BrokerProcess:
         return self._faults
 
     @property
+    def certificates(self) -> DevelopmentCertificates | None:
+        """The certificates of a broker with TLS, which lie beside its data; else None."""
+        return None if self.security is None else self.security.certificates
+
+    @property
     def bootstrap_servers(self) -> str:
-        """The host:port of the first listener, for clients; with `security` that of the listener with TLS.
+        """The host:port of the first listener, for clients; with `security` that of the secured listener.
 
         Raises BrokerFailed before the first start.
         """
         # The listener of brokers, which is the plaintext one, is bound and named first.
-        addresses = [each for each in self.addresses if self.certificates is None or each.startswith("SSL://")]
+        prefix = "" if self.security is None else f"{self.security.protocol}://"
+        addresses = [each for each in self.addresses if each.startswith(prefix)]
         if not addresses:
             raise BrokerFailed("the broker was not started")
         host, _, port = addresses[0].partition("://")[2].rpartition(":")
@@ -323,10 +330,10 @@ def broker(
     """Run a broker: `with broker(num_partitions=3) as b`. It is stopped afterwards, and its data removed.
 
     `data_dir`: use and keep this directory instead of a temporary one. `faults`: whether `b.faults.add(...)` can make
-    it fail on purpose. `security="ssl"`: clients connect with TLS, by the settings in
-    `b.certificates.client_settings` (Kafka's names) or `b.certificates.librdkafka_settings`. Other keywords are
-    settings. Raises BrokerFailed, with the broker's log, if the broker does not start, ends on its own (unless a fault
-    killed it), or does not stop cleanly.
+    it fail on purpose. `security`: `ssl`, `sasl_plaintext` or `sasl_ssl`: clients connect by the settings in
+    `b.security` (`keywords` for ours, `java`, `librdkafka`, `kafka_python`). Other keywords are settings. Raises
+    BrokerFailed, with the broker's log, if the broker does not start, ends on its own (unless a fault killed it), or
+    does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else None
     process = BrokerProcess(

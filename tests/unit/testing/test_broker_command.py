@@ -37,3 +37,10 @@ def test_a_setting_changed_between_two_starts_is_in_the_next_command() -> None:
     broker = BrokerProcess("data")
     broker.settings["num_partitions"] = 7
     assert broker.command()[-2:] == ["--override", "num.partitions=7"]
+
+
+def test_a_listener_keeps_its_underscores() -> None:
+    name = "listener.name.sasl_ssl.plain.sasl.jaas.config"
+    words = BrokerProcess("data", {name: "x", "num_partitions": 3}).command()
+    assert f"{name}=x" in words
+    assert "num.partitions=3" in words

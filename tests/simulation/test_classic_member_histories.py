@@ -17,7 +17,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from tests.simulation.group_members import NAMES, GroupLife, GroupMember, live_all
 from tests.support.rebalancing_group import RebalancingGroup, coordinator_of
 
-LIVES, MORE_LIVES, LIVES_PER_TEST = 40, 180, 20
+LIVES, MORE_LIVES, LIVES_PER_TEST = 40, 480, 20
 ASSIGNORS = (["range"], ["roundrobin"], ["sticky"], ["cooperative-sticky"], ["range", "cooperative-sticky"])
 
 
@@ -104,9 +104,17 @@ class RebalancingLife(GroupLife[RebalancingGroup]):
                 )
 
     def let_time_pass(self) -> None:
-        """Let sessions of members that closed end, and metadata grow old."""
+        """Let sessions of members that closed end, metadata grow old, and static members join again now and then.
+
+        A static leader that starts again takes over the assignment that there is, without the partitions that came
+        meanwhile, until the next rebalance: as in Kafka (KIP-814).
+        """
         self.group.cluster.clock.advance(2_000)
         self.group.keep_time()
+        if self.chance.random() < 0.02:
+            for member in self.members:
+                if member.consumer.config.group_instance_id is not None:
+                    coordinator_of(member.consumer).enforce_rebalance("a static member")
 
 
 @pytest.mark.parametrize("first", range(0, LIVES, LIVES_PER_TEST))

@@ -141,6 +141,7 @@ def test_three_brokers_replicate_and_lose_nothing(three: list[BarnabasProcess], 
         assert values_of(servers, "orders", 200, **settings) == written
     for broker in three:
         assert PASSWORD not in broker.log_text()
+        assert "name it in super.users" not in broker.log_text()  # User:broker is
 
 
 @pytest.mark.parametrize(

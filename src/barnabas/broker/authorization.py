@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.broker.foundations import Foundations
+from barnabas.broker.inter_broker_security import broker_login_of
+from barnabas.broker.listener_channels import tls_config_of
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import ConfigType, parse_value
 from barnabas.config.config_values import ConfigValues
-from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
+from barnabas.config.listeners import inter_broker_listener_name_of, protocol_map_of
 from barnabas.config.setting import Settings, computed, setting
 from barnabas.metadata.acl_admin import AclAdmin
 from barnabas.security.acl.acl_authorizer import AclAuthorizer, parse_super_users
+from barnabas.security.principal import USER, Principal
 from barnabas.transport.authenticator import ANONYMOUS
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
@@ -72,17 +75,25 @@ def start_authorization(foundations: Foundations, zk_client: KafkaZkClient) -> A
 
 
 def _warn_of_powerless_broker(config: ConfigValues, super_users: frozenset[str]) -> None:
-    """Log that this broker may be refused by itself: its controller reaches it as any client does."""
+    """Log that this broker may be refused by brokers, and by itself: its controller reaches it as any client does."""
     name = inter_broker_listener_name_of(config)
-    is_anonymous = any(
-        each.listener_name == name and each.security_protocol in ("PLAINTEXT", "SSL") for each in listeners_of(config)
-    )
-    if is_anonymous and ANONYMOUS not in super_users:
+    principal = _principal_of_brokers(config, name)
+    if principal is not None and principal not in super_users:
         logger.warning(
             "The controller reaches this broker as %s by listener %s. Unless access control lists allow it "
             "ClusterAction on the cluster, the broker cannot start: name it in %s, and let only brokers reach the "
             "listener",
-            ANONYMOUS,
+            principal,
             name,
             _SUPER_USERS,
         )
+
+
+def _principal_of_brokers(config: ConfigValues, listener_name: str) -> str | None:
+    """Return the principal of brokers that connect to a listener. None: it is a certificate's, which differ."""
+    protocol = protocol_map_of(config)[listener_name]
+    if "SASL" in protocol:
+        return str(Principal(USER, broker_login_of(config, listener_name).user.name))
+    if protocol == "SSL" and tls_config_of(config, listener_name).client_auth != "none":
+        return None
+    return ANONYMOUS

@@ -405,7 +405,8 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # After an exception nobody waits for ever for records that may never arrive.
+        self.close(None if error is None else self.config.max_block_ms)
 
     # -- steps
 

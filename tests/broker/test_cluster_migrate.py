@@ -29,6 +29,7 @@ from barnabas.testing.broker_command import Setting
 from barnabas.testing.znode_server import ZnodeServer
 from tests.support.apache_kafka import ZooKeeper, need_apache_kafka
 
+pytestmark = pytest.mark.timeout(400)
 TOPIC = "flights"
 SETTINGS: dict[str, Setting] = {
     "broker_id": 0,

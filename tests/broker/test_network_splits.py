@@ -14,6 +14,7 @@ from barnabas.clients.producer import Producer
 from barnabas.testing import BrokerFailed, Cluster, cluster
 from barnabas.zk.broker_zk_data import BrokerIdZNode
 
+pytestmark = pytest.mark.timeout(400)
 SECONDS = 120
 TOPIC = "split"
 

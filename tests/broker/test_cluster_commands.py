@@ -14,6 +14,8 @@ from barnabas.clients.admin import Admin
 from barnabas.testing import Cluster, cluster
 from tests.support.numbered_records import eventually, producing, values_of
 
+pytestmark = pytest.mark.timeout(400)
+
 Run = Callable[..., Result]
 
 

@@ -15,6 +15,8 @@ from barnabas.clients.producer import Producer
 from barnabas.testing import Cluster, cluster
 from barnabas.zk.store import Store
 
+pytestmark = pytest.mark.timeout(400)
+
 SECONDS = 60
 VALUE = b"v" * 400_000
 RECORDS = 40

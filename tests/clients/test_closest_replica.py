@@ -20,6 +20,8 @@ from barnabas.testing import Cluster, cluster
 from tests.support.apache_kafka import CONSOLE_CONSUMER, need_apache_kafka, run_tool
 from tests.support.broker_metrics import metric_value
 
+pytestmark = pytest.mark.timeout(400)
+
 RACKS = ("a", "b", "c")
 SECONDS = 60
 VALUE = b"v" * 1_000

@@ -18,6 +18,8 @@ from tests.security.conftest import Certificates
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_process import ServerFailed, free_port
 
+pytestmark = pytest.mark.timeout(400)
+
 PASSWORD = "brokers-know-this"
 SECONDS = 60
 LOGIN_MODULE = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-512": "scram.ScramLoginModule"}

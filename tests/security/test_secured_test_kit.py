@@ -15,6 +15,8 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import BrokerProcess, broker
 from barnabas.testing.broker_security import BrokerSecurity
 
+pytestmark = pytest.mark.timeout(400)
+
 SECONDS = 60
 
 

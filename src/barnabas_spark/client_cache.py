@@ -91,7 +91,7 @@ def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
     return (
         # The settings that differ between queries. A query with other settings gets a producer of its own.
         "producer", options.bootstrap_servers, options.client_id, options.request_timeout_ms,
-        options.delivery_timeout_ms, options.enable_idempotence,
+        options.delivery_timeout_ms, options.max_block_ms, options.enable_idempotence,
     )  # fmt: skip
 
 
@@ -103,6 +103,7 @@ def _producer(options: SinkOptions) -> Producer:
         enable_idempotence=options.enable_idempotence,
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
+        max_block_ms=options.max_block_ms,
     )
 
 

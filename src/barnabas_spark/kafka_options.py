@@ -28,6 +28,7 @@ HONOURED_BY_SINK = (
     "kafka.compression.type",
     "kafka.delivery.timeout.ms",
     "kafka.enable.idempotence",
+    "kafka.max.block.ms",
     REQUEST_TIMEOUT_MS.name,
     SECURITY_PROTOCOL.name,
     "kafka.transaction.timeout.ms",

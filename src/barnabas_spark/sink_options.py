@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from barnabas.records.compression import Codec
 from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
+from barnabas_spark.option_table import REQUEST_TIMEOUT_MS
 from barnabas_spark.option_values import OptionError, OptionValues
 
 EXACTLY_ONCE = "exactlyOnce"
@@ -27,6 +28,11 @@ SINK_OPTION_NAMES = (
     TXN_APP_ID,
     TXN_VERSION,
 )
+
+_DELIVERY_TIMEOUT = "kafka.delivery.timeout.ms"
+_DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
+_DEFAULT_REQUEST_TIMEOUT_MS = 30_000
+_DEFAULT_MAX_BLOCK_MS = 60_000
 
 DEFAULT_BATCH_BYTES = 256 << 10
 """The default batch size. It is larger than a Kafka producer's 16 KB, because rows come by the ten thousand.
@@ -64,6 +70,8 @@ class SinkOptions:
     """Whether the broker drops batches that are sent twice after a lost answer."""
     request_timeout_ms: int
     delivery_timeout_ms: int
+    max_block_ms: int
+    """How long a write waits for a topic's metadata, for memory, and for each call of a transaction."""
     checkpoint_location: str | None
     """The directory with a streaming query's progress, where the sink keeps the number of its last commit."""
     exactly_once: bool = False
@@ -85,6 +93,8 @@ class SinkOptions:
         if topic is not None and not topic.strip():
             options.reject("topic", "the name of a topic")
         codec = options.choice("kafka.compression.type", "none", [codec.name.lower() for codec in Codec])
+        request_timeout_ms = options.integer(REQUEST_TIMEOUT_MS.name, None) or _DEFAULT_REQUEST_TIMEOUT_MS
+        max_block_ms = options.integer("kafka.max.block.ms", None, 0)
         return cls(
             bootstrap_servers=tuple(bootstrap_servers(options)),
             client_id=options.text("kafka.client.id") or "barnabas-spark",
@@ -93,14 +103,28 @@ class SinkOptions:
             codec=Codec.from_name(codec),
             batch_bytes=options.integer("kafka.batch.size", DEFAULT_BATCH_BYTES) or DEFAULT_BATCH_BYTES,
             enable_idempotence=options.boolean("kafka.enable.idempotence", default=True),
-            request_timeout_ms=options.integer("kafka.request.timeout.ms", 30_000) or 30_000,
-            delivery_timeout_ms=options.integer("kafka.delivery.timeout.ms", 120_000) or 120_000,
+            request_timeout_ms=request_timeout_ms,
+            delivery_timeout_ms=_delivery_timeout_ms(options, request_timeout_ms),
+            max_block_ms=_DEFAULT_MAX_BLOCK_MS if max_block_ms is None else max_block_ms,
             checkpoint_location=options.text("checkpointLocation"),
             exactly_once=options.boolean(EXACTLY_ONCE, default=False),
             transaction_timeout_ms=options.integer(TRANSACTION_TIMEOUT, DEFAULT_TRANSACTION_TIMEOUT_MS)
             or DEFAULT_TRANSACTION_TIMEOUT_MS,
             write_identity=_write_identity(options),
         )
+
+
+def _delivery_timeout_ms(options: OptionValues, request_timeout_ms: int) -> int:
+    """Return the delivery timeout: as a Kafka producer's, its default grows with the request timeout.
+
+    Raises OptionError when the given value is shorter than one request may take.
+    """
+    given_ms = options.integer(_DELIVERY_TIMEOUT, None)
+    if given_ms is None:
+        return max(_DEFAULT_DELIVERY_TIMEOUT_MS, request_timeout_ms)
+    if given_ms < request_timeout_ms:
+        options.reject(_DELIVERY_TIMEOUT, f"at least {REQUEST_TIMEOUT_MS.name}, which is {request_timeout_ms}")
+    return given_ms
 
 
 def _write_identity(options: OptionValues) -> WriteIdentity | None:

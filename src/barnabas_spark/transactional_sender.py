@@ -56,6 +56,7 @@ def send_rows_once(batches: Iterator[pa.RecordBatch], options: SinkOptions, iden
         transaction_timeout_ms=options.transaction_timeout_ms,
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
+        max_block_ms=options.max_block_ms,
     )
     try:
         producer.init_transactions()
@@ -113,4 +114,10 @@ def _last_version(options: SinkOptions, name: str) -> int:
 
 
 def _admin(options: SinkOptions) -> Admin:
-    return Admin(options.bootstrap_servers, client_id=options.client_id, request_timeout_ms=options.request_timeout_ms)
+    return Admin(
+        options.bootstrap_servers,
+        client_id=options.client_id,
+        # The calls that a Kafka producer makes to end its transaction wait as long.
+        timeout_ms=options.max_block_ms,
+        request_timeout_ms=options.request_timeout_ms,
+    )

@@ -55,6 +55,8 @@ flights = (
   records then see every row once, whatever crashes, and none of a micro-batch that failed. A row may be written twice
   without these options. `.repartition(1)` makes a micro-batch one transaction; with several tasks, their number must
   stay the same. `kafka.transaction.timeout.ms` (300000) is the longest time that a micro-batch may be written for.
+- **Timeouts** are a Kafka producer's: `kafka.max.block.ms` (60000) for a topic's metadata and each call of a
+  transaction, `kafka.delivery.timeout.ms` (120000, at least the request timeout), `kafka.request.timeout.ms` (30000).
 - **Pipelines** from YAML files, with `barnabas pipeline`: [pipelines.md](pipelines.md).
 - **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 

@@ -1,7 +1,8 @@
-"""A dead broker ends a write with one message that names the partition. No Spark session: this process sends."""
+"""A broker that is dead or silent ends a write with one message. No Spark session: this process sends."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -16,9 +17,27 @@ from barnabas_spark.sink_options import SinkOptions
 
 TOPIC = "written"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
+def test_a_broker_that_does_not_answer_ends_a_write_after_max_block_ms() -> None:
+    """The connection is made, and no request is answered. Every other timeout is longer than the test may run."""
+    rows = pa.record_batch({"value": pa.array([b"x"], pa.binary())})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = SinkOptions.parse(
+            {
+                "kafka.bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}",
+                "topic": TOPIC,
+                "kafka.delivery.timeout.ms": "900000",
+                "kafka.request.timeout.ms": "900000",
+                "kafka.max.block.ms": "300",
+            }
+        )
+        with pytest.raises(ClientTimeout, match=rf"{TOPIC} .* 300 ms"):
+            send_rows(iter([rows]), options)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("batches_before", [0, 1])
 def test_a_broker_that_dies_while_a_task_writes(batches_before: int) -> None:
     rows = pa.record_batch({"value": pa.array([b"x"] * 10, pa.binary())})

@@ -150,6 +150,8 @@ def test_options_of_the_jvm_source_that_mean_nothing_here_are_taken() -> None:
         (SERVERS | {"kafka.compression.type": "brotli"}, "'kafka.compression.type' is 'brotli'.*gzip or lz4"),
         (SERVERS | {"kafka.value.serializer": "x"}, "'kafka.value.serializer'.*cast the column"),
         (SERVERS | {"topics": "t"}, "did you mean 'topic'"),
+        (SERVERS | {"kafka.max.block.ms": "-1"}, "'kafka.max.block.ms' is '-1'.*from 0 on"),
+        (SERVERS | {"kafka.delivery.timeout.ms": "20000"}, "'kafka.delivery.timeout.ms' is '20000'.*30000"),
     ],
 )
 def test_what_a_sink_cannot_take_is_said(given: dict[str, str], said: str) -> None:
@@ -160,3 +162,9 @@ def test_what_a_sink_cannot_take_is_said(given: dict[str, str], said: str) -> No
 def test_a_sinks_options() -> None:
     options = SinkOptions.parse(SERVERS | {"Topic": "t", "kafka.compression.type": "zstd", "checkpointLocation": "/c"})
     assert (options.topic, options.codec, options.checkpoint_location) == ("t", Codec.ZSTD, "/c")
+    assert (options.request_timeout_ms, options.delivery_timeout_ms, options.max_block_ms) == (30_000, 120_000, 60_000)
+
+
+def test_a_sinks_default_delivery_timeout_grows_with_its_request_timeout() -> None:
+    options = SinkOptions.parse(SERVERS | {"kafka.request.timeout.ms": "200000", "kafka.max.block.ms": "0"})
+    assert (options.request_timeout_ms, options.delivery_timeout_ms, options.max_block_ms) == (200_000, 200_000, 0)

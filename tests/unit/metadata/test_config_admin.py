@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.kept_settings import KEPT_TOPIC_KEYS
 from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -137,9 +138,9 @@ def test_changes_at_once_lose_nothing() -> None:
 
 def test_a_topics_change_that_nothing_acts_on_is_said_to_be_one(caplog: pytest.LogCaptureFixture) -> None:
     fixture = Fixture()
-    throttle = "leader.replication.throttled.replicas"
+    tiered = "local.retention.ms"
     for _ in range(2):
-        fixture.admin.replace_topic_config("orders", {throttle: "*", "retention.ms": "5"})
+        fixture.admin.replace_topic_config("orders", {tiered: "5", "retention.ms": "5"})
     said = [record.getMessage() for record in caplog.records if "nothing acts" in record.getMessage()]
-    kept = f"{throttle} (clusters do not have this yet)"
+    kept = f"{tiered} ({KEPT_TOPIC_KEYS[tiered]})"
     assert said == [f"Settings of topic orders are kept, and nothing acts on them: {kept}"]

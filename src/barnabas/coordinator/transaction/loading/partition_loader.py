@@ -56,6 +56,7 @@ class TransactionLoading:
         environment, partitions = self._environment, self._environment.partitions
         started_ns = environment.clock.nanoseconds()
         replay = TransactionReplay()
+        entries: list[TransactionEntry] = []
         try:
             log = self._partition_or_error(TRANSACTION_STATE_TOPIC, partition).log
             yield from read_in_steps(
@@ -64,14 +65,18 @@ class TransactionLoading:
                 lambda: partitions.is_loading_in(partition, leader_epoch),
                 replay.replay,
             )
+            for metadata in replay.metadata():
+                entries.append(TransactionEntry(metadata, partition, leader_epoch))
+                if not len(entries) % IDS_PER_STEP:
+                    yield
         except Exception:
-            logger.exception("Loading transactions from %s-%d failed", TRANSACTION_STATE_TOPIC, partition)
+            logger.exception(
+                "Loading transactions from %s-%d failed: its transactional ids are not served. Restore the partition "
+                "from another replica",
+                TRANSACTION_STATE_TOPIC,
+                partition,
+            )
             return
-        entries: list[TransactionEntry] = []
-        for metadata in replay.metadata():
-            entries.append(TransactionEntry(metadata, partition, leader_epoch))
-            if not len(entries) % IDS_PER_STEP:
-                yield
         if not partitions.is_loading_in(partition, leader_epoch):
             return
         environment.table.add_loaded(entries)

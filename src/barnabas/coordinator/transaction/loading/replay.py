@@ -1,7 +1,11 @@
 """The newest record of each transactional id in one partition of `__transaction_state`.
 
 Owned by TransactionLoading, which feeds a replay batch by batch in the order of the log. Values are decoded at the end,
-because a later record may replace them. Pure. Kafka: TransactionStateManager.loadTransactionMetadata.
+because a later record may replace them.
+
+A record that cannot be read may hold the end of a transaction, which must not be decided otherwise: it ends the replay
+with an error (decisions/0054). Keys of an unknown version are left out, as by Apache Kafka, which otherwise serves what
+it has read up to the damage. Pure. Kafka: TransactionStateManager.loadTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from barnabas.coordinator.transaction.log.schemas import decode_key, decode_value
+from barnabas.coordinator.runtime.record import version_of
+from barnabas.coordinator.transaction.log.schemas import TransactionLogKey, decode_key, decode_value
 from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.protocol.errors import DecodeError
 from barnabas.records.errors import CorruptRecord
@@ -32,7 +37,7 @@ class TransactionReplay:
     def replay(self, buffer: bytes) -> Iterator[int]:
         """Take in the whole batches at the start of `buffer`; yield the offset behind each.
 
-        A batch that cannot be read is logged and left out. Raises CorruptRecord for a batch of no bytes.
+        Raises CorruptRecord: a batch cannot be read, or claims no bytes.
         """
         position = 0
         while is_whole_batch(buffer, position):
@@ -41,10 +46,11 @@ class TransactionReplay:
                 raise CorruptRecord(f"the batch at offset {batch.base_offset} claims no bytes")
             if not batch.is_control:
                 try:
+                    batch.check()
                     for record in batch.records():
                         self._take(record.key, record.value)
-                except CorruptRecord:
-                    logger.exception("A batch of transactions cannot be read (offset %d)", batch.base_offset)
+                except CorruptRecord as error:
+                    raise CorruptRecord(f"the batch at offset {batch.base_offset}: {error}") from error
             position = batch.end
             yield batch.next_offset
 
@@ -58,9 +64,12 @@ class TransactionReplay:
             self._values[key] = value
 
     def metadata(self) -> Iterator[TransactionMetadata]:
-        """Yield the metadata of each id. A record that cannot be read costs its own id, and no other."""
+        """Yield the metadata of each id. Raises CorruptRecord: a key or a value cannot be read."""
         for key, value in self._values.items():
             try:
+                if version_of(key) > TransactionLogKey.max_version:
+                    logger.warning("Unknown message key with version %d in the transaction log", version_of(key))
+                    continue
                 yield decode_value(decode_key(key), value)
-            except (DecodeError, UnicodeDecodeError):
-                logger.exception("The transaction of the key %r cannot be read", key)
+            except (DecodeError, UnicodeDecodeError) as error:
+                raise CorruptRecord(f"the record of the key {key!r}: {error}") from error

@@ -5,11 +5,14 @@ held. Changes are queued and written on the scheduler's thread, all queued ones 
 the store, and the death of a broker, which shrinks thousands of partitions, costs a few writes. `_lock` guards the
 queues. An example:
 
-     0.0 s  three leaders here propose smaller ISRs: queued; one batch writes all three, and their callbacks run
-     2.5 s  a check: the last change is less than LINGER_MS ago, no notice
-     7.5 s  a check: nothing has changed for more than LINGER_MS, one notice names the three partitions
+     0.0 s  three leaders here propose smaller ISRs: queued; one batch writes all three, and their callbacks run;
+            one notice names the three partitions
+     0.1 s  a fourth one does: written; the notice has to wait
+     2.5 s  a check: the last notice is less than NOTICE_INTERVAL_MS ago
+     5.0 s  a check: one notice names the fourth partition, and whatever has changed meanwhile
 
-Kafka: AlterPartitionManager, kafka.server.ZkAlterPartitionManager, kafka.utils.ReplicationUtils.
+Apache Kafka waits for five seconds without a change before each notice, and clients, health checks and rolling restarts
+wait with it. Kafka: AlterPartitionManager, kafka.server.ZkAlterPartitionManager, kafka.utils.ReplicationUtils.
 """
 
 from __future__ import annotations
@@ -31,11 +34,9 @@ logger = logging.getLogger(__name__)
 
 AlterPartitionCallback = Callable[[LeaderAndIsr | ApiError], None]
 
-# Kafka's IsrChangePropagationConfig. Each notice makes the controller read its partitions anew, so that changes are
-# collected until LINGER_MS pass without one, but for MAX_DELAY_MS at most.
+# Each notice makes the controller read its partitions anew, so that changes are collected for this time after a notice.
+NOTICE_INTERVAL_MS = 5000
 CHECK_INTERVAL_MS = 2500
-LINGER_MS = 5000
-MAX_DELAY_MS = 60_000
 RETRY_MS = 1000
 
 
@@ -75,7 +76,7 @@ class ZkAlterPartitionManager:
         self._lock = threading.Lock()
         self._submitted: list[_Submission] = []
         self._changed: set[TopicPartition] = set()
-        self._last_change_ms = self._last_notice_ms = clock.milliseconds()
+        self._last_notice_ms = clock.milliseconds() - NOTICE_INTERVAL_MS
 
     def start(self) -> None:
         """Begin to send notices."""
@@ -100,11 +101,10 @@ class ZkAlterPartitionManager:
             self._scheduler.schedule("alter-isr", self._write)
 
     def maybe_propagate(self) -> None:
-        """Send the notice if nothing has changed for a while, or if the last notice is long ago."""
+        """Send a notice of what has changed, unless the last one was a moment ago."""
         now_ms = self._clock.milliseconds()
         with self._lock:
-            due = self._last_change_ms + LINGER_MS < now_ms or self._last_notice_ms + MAX_DELAY_MS < now_ms
-            if not self._changed or not due:
+            if not self._changed or now_ms - self._last_notice_ms < NOTICE_INTERVAL_MS:
                 return
             changed, self._changed = self._changed, set()
         try:
@@ -130,10 +130,8 @@ class ZkAlterPartitionManager:
             logger.warning("Writing in-sync replicas of %d partitions failed, retrying: %s", len(states), error)
             self._retry(submitted)
             return
-        now_ms = self._clock.milliseconds()
         with self._lock:
             self._changed.update(key for key, outcome in outcomes.items() if isinstance(outcome, int))
-            self._last_change_ms = now_ms
         # Without the lock: an outcome may submit the next change.
         for one in submitted:
             outcome = outcomes[one.partition]
@@ -145,6 +143,7 @@ class ZkAlterPartitionManager:
                 )
             except Exception:
                 logger.exception("Applying the stored in-sync replicas of %s failed", one.partition)
+        self.maybe_propagate()
 
     def _retry(self, submitted: list[_Submission]) -> None:
         """Queue changes again that could not be written. The version of the znode fences a change that is too late."""

@@ -59,21 +59,30 @@ def test_it_writes_later_and_tells_the_controller_once_for_many() -> None:
     leader.scheduler.tick()
     assert leader.outcomes == [ALONE.with_partition_epoch(1)] * 2
     assert (leader.isr(ONE), leader.isr(TWO)) == ((0,), (0,))
-    leader.scheduler.tick(4999)
-    assert not leader.zk.isr_change_notifications(), "more changes may follow"
-    leader.scheduler.tick(2501)
     (notice,) = leader.zk.isr_change_notifications()
     assert leader.zk.partitions_of_isr_changes([notice]) == {ONE, TWO}
     leader.scheduler.tick(70_000)
     assert leader.zk.isr_change_notifications() == [notice]
 
 
-def test_changes_without_end_are_told_of_within_a_minute() -> None:
+def test_changes_without_end_are_told_of_every_five_seconds() -> None:
     leader = Leader()
     for version in range(25):
         leader.submit(ONE, ALONE.with_partition_epoch(version))
-        leader.scheduler.tick(2500)
+        leader.scheduler.tick(1000)
+    assert len(leader.zk.isr_change_notifications()) == 5
+
+
+def test_a_change_soon_after_a_notice_waits_for_the_next_one() -> None:
+    leader = Leader()
+    leader.submit(ONE, ALONE)
+    leader.scheduler.tick()
+    leader.submit(TWO, ALONE)
+    leader.scheduler.tick(4000)
     assert len(leader.zk.isr_change_notifications()) == 1
+    leader.scheduler.tick(3500)
+    later = leader.zk.isr_change_notifications()[1:]
+    assert leader.zk.partitions_of_isr_changes(later) == {TWO}
 
 
 def test_a_write_of_somebody_else_wins() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
-from barnabas.clients.admin import Admin
-from barnabas.testing import Cluster, cluster
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.testing import BrokerProcess, Cluster, cluster
 from tests.support.numbered_records import eventually, producing, values_of
+from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -40,13 +42,24 @@ def run_against(bootstrap_servers: str) -> Run:
 
 
 def replicas_of(three: Cluster, topic: str) -> tuple[int, ...]:
-    with Admin(three.bootstrap_servers) as admin:
-        return admin.describe_topics([topic])[topic].partitions[0].replicas
+    """The replicas of the first partition, once every broker that runs has heard of the topic."""
+    found = [eventually(partial(_known_replicas, broker, topic)) for broker in three.brokers if broker.is_running]
+    return tuple(found[0])
+
+
+def _known_replicas(broker: BrokerProcess, topic: str) -> list[int] | None:
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    with RawClient(broker) as client:
+        (described,) = client.call(request, 12, MetadataResponse).topics
+    return described.partitions[0].replica_nodes if described.partitions else None
 
 
 def test_a_partition_moves_while_it_is_written(three: Cluster, run: Run, tmp_path: Path) -> None:
     placed = tmp_path / "place.json"
     assert run("topics", "create", "moved", "--partitions=1", "--replication-factor=2").exit_code == 0
+    replicas_of(three, "moved")
     # From wherever the controller has put it to 0,1: the start of what is tested.
     placed.write_text('{"partitions": [{"topic": "moved", "partition": 0, "replicas": [0, 1]}]}')
     run("reassign", "execute", "--plan", str(placed))

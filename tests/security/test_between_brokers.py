@@ -13,6 +13,7 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.testing.znode_server import ZnodeServer
 from tests.security.conftest import Certificates
 from tests.support.barnabas_process import BarnabasProcess
@@ -126,7 +127,7 @@ def test_three_brokers_replicate_and_lose_nothing(three: list[BarnabasProcess], 
     with Admin(servers, config=ClientConfig(**settings)) as admin:
         eventually(lambda: len(admin.describe_cluster().nodes) == 3)
         admin.create_topics([NewTopic("orders", 1, 3)])
-        eventually(lambda: len(admin.describe_topics(["orders"])["orders"].partitions[0].isr) == 3)
+        eventually(lambda: is_in_sync(admin))
         with Producer(servers, transactional_id="t", **settings) as producer:
             producer.init_transactions()
             with producer.transaction():
@@ -139,7 +140,7 @@ def test_three_brokers_replicate_and_lose_nothing(three: list[BarnabasProcess], 
                 for value in written[100:]:
                     producer.send("orders", value)
         three[leader].start()
-        eventually(lambda: len(admin.describe_topics(["orders"])["orders"].partitions[0].isr) == 3)
+        eventually(lambda: is_in_sync(admin))
         assert values_of(servers, "orders", 200, **settings) == written
     for broker in three:
         assert PASSWORD not in broker.log_text()
@@ -170,6 +171,16 @@ def test_a_broker_that_could_not_log_in_does_not_start(
         broker.start()
     assert error in str(caught.value)
     assert PASSWORD not in str(caught.value)
+
+
+def is_in_sync(admin: Admin) -> bool:
+    """Whether the topic has three replicas in sync; not, while a broker has not heard of it yet."""
+    try:
+        return len(admin.describe_topics(["orders"])["orders"].partitions[0].isr) == 3
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return False
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -115,7 +115,7 @@ def execute(
 ) -> None:
     """Begin to move partitions of a topic or of a plan. Replaces a reassignment in progress.
 
-    `verify` removes the limits of --throttle when the moves are done, and `cancel` does.
+    When the moves are done, `verify` removes the limits of --throttle; so does `cancel`.
 
     \b
         barnabas reassign execute flights --partition 0 --to 2,3

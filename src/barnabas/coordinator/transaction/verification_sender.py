@@ -1,10 +1,9 @@
 """The thread that asks the coordinators of other brokers whether a partition is part of a transaction (KIP-890).
 
 A partition's leader must know before the first append of a transaction; for a producer of `transaction.version` 2 the
-question adds the partition. `ask` is called by the requests of producers on any thread, and wakes the thread, which
-owns the questions and the connections. `_lock` guards the queue between them, and the flag without which the thread
-must not be woken: it closes its wake-up. The thread begins with the first question: a broker that stands alone has
-none.
+question adds the partition. `ask` is called by the requests of producers on any thread, and wakes the thread
+(`inter_broker_send_thread`, which has the lock), which owns the questions and the connections. The thread begins with
+the first question: a broker that stands alone has none.
 
 A broker gets one request at a time, with all the questions that have come meanwhile. A question that finds no
 coordinator is answered at once with a retriable error: the producer sends its batch again.
@@ -15,13 +14,12 @@ Kafka: AddPartitionsToTxnManager.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
-from barnabas.coordinator.transaction.markers.sender import BrokerAddresses
+from barnabas.coordinator.transaction.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import VerificationErrors
 from barnabas.protocol.errors import ErrorCode, error_of
@@ -44,7 +42,7 @@ _Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 class Question(NamedTuple):
     """The partitions that a producer is about to write to. adds: they are to be added to its transaction.
 
-    callback: called once, on the sender's thread, with the partitions that must not be written to.
+    callback: called once, on any thread, with the partitions that must not be written to.
     """
 
     transactional_id: str
@@ -64,63 +62,29 @@ class VerificationSender:
     def __init__(self, addresses: BrokerAddresses, coordinator_of: Callable[[str], int | None], name: str) -> None:
         self._addresses = addresses
         self._coordinator_of = coordinator_of
-        self._lock = threading.Lock()
-        self._asked: deque[Question] = deque()
         self._waiting: dict[int, list[Question]] = {}
         """By broker, in the order of asking. The thread's own."""
-        self._client: NetworkClient | None = None
-        self._is_stopped = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = InterBrokerSendThread(addresses, self._turn, name, RETRY_MS)
 
     def shutdown(self) -> None:
-        """Ask no more, and wait for the thread, which refuses the questions that are left."""
-        with self._lock:
-            if self._is_stopped:
-                return
-            self._is_stopped = True
-            if self._client is None:
-                return
-            self._client.wakeup()
-        self._thread.join()
+        """Ask no more, wait for the thread, and refuse the questions that are left."""
+        self._thread.shutdown()
+        left = [*self._thread.take_added(), *(each for waiting in self._waiting.values() for each in waiting)]
+        self._waiting.clear()
+        for question in left:
+            question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def ask(self, question: Question) -> None:
         """Have a question answered; at once, on this thread, after the shutdown."""
-        with self._lock:
-            if not self._is_stopped:
-                self._asked.append(question)
-                if self._client is None:
-                    self._client = self._addresses.new_client()
-                    self._thread.start()
-                self._client.wakeup()
-                return
-        question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._thread.start()
+        if not self._thread.add(question):
+            question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     # -- the thread
 
-    def _run(self) -> None:
-        client = self._client
-        assert client is not None
-        try:
-            while not self._is_stopped:
-                try:
-                    self._turn(client)
-                except Exception:
-                    # The producers would wait for ever for a thread that has ended.
-                    logger.exception("Asking the coordinators of transactions failed")
-                    client.poll(RETRY_MS, client.now_ms())
-        finally:
-            client.close()
-            for question in (*self._take_asked(), *(each for waiting in self._waiting.values() for each in waiting)):
-                question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _take_asked(self) -> deque[Question]:
-        with self._lock:
-            asked, self._asked = self._asked, deque()
-        return asked
-
-    def _turn(self, client: NetworkClient) -> None:
+    def _turn(self, client: NetworkClient, asked: deque[Question]) -> None:
         """Send what can be sent, and wait for an answer or for more."""
-        for question in self._take_asked():
+        for question in asked:
             broker_id = self._coordinator_of(question.transactional_id)
             if broker_id is None:
                 question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,21 +1,19 @@
 """The thread that sends markers to the leaders of partitions, this broker among them.
 
-`add` is called on any thread, and wakes the thread, which owns the dispatch and the connections. `_lock` guards the
-queue between them, and the flag without which the thread must not be woken: it closes its wake-up. Markers to this
-broker take the same way as those to others, through its inter-broker listener: one path to test, and the leader may
-move. A request that fails is repeated after a pause, until the marker is written or another broker coordinates the
-transaction. Kafka: TransactionMarkerChannelManager (TxnMarkerSenderThread).
+`add` is called on any thread, and wakes the thread (`inter_broker_send_thread`, which has the lock), which owns the
+dispatch and the connections. Markers to this broker take the same way as those to others, through its inter-broker
+listener: one path to test, and the leader may move. A request that fails is repeated after a pause, until the marker is
+written or another broker coordinates the transaction. Kafka: TransactionMarkerChannelManager (TxnMarkerSenderThread).
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from barnabas.config.config_error import ConfigError
+from barnabas.coordinator.transaction.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch, MarkerRequest
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
 from barnabas.metadata.metadata_image import MetadataImage
@@ -23,24 +21,11 @@ from barnabas.protocol.messages.inter_broker import WriteTxnMarkersResponse
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
-
-logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 100
 """The pause before a marker is sent again, or a missing leader is looked for again."""
 _LONGEST_POLL_MS: Final = 1_000
 _VERSIONS: Final = (0, 1)
-
-
-class BrokerAddresses(Protocol):
-    """The way to brokers. Implemented by `broker`."""
-
-    def node(self, broker_id: int) -> Node:
-        """Return the address of a live broker. Raises KeyError or ConfigError when it is not known now."""
-
-    def new_client(self) -> NetworkClient:
-        """Return a client for all brokers."""
 
 
 class MarkerSender:
@@ -58,56 +43,26 @@ class MarkerSender:
         self._addresses = addresses
         self._image = image
         self._actions = actions
-        self._lock = threading.Lock()
-        self._added: deque[EndedTransaction] = deque()
-        self._client: NetworkClient | None = None
-        self._is_running = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = InterBrokerSendThread(addresses, self._turn, name, RETRY_MS)
         self._retry_at_ms = 0
         self._to_send: list[MarkerRequest] = []
 
     def start(self) -> None:
         """Begin to send. Transactions that were added before are sent now."""
-        self._client = self._addresses.new_client()
-        self._is_running = True
         self._thread.start()
 
     def shutdown(self) -> None:
         """Send no more, and wait for the thread. Markers that are not written are written after the next start."""
-        with self._lock:
-            if not self._is_running or self._client is None:
-                return
-            self._is_running = False
-            self._client.wakeup()
-        self._thread.join()
+        self._thread.shutdown()
 
     def add(self, transaction: EndedTransaction) -> None:
         """Have the markers of a transaction written."""
-        with self._lock:
-            self._added.append(transaction)
-            if self._is_running and self._client is not None:
-                self._client.wakeup()
+        self._thread.add(transaction)
 
     # -- the thread
 
-    def _run(self) -> None:
-        client = self._client
-        assert client is not None
-        try:
-            while self._is_running:
-                try:
-                    self._turn(client)
-                except Exception:
-                    # A marker that is not sent would hold up every reader of committed records: the thread goes on.
-                    logger.exception("Sending transaction markers failed")
-                    client.poll(RETRY_MS, client.now_ms())
-        finally:
-            client.close()
-
-    def _turn(self, client: NetworkClient) -> None:
+    def _turn(self, client: NetworkClient, added: deque[EndedTransaction]) -> None:
         """Send what can be sent, and wait for an answer or for more."""
-        with self._lock:
-            added, self._added = self._added, deque()
         for transaction in added:
             self._dispatch.add(transaction)
         now_ms = client.now_ms()

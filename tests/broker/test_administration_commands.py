@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
 from barnabas.testing import BrokerProcess, broker
+from tests.support.waiting import wait_until
 
 Run = Callable[..., Result]
 PATIENCE_SECONDS = 30
@@ -31,12 +32,8 @@ def run(running: BrokerProcess) -> Run:
     return invoke
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    """Changes of settings come by notices, some milliseconds after the answer, as in Kafka."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+wait_for = partial(wait_until, seconds=PATIENCE_SECONDS)
+"""Changes of settings come by notices, some milliseconds after the answer, as in Kafka."""
 
 
 def test_a_topic_gets_more_partitions(run: Run) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,9 @@ from barnabas.testing.broker_command import Setting
 from barnabas.zk.broker_zk_data import BrokerIdZNode
 from barnabas.zk.errors import NoNodeError
 from barnabas.zk.store import Store
+from tests.support.cluster_state import in_sync_replicas, partition_state
 from tests.support.raw_client import RawClient
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -48,18 +49,7 @@ def store(three: Cluster) -> Iterator[Store]:
     session.close()
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
-    """Wait until a condition is true, and return its value."""
-    deadline = time.monotonic() + SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return value
-
-
-def partition_state(store: Store, topic: str, partition: int) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(store.get(f"/brokers/topics/{topic}/partitions/{partition}/state").data)
-    return state
+eventually = partial(wait_until, seconds=SECONDS)
 
 
 def led_state(store: Store, topic: str, partition: int) -> dict[str, Any] | None:
@@ -265,14 +255,14 @@ def test_transactions_outlive_the_leaders_and_their_coordinator(three: Cluster, 
     with Admin(three.bootstrap_servers) as admin:
         if transaction_version:
             admin.update_features({"transaction.version": FeatureUpdate(transaction_version)})
-        eventually(partial(is_in_sync, admin, topic))
+        eventually(lambda: in_sync_replicas(admin, [topic]) == 9)
         with Producer(three.bootstrap_servers, transactional_id=topic) as producer:
             producer.init_transactions()
             write_transaction(producer, topic, b"before")
             three.kill(transaction_version)  # broker 0 or broker 2
             write_transaction(producer, topic, b"after")
             three.restart(transaction_version)
-            eventually(partial(is_in_sync, admin, topic))
+            eventually(lambda: in_sync_replicas(admin, [topic]) == 9)
     expected = sorted(3 * [b"before", b"after"])
     with Consumer(three.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, partition) for partition in range(3)])
@@ -287,13 +277,3 @@ def write_transaction(producer: Producer, topic: str, value: bytes) -> None:
     with producer.transaction():
         for partition in range(3):
             producer.send(topic, value, partition=partition)
-
-
-def is_in_sync(admin: Admin, topic: str) -> bool:
-    """Whether all partitions of the topic have three replicas in sync; not, while a broker has not heard of it yet."""
-    try:
-        return all(len(each.isr) == 3 for each in admin.describe_topics([topic])[topic].partitions)
-    except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return False

@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.testing import BrokerProcess, Cluster, cluster
 from tests.support.numbered_records import eventually, producing, values_of
 from tests.support.raw_client import RawClient
@@ -48,12 +47,9 @@ def replicas_of(three: Cluster, topic: str) -> tuple[int, ...]:
 
 
 def _known_replicas(broker: BrokerProcess, topic: str) -> list[int] | None:
-    request = MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-    )
     with RawClient(broker) as client:
-        (described,) = client.call(request, 12, MetadataResponse).topics
-    return described.partitions[0].replica_nodes if described.partitions else None
+        partitions = client.metadata(topic).partitions
+    return partitions[0].replica_nodes if partitions else None
 
 
 def test_a_partition_moves_while_it_is_written(three: Cluster, run: Run, tmp_path: Path) -> None:

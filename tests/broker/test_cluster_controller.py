@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import Cluster, cluster
 from barnabas.zk.errors import NoNodeError
 from barnabas.zk.store import Store
+from tests.support.cluster_state import partition_state
 from tests.support.numbered_records import eventually, producing, values_of
 from tests.support.raw_client import RawClient, make_batch
 
@@ -64,14 +64,8 @@ def create(three: Cluster, topic: str, *replicas: int, **configs: str) -> None:
         eventually(Path(three.brokers[replica].data_dir, f"{topic}-0").is_dir)
 
 
-def state_of(store: Store, topic: str) -> dict[str, Any]:
-    """Return leader, ISR and epochs of partition 0, as the controller or the leader wrote them last."""
-    state: dict[str, Any] = json.loads(store.get(f"/brokers/topics/{topic}/partitions/0/state").data)
-    return state
-
-
 def leader_of(store: Store, topic: str) -> int:
-    leader: int = state_of(store, topic)["leader"]
+    leader: int = partition_state(store, topic)["leader"]
     return leader
 
 
@@ -80,7 +74,7 @@ def is_led_by(store: Store, topic: str, leader: int) -> bool:
 
 
 def has_isr(store: Store, topic: str, *isr: int) -> bool:
-    return sorted(state_of(store, topic)["isr"]) == sorted(isr)
+    return sorted(partition_state(store, topic)["isr"]) == sorted(isr)
 
 
 def is_known_everywhere(three: Cluster, topic: str, leader: int) -> bool:
@@ -170,8 +164,8 @@ def test_a_leader_that_may_lack_records_is_elected_by_permission_only(three: Clu
         assert error is not None
         assert error.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         for topic in topics:
-            assert state_of(store, topic)["leader"] == -1
-            assert state_of(store, topic)["isr"] == [last]
+            assert partition_state(store, topic)["leader"] == -1
+            assert partition_state(store, topic)["isr"] == [last]
         permit = ConfigChange("unclean.leader.election.enable", ConfigOperation.SET, "true")
         forbid = ConfigChange("unclean.leader.election.enable", ConfigOperation.DELETE)
         admin.incremental_alter_configs(ConfigResource.topic(topics[0]), [permit])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import pytest
 
@@ -13,26 +10,22 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.testing import BrokerFailed, Cluster, cluster
 from barnabas.zk.broker_zk_data import BrokerIdZNode
+from tests.support.cluster_state import partition_state
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(400)
 SECONDS = 120
 TOPIC = "split"
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
-    """Wait until a condition is true, and return its value."""
-    deadline = time.monotonic() + SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
+eventually = partial(wait_until, seconds=SECONDS)
 
 
 def isr_in_store(running: Cluster) -> set[int]:
     """Return the in-sync replicas as the leader has written them: clients hear of them some seconds later."""
     session = running.store.session()
     try:
-        return set(json.loads(session.get(f"/brokers/topics/{TOPIC}/partitions/0/state").data)["isr"])
+        return set(partition_state(session, TOPIC)["isr"])
     finally:
         session.close()
 

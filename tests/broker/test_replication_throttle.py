@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,8 @@ from barnabas.clients.admin import Admin, ConfigChange, ConfigOperation, ConfigR
 from barnabas.clients.producer import Producer
 from barnabas.testing import Cluster, cluster
 from barnabas.zk.store import Store
+from tests.support.cluster_state import partition_state
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -36,16 +37,7 @@ def store(two: Cluster) -> Iterator[Store]:
     session.close()
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def state_of(store: Store, topic: str) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads(store.get(f"/brokers/topics/{topic}/partitions/0/state").data)
-    return state
+eventually = partial(wait_until, seconds=SECONDS)
 
 
 def copied(two: Cluster, follower: int, topic: str) -> int:
@@ -57,10 +49,10 @@ def test_a_throttled_replica_stays_behind(two: Cluster, store: Store, side: str)
     topic = f"throttled-{side}"
     with Admin(two.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, 1, 2)])
-    leader = state_of(store, topic)["leader"]
+    leader = partition_state(store, topic)["leader"]
     follower = 1 - leader
     two.kill(follower)
-    eventually(lambda: state_of(store, topic)["isr"] == [leader])
+    eventually(lambda: partition_state(store, topic)["isr"] == [leader])
     of_topic, of_brokers = ConfigResource.topic(topic), ConfigResource.all_brokers()
     replicas, rate = f"{side}.replication.throttled.replicas", f"{side}.replication.throttled.rate"
     with Admin(two.brokers[leader].bootstrap_servers) as admin:
@@ -77,7 +69,7 @@ def test_a_throttled_replica_stays_behind(two: Cluster, store: Store, side: str)
         # A second fetch may be on its way when the first is counted. Without a throttle all is copied at once.
         time.sleep(2)
         assert copied(two, follower, topic) < RECORDS * len(VALUE) // 2
-        assert state_of(store, topic)["isr"] == [leader]
+        assert partition_state(store, topic)["isr"] == [leader]
         admin.incremental_alter_configs(of_brokers, [ConfigChange(rate, ConfigOperation.DELETE)])
-        eventually(lambda: sorted(state_of(store, topic)["isr"]) == [0, 1])
+        eventually(lambda: sorted(partition_state(store, topic)["isr"]) == [0, 1])
         assert copied(two, follower, topic) >= RECORDS * len(VALUE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from barnabas.records.record_batch import RecordBatch
 from tests.support.raw_client import SECONDS, RawClient, make_batch, record_bytes
 from tests.support.raw_controller import RawController
 from tests.support.server_fixtures import MODES, Server, make_server
+from tests.support.waiting import wait_until
 
 SET, DELETE = 0, 1
 TOPIC = 2
@@ -35,12 +37,8 @@ def alter(client: RawClient, topic: str, **settings: str | None) -> None:
     assert result.error_code == ErrorCode.NONE, result
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so: settings reach the logs a moment after the answer."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+eventually = partial(wait_until, seconds=SECONDS)
+"""Settings reach the logs a moment after the answer."""
 
 
 @pytest.fixture(scope="module", params=MODES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from barnabas.replica.replica_selector import RACK_AWARE
 from barnabas.testing import Cluster, cluster
 from tests.support.apache_kafka import CONSOLE_CONSUMER, need_apache_kafka, run_tool
 from tests.support.broker_metrics import metric_value
+from tests.support.cluster_state import partition_state
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -58,7 +58,7 @@ def replicated(racks: Cluster, request: pytest.FixtureRequest) -> Replicated:
     produce(racks, topic, FIRST)
     # From the store, since any broker may hear of a topic late.
     session = racks.store.session()
-    leader = json.loads(session.get(f"/brokers/topics/{topic}/partitions/0/state").data)["leader"]
+    leader = partition_state(session, topic)["leader"]
     session.close()
     assert leader in range(3)
     return Replicated(topic, leader, (leader + 1) % 3)

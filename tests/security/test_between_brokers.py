@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,18 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.settings.client_config import ClientConfig
-from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.testing.znode_server import ZnodeServer
 from tests.security.conftest import Certificates
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.cluster_state import in_sync_replicas
 from tests.support.server_process import ServerFailed, free_port
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(400)
 
 PASSWORD = "brokers-know-this"
 SECONDS = 60
+eventually = partial(wait_until, seconds=SECONDS)
 LOGIN_MODULE = {"PLAIN": "plain.PlainLoginModule", "SCRAM-SHA-512": "scram.ScramLoginModule"}
 
 
@@ -127,7 +130,7 @@ def test_three_brokers_replicate_and_lose_nothing(three: list[BarnabasProcess], 
     with Admin(servers, config=ClientConfig(**settings)) as admin:
         eventually(lambda: len(admin.describe_cluster().nodes) == 3)
         admin.create_topics([NewTopic("orders", 1, 3)])
-        eventually(lambda: is_in_sync(admin))
+        eventually(lambda: in_sync_replicas(admin, ["orders"]) == 3)
         with Producer(servers, transactional_id="t", **settings) as producer:
             producer.init_transactions()
             with producer.transaction():
@@ -140,7 +143,7 @@ def test_three_brokers_replicate_and_lose_nothing(three: list[BarnabasProcess], 
                 for value in written[100:]:
                     producer.send("orders", value)
         three[leader].start()
-        eventually(lambda: is_in_sync(admin))
+        eventually(lambda: in_sync_replicas(admin, ["orders"]) == 3)
         assert values_of(servers, "orders", 200, **settings) == written
     for broker in three:
         assert PASSWORD not in broker.log_text()
@@ -171,24 +174,6 @@ def test_a_broker_that_could_not_log_in_does_not_start(
         broker.start()
     assert error in str(caught.value)
     assert PASSWORD not in str(caught.value)
-
-
-def is_in_sync(admin: Admin) -> bool:
-    """Whether the topic has three replicas in sync; not, while a broker has not heard of it yet."""
-    try:
-        return len(admin.describe_topics(["orders"])["orders"].partitions[0].isr) == 3
-    except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return False
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition is true."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def values_of(servers: str, topic: str, count: int, **settings: Any) -> list[bytes | None]:

@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
 from barnabas.protocol.topic_partition import TopicPartition
+from tests.support.waiting import wait_until
 
 SECONDS = 120
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
-    """Wait until a condition is true, and return its value."""
-    deadline = time.monotonic() + SECONDS
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return value
+eventually = partial(wait_until, seconds=SECONDS)
 
 
 @contextmanager

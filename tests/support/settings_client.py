@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
@@ -18,6 +19,7 @@ from barnabas.protocol.messages.configs import (
 from barnabas.protocol.messages.message import Message
 from tests.support.raw_client import SECONDS, ConnectionClosed, RawClient
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT, DYNAMIC_LOGGER = range(1, 7)
@@ -113,9 +115,5 @@ class SettingsClient:
         return result.error_code, result.error_message
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so: settings are taken over a moment after the answer."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+eventually = partial(wait_until, seconds=SECONDS)
+"""Settings are taken over a moment after the answer."""

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.clients.admin import Admin
-from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.support.apache_kafka import ApacheKafka, ZooKeeper
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.cluster_state import in_sync_replicas
 from tests.support.server_process import ServerFailed, ServerProcess
 
 APACHE_KAFKA = "apache-kafka"
@@ -94,19 +94,9 @@ class ZooKeeperCluster:
         """Wait until the partitions of these topics together have so many replicas in sync. Raises ServerFailed."""
         deadline = time.monotonic() + timeout_seconds
         with Admin(self.bootstrap_servers) as admin:
-            while (found := _in_sync_replicas(admin, topics)) != replicas:
+            while (found := in_sync_replicas(admin, topics)) != replicas:
                 if time.monotonic() > deadline:
                     raise ServerFailed(
                         f"{found} replicas of {topics} in sync after {timeout_seconds} s, not {replicas}"
                     )
                 time.sleep(POLL_SECONDS)
-
-
-def _in_sync_replicas(admin: Admin, topics: Sequence[str]) -> int:
-    try:
-        described = admin.describe_topics(list(topics)).values()
-    except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return 0  # created, and the broker that was asked has not heard of it yet
-    return sum(len(partition.isr) for topic in described for partition in topic.partitions)

@@ -1,0 +1,22 @@
+"""The wait for something that happens a moment later: settings that are taken over, brokers that hear of a topic.
+
+Called by tests on their own thread. Each file says how long it is patient: `eventually = partial(wait_until,
+seconds=SECONDS)`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+POLL_SECONDS = 0.02
+
+
+def wait_until(condition: Callable[[], Any], seconds: float) -> Any:
+    """Wait until a condition is true, and return its value. Raises AssertionError: it is not in time."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(POLL_SECONDS)
+    return value

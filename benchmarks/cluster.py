@@ -16,28 +16,31 @@ CPU and memory are summed over the three brokers, without ZooKeeper.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from barnabas.clients.admin import Admin, NewTopic
-from barnabas.protocol.headers import decode_response_header, response_header_version
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.rpc.request_frame import request_frame
 from benchmarks.broker import Generator
-from benchmarks.figure_table import Result, figure_table
+from benchmarks.figure_table import Result, collect, figure_table
 from benchmarks.process_usage import cpu_seconds, resident_mib
 from benchmarks.systems import COMPILED_PLACE, COMPILED_SUFFIX, REFERENCE, PlacedBarnabas
-from benchmarks.wire_requests import BadAnswer, Connection, batch_of_count, batch_of_size, check_produce_answer
-from benchmarks.wire_requests import produce_frame as produce_frame_of
+from benchmarks.wire_requests import (
+    BadAnswer,
+    Connection,
+    batch_of_count,
+    batch_of_size,
+    check_produce_answer,
+    produce_frame,
+)
 from tests.support.apache_kafka import ApacheKafka, ZooKeeper
 from tests.support.barnabas_process import BarnabasProcess
-from tests.support.server_process import ServerProcess, free_port
+from tests.support.raw_client import ConnectionClosed, RawClient
+from tests.support.server_process import free_port
 from tests.support.zookeeper_cluster import SETTINGS, JoinedKafka, ZooKeeperCluster
 
 BROKERS = 3
@@ -51,7 +54,6 @@ WARM_SECONDS = 4
 ASK_SECONDS = 0.005
 PATIENCE_SECONDS = 120
 CATCH_UP_BYTES = 400_000_000
-METADATA_VERSION = 12
 
 FIGURES = {
     "MB/s": "mb_per_second",
@@ -144,45 +146,29 @@ def measure_death(cluster: ZooKeeperCluster, topic: str) -> Result:
 
 
 def produce_until_acknowledged(cluster: ZooKeeperCluster, topic: str, placement: Placement) -> None:
-    """Produce one record to the leader, whichever broker it is by now. Raises LeaderGone: there is none in time."""
+    """Produce one record to the leader, whichever broker that is by now.
+
+    Raises LeaderGone: no leader acknowledges it in time.
+    """
     deadline = time.perf_counter() + PATIENCE_SECONDS
     while True:
         try:
             return _produce_one(cluster, topic, placement)
-        except (LeaderGone, BadAnswer, OSError) as error:
+        except (LeaderGone, BadAnswer, ConnectionClosed, OSError) as error:
             if time.perf_counter() > deadline:
                 raise LeaderGone(f"{topic}: nothing is acknowledged within {PATIENCE_SECONDS} s") from error
         time.sleep(ASK_SECONDS)
 
 
 def _produce_one(cluster: ZooKeeperCluster, topic: str, placement: Placement) -> None:
-    """Raises LeaderGone, BadAnswer, OSError: the record is not acknowledged."""
-    with _connected(cluster.brokers[placement.asked]) as connection:
-        leader = _leader_of(connection, topic)
-    if leader is None or not cluster.brokers[leader].is_alive:
+    """Raises LeaderGone, BadAnswer, ConnectionClosed, OSError: the record is not acknowledged."""
+    with RawClient(cluster.brokers[placement.asked]) as client:
+        partitions = client.metadata(topic).partitions
+    if not partitions or partitions[0].leader_id < 0 or not cluster.brokers[partitions[0].leader_id].is_alive:
         raise LeaderGone(topic)
-    with _connected(cluster.brokers[leader]) as connection:
-        check_produce_answer(connection.call(produce_frame_of(topic, 0, batch_of_count(1, VALUE_BYTES), -1)))
-
-
-@contextmanager
-def _connected(broker: ServerProcess) -> Iterator[Connection]:
-    connection = Connection(broker.host, broker.port)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def _leader_of(connection: Connection, topic: str) -> int | None:
-    request = MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
-    )
-    answer = bytes(connection.call(b"".join(map(bytes, request_frame(request, METADATA_VERSION, 1, "benchmark")))))
-    _, offset = decode_response_header(answer, response_header_version(MetadataRequest.api_key, METADATA_VERSION))
-    response, _ = MetadataResponse.decode(answer, METADATA_VERSION, offset)
-    partitions = response.topics[0].partitions
-    return partitions[0].leader_id if partitions and partitions[0].leader_id >= 0 else None
+    leader = cluster.brokers[partitions[0].leader_id]
+    with closing(Connection(leader.host, leader.port)) as connection:
+        check_produce_answer(connection.call(produce_frame(topic, 0, batch_of_count(1, VALUE_BYTES), -1)))
 
 
 # -- catching up, restarting
@@ -281,12 +267,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="a JSON file of every figure")
     parser.add_argument("--directory", help="where data directories are made; the system's temporary one if unset")
     options = parser.parse_args()
-    results: list[Result] = []
-    for result in run(options):
-        results.append(result)
-        print(json.dumps(result), flush=True)
-        if options.output is not None:
-            options.output.write_text(json.dumps(results, indent=1))
+    results = collect(run(options), options.output)
     print(report(results, options.systems))
 
 

@@ -15,7 +15,6 @@ partition to which a client writes with acks=all and `min.insync.replicas=2`; ea
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import threading
 import time
@@ -33,7 +32,7 @@ from benchmarks.cluster import (
     make_cluster,
     produce_until_acknowledged,
 )
-from benchmarks.figure_table import Result, figure_table
+from benchmarks.figure_table import Result, collect, figure_table
 from benchmarks.systems import REFERENCE
 from tests.support.zookeeper_cluster import ZooKeeperCluster
 
@@ -90,7 +89,7 @@ class ControllerWatch(threading.Thread):
         self.seen_at = float("nan")
 
     def run(self) -> None:
-        """Ask every few milliseconds. Without an answer in time, `seen_at` is no number."""
+        """Ask every few milliseconds. `seen_at` stays NaN when no broker answers in time."""
         deadline = time.perf_counter() + PATIENCE_SECONDS
         with Admin(self._addresses) as admin:
             while time.perf_counter() < deadline:
@@ -134,12 +133,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="a JSON file of every figure")
     parser.add_argument("--directory", help="where data directories are made; the system's temporary one if unset")
     options = parser.parse_args()
-    results: list[Result] = []
-    for result in run(options):
-        results.append(result)
-        print(json.dumps(result), flush=True)
-        if options.output is not None:
-            options.output.write_text(json.dumps(results, indent=1))
+    results = collect(run(options), options.output)
     print(figure_table(results, FIGURES, options.systems[0]))
 
 

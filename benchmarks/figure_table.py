@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 Result = dict[str, Any]
 """One measurement: its `cell`, its `system`, and figures by name."""
+
+
+def collect(results: Iterable[Result], output: Path | None) -> list[Result]:
+    """Print each measurement as it is made, and keep all so far in the file `output`. Return them."""
+    collected: list[Result] = []
+    for result in results:
+        collected.append(result)
+        print(json.dumps(result), flush=True)
+        if output is not None:
+            output.write_text(json.dumps(collected, indent=1))
+    return collected
 
 
 def figure_table(results: Sequence[Result], figures: Mapping[str, str], reference: str) -> str:

@@ -102,7 +102,10 @@ def broker_logins_of(config: ConfigValues) -> list[BrokerLogin]:
 
 
 def broker_login_of(config: ConfigValues, listener_name: str) -> BrokerLogin:
-    """Return the login of this broker at one listener. Raises ConfigError: there is none that brokers would take."""
+    """Return the login of this broker at one listener.
+
+    Raises ConfigError: the settings have no login, or one that the listener does not accept.
+    """
     mechanism = InterBrokerConfig.from_kafka_config(config.of_listener(listener_name)).mechanism
     sasl = SaslConfig.of(config, listener_name)
     if mechanism not in LOGIN_MODULES:

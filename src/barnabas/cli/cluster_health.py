@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNHEALTHY_EXIT_STATUS = 1
 UNSAFE = (UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED)
-"""The problems that make a cluster unhealthy. A topic with as many replicas as it needs at least is no such problem."""
+"""The problems that make a cluster unhealthy. A topic that has exactly its minimum of replicas is healthy."""
 
 
 class _Health(NamedTuple):
@@ -63,8 +63,8 @@ def health(
 ) -> None:
     """Show the partitions that lack a leader or in-sync replicas, and how far their followers are behind.
 
-    The lag is the number of records that the leader has and the follower lacks. Exit status 1 if a partition is not
-    safe, a broker does not answer, or there is no controller: a script or a rolling restart waits until it is 0.
+    The lag is the number of records that the leader has and the follower lacks. The exit status is 1
+    while a partition is not safe, a broker does not answer, or the cluster has no controller: a script waits for 0.
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         judged = judge_partitions(admin, admin.describe_topics())

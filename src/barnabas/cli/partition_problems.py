@@ -76,7 +76,7 @@ def _replicas_being_added(admin: Admin) -> dict[TopicPartition, tuple[int, ...]]
 
 
 def _min_insync_replicas(admin: Admin, topic: str) -> int | None:
-    """Return the topic's setting; None if there is no such topic any more. Raises ApiError, ClientTimeout."""
+    """Return the topic's setting; None if the topic has been deleted. Raises ApiError, ClientTimeout."""
     from barnabas.clients.admin import ConfigResource
     from barnabas.protocol.errors import ApiError, ErrorCode
 

@@ -66,7 +66,7 @@ class SessionIntake(RequestIntake):
             connection.close_requested = True
 
     def _reauthenticate(self, channel: KafkaChannel, connection: Connection, handshake: bytes) -> None:
-        connection.mute_state = MuteState.NOT_MUTED  # the frame was taken and is no request
+        connection.mute_state = MuteState.NOT_MUTED  # the frame is a handshake, which no handler answers
         if channel.reader.release is not None:
             channel.reader.release()  # the handshake is a copy
         authenticator = cast("SaslServerAuthenticator", channel.authenticator)

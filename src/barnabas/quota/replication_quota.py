@@ -31,7 +31,7 @@ class ReplicationQuota:
         self._bound = UNLIMITED
 
     def limit(self, bound: int) -> None:
-        """Set the limit in bytes a second; UNLIMITED is none. The bytes of the past count against it."""
+        """Set the limit in bytes a second; UNLIMITED removes it. Bytes of the past count against the new limit."""
         self._bound = bound
 
     def record(self, size: int) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shlex
 import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +22,33 @@ settings.load_profile("ci" if os.environ.get("CI", "").lower() == "true" else "d
 _SWITCHES = ("BARNABAS_TESTS_COMPILED", "BARNABAS_TESTS_AGAINST", "PYTHONPATH")
 _VARIABLES = "".join(f"{name}={shlex.quote(os.environ[name])} " for name in _SWITCHES if os.environ.get(name))
 """The variables that this run was given, as a shell takes them."""
+
+
+_SECONDS_BEYOND_THE_TIMEOUT = 60.0
+_STDERR = pytest.StashKey[int]()
+"""The process's own stderr: pytest redirects descriptor 2 while a test runs."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep stderr for the stacks of a test that hangs."""
+    config.stash[_STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End this process, with the stacks of its threads, where a test hangs beyond pytest-timeout.
+
+    pytest-timeout's thread needs the GIL; a C library that deadlocks while it holds the GIL stops that thread too.
+    faulthandler's timer needs no GIL. Under xdist the run reports the test as failed and goes on in a new process.
+    """
+    marker = item.get_closest_marker("timeout")
+    timeout = float(marker.args[0] if marker else item.config.getini("timeout"))
+    stderr = item.config.stash[_STDERR]
+    faulthandler.dump_traceback_later(timeout + _SECONDS_BEYOND_THE_TIMEOUT, exit=True, file=stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

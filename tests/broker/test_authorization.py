@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.api.authorize import NOT_REQUESTED
+from barnabas.api.authorize import NOT_REQUESTED, Authorizer
 from barnabas.api.request import ConnectionContext
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
@@ -88,7 +88,7 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-class OneTopicForAlice:
+class OneTopicForAlice(Authorizer):
     """Alice may read, write and describe one topic, and one group, of the same name; a stranger nothing; ANONYMOUS may
     do everything."""
 

@@ -37,6 +37,16 @@ class Authorizer(Protocol):
     ) -> bool:
         """Return whether the client may do `operation` to at least one resource of this type, existing or not."""
 
+    def is_known_to_allow(
+        self, connection: ConnectionContext, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Return True where the client may do `operation` and nothing is to be logged; False says nothing.
+
+        Handlers of the most frequent requests ask this first. An authorizer that remembers no decision need not
+        override it.
+        """
+        return False
+
 
 def is_allowed(
     authorizer: Authorizer | None,

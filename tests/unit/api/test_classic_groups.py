@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from barnabas.api.apis import Apis
+from barnabas.api.authorize import Authorizer
 from barnabas.api.brief import BUDGET_US, JOINING_MEMBER_US
 from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.registry import Registry
@@ -36,7 +37,7 @@ REQUESTS: list[tuple[Message, bool]] = [
 ]
 
 
-class Refusal:
+class Refusal(Authorizer):
     """Nobody may do anything; `asked` remembers what."""
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
+from barnabas.api.authorize import Authorizer
 from barnabas.api.handlers.delegation_tokens import DelegationTokensApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
@@ -41,7 +42,7 @@ NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 HOUR_MS = 3_600_000
 
 
-class Permissions:
+class Permissions(Authorizer):
     def __init__(self) -> None:
         self.allowed: set[Permission] = set()
 

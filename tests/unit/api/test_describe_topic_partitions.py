@@ -29,7 +29,7 @@ from tests.support.recording_channel import RecordingChannel, connection
 Update = UpdateMetadataRequest
 
 
-class Hidden:
+class Hidden(Authorizer):
     """Topics whose names end with `-hidden` may not be described."""
 
     def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:

@@ -28,7 +28,7 @@ from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
 
 
-class Nobody:
+class Nobody(Authorizer):
     """Allows nothing."""
 
     def authorize(self, connection: ConnectionContext, actions: Sequence[Action], api_key: ApiKey) -> Sequence[bool]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
+from barnabas.api.authorize import Authorizer
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
@@ -70,7 +71,7 @@ MINE, THEIRS = "mine", "theirs"
 IDS = {MINE: b"m" * 16, THEIRS: b"t" * 16}
 
 
-class Permissions:
+class Permissions(Authorizer):
     """Allows what is listed, and remembers what was asked for."""
 
     def __init__(self, *allowed: Permission) -> None:

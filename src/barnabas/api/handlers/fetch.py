@@ -95,7 +95,7 @@ class FetchApi:
         fetches: Sequence[PartitionFetch]
         if context is not None and isinstance(context, IncrementalFetch):
             fetches, refused = self._partitions_in_session(request, context, is_follower=terms.is_from_follower)
-        elif self._authorizer is None:
+        elif self._authorizer is None or self._is_known_readable(self._authorizer, request, terms):
             fetches, refused = self._partitions_asked_for(body.topics, version)
         else:
             topics, unauthorized = self._readable(request, is_follower=terms.is_from_follower)
@@ -144,6 +144,20 @@ class FetchApi:
             leader_only,
             place,
         )
+
+    def _is_known_readable(self, authorizer: Authorizer, request: Request[FetchRequest], terms: FetchTerms) -> bool:
+        """Return True where a consumer may read all topics of the request; False says nothing."""
+        if terms.is_from_follower:
+            return False
+        by_id = request.api_version >= TOPIC_IDS
+        names = self._metadata.image.topic_names
+        for topic in request.body.topics:
+            name = names.get(topic.topic_id) if by_id else topic.topic
+            if name is not None and not authorizer.is_known_to_allow(
+                request.connection, AclOperation.READ, ResourceType.TOPIC, name
+            ):
+                return False
+        return True
 
     def _readable(
         self, request: Request[FetchRequest], *, is_follower: bool
@@ -202,17 +216,23 @@ class FetchApi:
     ) -> tuple[Sequence[PartitionFetch], list[RefusedPartition]]:
         """Return the same for all partitions of a session, with those refused that the client may not read."""
         fetches, refused = context.partitions(self._metadata.image)
-        if self._authorizer is None:
+        authorizer = self._authorizer
+        if authorizer is None:
             return fetches, refused
         if is_follower:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             # Refused as a whole: every partition below is then hidden.
             readable = frozenset[str]()
-            if is_allowed(self._authorizer, request, *cluster):
+            if is_allowed(authorizer, request, *cluster):
                 return fetches, refused
         else:
+            names = {each.topic for each in fetches}
+            names.update([each.topic for each in refused if each.topic])
+            connection, read, kind = request.connection, AclOperation.READ, ResourceType.TOPIC
+            if all(authorizer.is_known_to_allow(connection, read, kind, name) for name in names):
+                return fetches, refused
             asked = [each.topic for each in fetches] + [each.topic for each in refused if each.topic]
-            readable = permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, asked)
+            readable = permitted(authorizer, request, read, kind, asked)
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         hidden = [
             RefusedPartition(each.topic, each.topic_id, each.partition, code)

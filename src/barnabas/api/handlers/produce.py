@@ -118,7 +118,7 @@ class ProduceApi:
         writable: Container[str] = image.topics
         if self._authorizer is not None:
             # With an authorizer only: without one every topic that exists can be written to, and nothing is allocated.
-            writable = self._writable_topics(request, image)
+            writable = self._writable_topics(self._authorizer, request, image)
         to_append: list[PartitionAppend] = []
         by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
         asked = body.topic_data
@@ -235,25 +235,30 @@ class ProduceApi:
             hand_over()
         entry.body = found.body
 
-    def _writable_topics(self, request: Request[ProduceRequest], image: MetadataImage) -> frozenset[str]:
-        """Return the topics that the client may write to, whether or not they exist.
+    @staticmethod
+    def _writable_topics(
+        authorizer: Authorizer, request: Request[ProduceRequest], image: MetadataImage
+    ) -> Container[str]:
+        """Return the topics that the client may write to; not all of them exist.
 
         Raises ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches of an id that the client may not
         use.
         """
-        body = request.body
-        transactional_id = body.transactional_id
-        if _is_transactional_request(body) and (
-            transactional_id is None
-            or not is_allowed(
-                self._authorizer, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-            )
-        ):
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        topics, transactional_id = request.body.topic_data, request.body.transactional_id
+        # `refused_batch` refuses transactional batches without an id.
+        if transactional_id is not None and _has_transactional_batch(topics):
+            action = (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            if not is_allowed(authorizer, request, *action):
+                raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         by_id = request.api_version >= 13
-        names = [image.topic_names.get(topic.topic_id, "") if by_id else topic.name for topic in body.topic_data]
+        if len(topics) == 1:
+            # Most requests name one topic, which the client was allowed to write to before.
+            name = image.topic_names.get(topics[0].topic_id, "") if by_id else topics[0].name
+            if authorizer.is_known_to_allow(request.connection, AclOperation.WRITE, ResourceType.TOPIC, name):
+                return image.topics
+        names = [image.topic_names.get(topic.topic_id, "") if by_id else topic.name for topic in topics]
         asked = [name for name in names if name or not by_id]
-        return permitted(self._authorizer, request, AclOperation.WRITE, ResourceType.TOPIC, asked)
+        return permitted(authorizer, request, AclOperation.WRITE, ResourceType.TOPIC, asked)
 
     @staticmethod
     def _refused_topic(
@@ -397,12 +402,11 @@ def _first_of(
     return error or refusal or ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-def _is_transactional_request(body: ProduceRequest) -> bool:
-    """Return whether a first batch is part of a transaction (Kafka: RequestUtils.hasTransactionalRecords)."""
-    for topic in body.topic_data:
+def _has_transactional_batch(topics: Sequence[ProduceRequest.TopicProduceData]) -> bool:
+    """Return whether a batch is part of a transaction (Kafka: RequestUtils.hasTransactionalRecords)."""
+    for topic in topics:
         for partition in topic.partition_data:
-            records = partition.records
-            header = None if records is None else BatchHeader.parse(records)
+            header = None if partition.records is None else BatchHeader.parse(partition.records)
             if header is not None and header.is_transactional:
                 return True
     return False

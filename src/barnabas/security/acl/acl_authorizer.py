@@ -107,6 +107,19 @@ class AclAuthorizer:
             answers.append(allowed)
         return answers
 
+    def is_known_to_allow(
+        self, connection: AuthorizableConnection, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Return True where `authorize` has allowed this under the lists in force, and would log nothing now.
+
+        One look-up: produces and fetches ask this first.
+        """
+        if logger.isEnabledFor(logging.DEBUG):
+            return False
+        principal = connection.principal
+        question = (principal, connection.client_address, operation, resource_type, name)
+        return principal in self._super_users or self._snapshot.known_decision(question) is True
+
     def authorize_by_resource_type(
         self,
         connection: AuthorizableConnection,

@@ -72,6 +72,10 @@ def may(authorizer: AclAuthorizer, operation: AclOperation, name: str, who: Any 
     return authorizer.authorize(who or client(), [Action(operation, TOPIC, name)], ApiKey.METADATA)[0]
 
 
+def is_known(authorizer: AclAuthorizer, operation: AclOperation, name: str) -> bool:
+    return authorizer.is_known_to_allow(client(), operation, TOPIC, name)
+
+
 def model_allows(bindings: list[AclBinding], operation: AclOperation, name: str, *, allow_if_none: bool) -> bool:
     """Kafka's documentation, read literally, for alice at 10.0.0.1 and a topic."""
 
@@ -99,7 +103,11 @@ def test_decisions_are_those_of_the_documentation(
 ) -> None:
     authorizer = authorizer_of(bindings, allow_if_none=allow_if_none)
     expected = model_allows(bindings, operation, name, allow_if_none=allow_if_none)
+    assert not is_known(authorizer, operation, name), "nothing was asked yet"
     assert [may(authorizer, operation, name) for _ in range(2)] == [expected] * 2, "decided, then from the cache"
+    assert is_known(authorizer, operation, name) == expected
+    strangers = client("User:alice", "10.0.0.3")
+    assert not authorizer.is_known_to_allow(strangers, operation, TOPIC, name), "another host"
 
 
 @settings(max_examples=300, deadline=None)
@@ -134,6 +142,7 @@ def test_super_users_need_no_lists_and_are_not_denied() -> None:
     authorizer = authorizer_of([deny], supers="User:admin; User:CN=a,O=b")
     for principal in ("User:admin", "User:CN=a,O=b"):
         assert may(authorizer, WRITE, "t", client(principal))
+        assert authorizer.is_known_to_allow(client(principal), WRITE, TOPIC, "t")
         assert authorizer.authorize_by_resource_type(client(principal), WRITE, TOPIC, ApiKey.METADATA)
     assert not may(authorizer, WRITE, "t", client("User:Admin"))
 
@@ -149,7 +158,9 @@ def test_a_change_takes_effect_at_the_next_question() -> None:
     authorizer = authorizer_of([allow])
     assert may(authorizer, READ, "t")
     authorizer.replace(allow.pattern, frozenset())
+    assert not is_known(authorizer, READ, "t")
     assert not may(authorizer, READ, "t")
+    assert not is_known(authorizer, READ, "t")
     authorizer.replace_all({allow.pattern: frozenset([allow.entry])})
     assert may(authorizer, READ, "t")
 
@@ -182,7 +193,9 @@ def test_the_log(caplog: pytest.LogCaptureFixture) -> None:
         ),
     ]
     caplog.clear()
+    assert is_known(authorizer, READ, "t")
     with caplog.at_level(logging.DEBUG, LOGGER_NAME):
+        assert not is_known(authorizer, READ, "t"), "at DEBUG each permission is logged"
         authorizer.authorize(client(), actions[:2], ApiKey.FETCH)
         authorizer.authorize(client("User:admin"), actions[:1], ApiKey.FETCH)
     resource = "ResourcePattern(resourceType={}, name={}, patternType=LITERAL)"

@@ -19,7 +19,7 @@ from tests.support.mock_clock import MockClock
 class ScriptedChannel:
     """A channel whose answers a test queues."""
 
-    release = None
+    release: Callable[[], None] | None = None
 
     def __init__(self, connection_id: str) -> None:
         self.connection_id = connection_id

@@ -52,10 +52,20 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: 
 
 
 def send_and_receive(client: NetworkClient, request: ClientRequest, is_running: Callable[[], bool]) -> Message:
-    """Send to a node that is ready, and wait for the answer as long as the request's timeout allows.
+    """Send to a node that is ready, and return the body of its answer.
 
     Raises ConnectionLost: the connection broke or timed out, or `is_running` became false. Raises UnsupportedVersion:
     the node does not have the API in a version of this request.
+    """
+    body = send_and_await(client, request, is_running).body
+    assert body is not None
+    return body
+
+
+def send_and_await(client: NetworkClient, request: ClientRequest, is_running: Callable[[], bool]) -> ClientResponse:
+    """Send to a node that is ready, and wait for the answer as long as the request's timeout allows.
+
+    Returns an answer that has a body. Raises as `send_and_receive`.
     """
     answers: list[ClientResponse] = []
     request.callback = answers.append
@@ -64,9 +74,10 @@ def send_and_receive(client: NetworkClient, request: ClientRequest, is_running: 
         client.poll(_LONGEST_POLL_MS, client.now_ms())
     if not answers:
         raise ConnectionLost("Client was shutdown before response was read")
-    response = answers[0]
+    # Taken out: request, callback, list and answer would be a cycle that keeps the answer's buffer until a collection.
+    response = answers.pop()
     if response.version_error is not None:
         raise response.version_error
     if response.body is None:
         raise ConnectionLost(f"Connection to {request.node_id} was disconnected before the response was read")
-    return response.body
+    return response

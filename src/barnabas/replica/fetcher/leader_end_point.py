@@ -18,7 +18,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_receive
+from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_await
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
 from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits, FetchPosition
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler
@@ -41,7 +41,10 @@ class LeaderEndPoint(Protocol):
     """A leader as its fetcher sees it. Every call blocks, and raises ConnectionLost when no answer comes."""
 
     def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
-        """Return the answers for exactly these partitions; those of a session that have not changed are left out."""
+        """Return the answers for exactly these partitions; those of a session that have not changed are left out.
+
+        The records are views that may be used until the next call of any method.
+        """
 
     def earliest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
         """Return where the leader's log starts. Raises ApiError: the leader's error."""
@@ -69,6 +72,8 @@ class RemoteLeader:
         self._timeout_ms = timeout_ms
         self._session = FetchSessionHandler(node.id)
         self._closing = threading.Event()
+        self._release: Callable[[], None] | None = None
+        """Gives back the buffer of the last answer, which its records are views of."""
 
     def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
         """Fetch in the session with this leader.
@@ -108,6 +113,7 @@ class RemoteLeader:
 
     def close(self) -> None:
         """Close the connection."""
+        self._release_answer()
         self._client.close()
 
     def _list_offset(self, partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
@@ -132,12 +138,21 @@ class RemoteLeader:
         Raises ConnectionLost, OSError.
         """
         client, node = self._client, self._node
+        self._release_answer()
         try:
             await_ready(client, node, self._timeout_ms, self._is_running)
-            return send_and_receive(client, client.new_request(node.id, builder), self._is_running)
+            response = send_and_await(client, client.new_request(node.id, builder), self._is_running)
         except (ConnectionLost, OSError):
             client.close_connection(node.id)
             raise
+        self._release = response.release
+        assert response.body is not None
+        return response.body
+
+    def _release_answer(self) -> None:
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
     def _is_running(self) -> bool:
         return not self._closing.is_set()

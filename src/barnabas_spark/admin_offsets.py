@@ -154,6 +154,7 @@ class AdminOffsets:
                     client_id=connection.client_id,
                     request_timeout_ms=connection.request_timeout_ms,
                     bootstrap_timeout_ms=min(connection.request_timeout_ms, connection.api_timeout_ms),
+                    **connection.security.security_settings(),
                 ),
             )
         return self._admin

@@ -52,6 +52,7 @@ class ClientCache:
                 timeout_ms=connection.api_timeout_ms,
                 request_timeout_ms=connection.request_timeout_ms,
                 isolation_level=isolation_number(connection.isolation_level),
+                channel_builder=connection.security.channel_builder(connection.client_id),
             ),
         )
 
@@ -91,7 +92,7 @@ def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
     return (
         # The settings that differ between queries. A query with other settings gets a producer of its own.
         "producer", options.bootstrap_servers, options.client_id, options.request_timeout_ms,
-        options.delivery_timeout_ms, options.max_block_ms, options.enable_idempotence,
+        options.delivery_timeout_ms, options.max_block_ms, options.enable_idempotence, options.security,
     )  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def _producer(options: SinkOptions) -> Producer:
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
         max_block_ms=options.max_block_ms,
+        **options.security.security_settings(),
     )
 
 

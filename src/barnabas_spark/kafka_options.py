@@ -8,6 +8,7 @@ or written is silently ignored.
 
 from __future__ import annotations
 
+from barnabas_spark.connection_security import NOT_OFFERED, SECURITY_OPTION_NAMES
 from barnabas_spark.option_table import (
     BOOTSTRAP_SERVERS,
     CHECK_CRCS,
@@ -15,11 +16,10 @@ from barnabas_spark.option_table import (
     KAFKA_OPTIONS_OF_SOURCE,
     MAX_PARTITION_FETCH_BYTES,
     REQUEST_TIMEOUT_MS,
-    SECURITY_PROTOCOL,
 )
 from barnabas_spark.option_values import OptionValues
 
-HONOURED_BY_SOURCE = tuple(option.name for option in KAFKA_OPTIONS_OF_SOURCE)
+HONOURED_BY_SOURCE = (*(option.name for option in KAFKA_OPTIONS_OF_SOURCE), *SECURITY_OPTION_NAMES)
 HONOURED_BY_SINK = (
     BOOTSTRAP_SERVERS.name,
     "kafka.acks",
@@ -30,8 +30,8 @@ HONOURED_BY_SINK = (
     "kafka.enable.idempotence",
     "kafka.max.block.ms",
     REQUEST_TIMEOUT_MS.name,
-    SECURITY_PROTOCOL.name,
     "kafka.transaction.timeout.ms",
+    *SECURITY_OPTION_NAMES,
 )
 
 _JAVA_CLIENT_ONLY = """
@@ -46,11 +46,7 @@ _JAVA_CLIENT_ONLY = """
     metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
     partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms producer.cache.timeout
     receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms retries retry.backoff.max.ms retry.backoff.ms
-    sasl.jaas.config sasl.kerberos.service.name sasl.mechanism security.providers send.buffer.bytes session.timeout.ms
-    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms ssl.cipher.suites ssl.enabled.protocols
-    ssl.endpoint.identification.algorithm ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key
-    ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
-    ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     transaction.timeout.ms
 """
 _KNOWN = tuple(f"kafka.{name}" for name in _JAVA_CLIENT_ONLY.split())
@@ -75,15 +71,13 @@ _FIXED = {
 
 
 def refuse_fixed(options: OptionValues) -> None:
-    """Reject the settings that the source or the sink itself decides. Raises OptionError."""
-    for name, instead in _FIXED.items():
+    """Reject the settings that the source or the sink itself decides or that no client has. Raises OptionError."""
+    for name, instead in {**_FIXED, **NOT_OFFERED}.items():
         options.refuse(name, f"cannot be set: {instead}")
 
 
 def bootstrap_servers(options: OptionValues) -> list[str]:
-    """Return the addresses of the cluster, which must be reachable without TLS or SASL. Raises OptionError."""
-    if options.choice(SECURITY_PROTOCOL.name, "plaintext", SECURITY_PROTOCOL.choices) != "plaintext":
-        options.reject(SECURITY_PROTOCOL.name, "PLAINTEXT: the source and the sink speak no TLS or SASL yet")
+    """Return the addresses of brokers of the cluster. Raises OptionError."""
     servers = [server.strip() for server in options.required(BOOTSTRAP_SERVERS.name, "localhost:9092").split(",")]
     for server in servers:
         host, _, port = server.rpartition(":")

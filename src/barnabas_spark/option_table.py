@@ -276,14 +276,6 @@ REQUEST_TIMEOUT_MS = Option(
     "30000",
     "How long a broker may take for one answer, and how long the first broker may be unreachable.",
 )
-SECURITY_PROTOCOL = Option(
-    "kafka.security.protocol",
-    Kind.CHOICE,
-    "plaintext",
-    "How to connect.",
-    "all protocols; ours speak no TLS and no SASL yet",
-    choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
-)
 
 KAFKA_OPTIONS_OF_SOURCE = (
     BOOTSTRAP_SERVERS,
@@ -294,5 +286,4 @@ KAFKA_OPTIONS_OF_SOURCE = (
     ISOLATION_LEVEL,
     MAX_PARTITION_FETCH_BYTES,
     REQUEST_TIMEOUT_MS,
-    SECURITY_PROTOCOL,
 )

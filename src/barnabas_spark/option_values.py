@@ -82,4 +82,5 @@ class OptionValues:
                 # Kafka's own settings are too many to list.
                 listed = ", ".join(sorted(each for each in known if not each.startswith("kafka.")))
                 hint = nearest_hint(name, known) or f"; known are {listed} and Kafka's settings"
-                raise OptionError(f"unknown option {name!r} (given: {self._values[name]!r}){hint}")
+                # Never the value: it may be a password under a misspelt name.
+                raise OptionError(f"unknown option {name!r}{hint}")

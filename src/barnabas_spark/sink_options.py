@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.records.compression import Codec
+from barnabas_spark.connection_security import UNSECURED, connection_security
 from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
 from barnabas_spark.option_table import REQUEST_TIMEOUT_MS
 from barnabas_spark.option_values import OptionError, OptionValues
@@ -79,6 +81,7 @@ class SinkOptions:
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
     write_identity: WriteIdentity | None = None
     """The identity of a batch write, which is written in a transaction, and never a second time."""
+    security: ClientSecurityConfig = UNSECURED
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
@@ -111,6 +114,7 @@ class SinkOptions:
             transaction_timeout_ms=options.integer(TRANSACTION_TIMEOUT, DEFAULT_TRANSACTION_TIMEOUT_MS)
             or DEFAULT_TRANSACTION_TIMEOUT_MS,
             write_identity=_write_identity(options),
+            security=connection_security(options),
         )
 
 

@@ -9,8 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark import option_table as table
+from barnabas_spark.connection_security import UNSECURED, connection_security
 from barnabas_spark.declared_options import DeclaredOptions
 from barnabas_spark.kafka_options import (
     HONOURED_BY_SOURCE,
@@ -40,6 +42,8 @@ class ConnectionOptions:
     """How long a question to the brokers may take, retries included."""
     isolation_level: str = "read_uncommitted"
     """read_committed: the end of a partition is its last stable offset, and aborted records are left out."""
+
+    security: ClientSecurityConfig = UNSECURED
 
     @property
     def reads_committed(self) -> bool:
@@ -163,6 +167,7 @@ def _connection(options: DeclaredOptions) -> ConnectionOptions:
         request_timeout_ms=options.number(table.REQUEST_TIMEOUT_MS),
         api_timeout_ms=options.number(table.DEFAULT_API_TIMEOUT_MS),
         isolation_level=options.word(table.ISOLATION_LEVEL),
+        security=connection_security(options),
     )
 
 

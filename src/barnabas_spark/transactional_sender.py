@@ -31,6 +31,7 @@ from barnabas.clients.admin import Admin
 from barnabas.clients.consumer import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.producer import Producer
+from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.row_sender import WrittenRows, deliver
@@ -57,6 +58,7 @@ def send_rows_once(batches: Iterator[pa.RecordBatch], options: SinkOptions, iden
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
         max_block_ms=options.max_block_ms,
+        **options.security.security_settings(),
     )
     try:
         producer.init_transactions()
@@ -116,8 +118,11 @@ def _last_version(options: SinkOptions, name: str) -> int:
 def _admin(options: SinkOptions) -> Admin:
     return Admin(
         options.bootstrap_servers,
-        client_id=options.client_id,
         # The calls that a Kafka producer makes to end its transaction wait as long.
         timeout_ms=options.max_block_ms,
-        request_timeout_ms=options.request_timeout_ms,
+        config=ClientConfig(
+            client_id=options.client_id,
+            request_timeout_ms=options.request_timeout_ms,
+            **options.security.security_settings(),
+        ),
     )

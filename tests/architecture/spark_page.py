@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+from barnabas.clients.settings.notation import Setting
+from barnabas_spark.connection_security import (
+    NOT_OFFERED,
+    SECURITY_OPTION_NAMES,
+    SECURITY_SETTINGS,
+    as_option_names,
+)
 from barnabas_spark.kafka_options import WITHOUT_EFFECT_ON_SOURCE
 from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS, Option, Queries
 
@@ -57,6 +66,7 @@ flights = (
   stay the same. `kafka.transaction.timeout.ms` (300000) is the longest time that a micro-batch may be written for.
 - **Timeouts** are a Kafka producer's: `kafka.max.block.ms` (60000) for a topic's metadata and each call of a
   transaction, `kafka.delivery.timeout.ms` (120000, at least the request timeout), `kafka.request.timeout.ms` (30000).
+- **TLS and SASL**: [below](#tls-and-sasl), for the source, the sink and on every executor.
 - **Pipelines** from YAML files, with `barnabas pipeline`: [pipelines.md](pipelines.md).
 - **Without the broker**: `format("barnabas-log")` reads topics from log files ([log-source.md](log-source.md)).
 
@@ -136,6 +146,37 @@ _KAFKA = """\
 | option | type | default | meaning | connector |
 |---|---|---|---|---|
 """
+_SECURITY = """\
+
+## TLS and SASL
+
+```python
+secured = {
+    "kafka.bootstrap.servers": "broker.example.com:9093",
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.ssl.truststore.location": "/etc/kafka/ca.pem",
+    "kafka.sasl.mechanism": "SCRAM-SHA-512",
+    "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    f' username="alice" password="{password}";',
+}
+flights = spark.readStream.format("barnabas").options(**secured, subscribe="flights").load()
+flights.write.format("barnabas").mode("append").options(**secured, topic="copies").save()
+```
+
+- The options are those of Spark's connector and [of our clients](clients.md#security). Options of TLS or SASL that
+  `kafka.security.protocol` does not use are an error, not ignored.
+- **Files** (`...location`) are read by the driver and by every executor, at their first connection: they must be at
+  the same path on all machines, or be sent there with `--files`. PEM in the options themselves
+  (`kafka.ssl.truststore.certificates`, `kafka.ssl.keystore.key`) needs no file.
+- **Secrets** travel with the tasks, as the connector's do: encrypt Spark's own traffic (`spark.network.crypto.enabled`
+  or `spark.ssl.*`). No error and no log line of ours has them. Spark hides the values of options in its plans whose
+  names or values look like secrets (`spark.redaction.regex`).
+- A token for OAUTHBEARER is given as it is; a stream that outlives the token fails when it connects again, and goes on
+  from its checkpoint with a new one.
+
+| option | type | default | meaning |
+|---|---|---|---|
+"""
 
 
 def spark_page() -> str:
@@ -144,8 +185,25 @@ def spark_page() -> str:
     lines += [_row(option, with_queries=True) for option in SOURCE_OPTIONS]
     page = "\n".join(lines) + "\n" + _KAFKA
     page += "\n".join(_row(option, with_queries=False) for option in KAFKA_OPTIONS_OF_SOURCE)
+    page += "\n" + _SECURITY
+    page += "\n".join(map(_security_row, SECURITY_OPTION_NAMES, SECURITY_SETTINGS))
+    not_offered = ", ".join(f"`{name}`" for name in NOT_OFFERED)
+    page += f"\n\nRejected, because our clients have no such part: {not_offered}."
     without_effect = ", ".join(f"`{name}`" for name in WITHOUT_EFFECT_ON_SOURCE)
     return f"{page}\n\nAccepted with one warning, because nothing here acts on them: {without_effect}.\n"
+
+
+def _security_row(name: str, setting: Setting) -> str:
+    kind = " or ".join(filter(None, setting.bound.choices)) or ("boolean" if setting.type == "bool" else "text")
+    default = setting.default
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    elif isinstance(default, bool):
+        default = str(default).lower()
+    # Python's clients have None, and functions that return tokens; options are texts.
+    meaning = setting.bound.documentation.replace("None:", "By default")
+    meaning = as_option_names(re.sub(r", or a function[^.]*", "", meaning))
+    return f"| `{name}` | {kind} | {f'`{default}`' if default else ''} | {meaning} |"
 
 
 def _row(option: Option, *, with_queries: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -15,6 +17,13 @@ from barnabas_spark.source_options import SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 TOPIC = SERVERS | {"subscribe": "t"}
+PASSWORD = "a-secret-password"
+SASL = {
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.username": "alice",
+    "kafka.sasl.password": PASSWORD,
+}
 
 
 def test_names_are_found_in_any_case_and_defaults_are_sparks() -> None:
@@ -73,12 +82,54 @@ def test_offsets_and_partitions_come_as_json() -> None:
         (TOPIC | {"kafka.auto.offset.reset": "latest"}, True, "cannot be set: use startingOffsets"),
         (TOPIC | {"kafka.fetch.max.wait": "5"}, True, "did you mean 'kafka.fetch.max.wait.ms'"),
         (TOPIC | {"kafka.isolation.level": "committed"}, True, "must be read_committed or read_uncommitted"),
-        (TOPIC | {"kafka.security.protocol": "SSL"}, True, "'kafka.security.protocol' is 'SSL'.*PLAINTEXT"),
+        (TOPIC | {"kafka.security.protocol": "TLS"}, True, "kafka.security.protocol must be PLAINTEXT or SSL.*'TLS'"),
+        (TOPIC | {"kafka.security.protocol": "SASL_SSL"}, True, "needs kafka.sasl.mechanism: PLAIN, SCRAM-SHA-256"),
+        (TOPIC | {"kafka.sasl.mechanism": "PLAIN"}, True, "kafka.sasl.mechanism is given, and kafka.security.protocol"),
+        (TOPIC | SASL | {"kafka.sasl.mechanism": "GSSAPI"}, True, "kafka.sasl.mechanism must be PLAIN or.*'GSSAPI'"),
+        (TOPIC | SASL | {"kafka.ssl.truststore.location": "/ca"}, True, "kafka.ssl.truststore.location is given, and"),
+        (TOPIC | SASL | {"kafka.sasl.token.auth": "yes"}, True, "'kafka.sasl.token.auth' is 'yes'.*true or false"),
+        (TOPIC | {"kafka.sasl.kerberos.service.name": "k"}, True, "cannot be set: Kerberos .* is not offered"),
+        (TOPIC | {"kafka.ssl.protocol": "TLSv1.3"}, True, "cannot be set: use kafka.ssl.enabled.protocols"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said(given: dict[str, str], streaming: bool, said: str) -> None:
     with pytest.raises(OptionError, match=said):
         SourceOptions.parse(given, streaming=streaming)
+
+
+def test_the_security_of_connections_is_the_same_for_source_and_sink_and_hides_its_secrets() -> None:
+    pem = {
+        "kafka.security.protocol": "sasl_ssl",
+        "kafka.ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----",
+        "kafka.ssl.enabled.protocols": "TLSv1.2, TLSv1.3",
+    }
+    source = SourceOptions.parse(TOPIC | SASL | pem, streaming=True)
+    sink = SinkOptions.parse(SERVERS | SASL | pem)
+    assert source.connection.security == sink.security
+    assert hash(source.connection) == hash(pickle.loads(pickle.dumps(source)).connection)
+    settings = sink.security.security_settings()
+    assert (settings["security_protocol"], settings["sasl_username"]) == ("SASL_SSL", "alice")
+    assert settings["ssl_enabled_protocols"] == ("TLSv1.2", "TLSv1.3")
+    assert settings["sasl_password"].reveal() == PASSWORD
+    for shown in (repr(source), repr(sink)):
+        assert PASSWORD not in shown
+        assert "BEGIN" not in shown
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kafka.sasl.pasword": PASSWORD},
+        {"sasl.password": PASSWORD},
+        {"kafka.sasl.jaas.config": f'Module required username="a" password="{PASSWORD}";'},
+        {"kafka.sasl.username": "", "kafka.sasl.jaas.config": f'Module required password="{PASSWORD}'},
+    ],
+)
+def test_no_error_shows_a_secret(wrong: dict[str, str]) -> None:
+    for parse in (lambda given: SourceOptions.parse(TOPIC | given, streaming=True), SinkOptions.parse):
+        with pytest.raises(OptionError) as caught:
+            parse(SERVERS | SASL | wrong)
+        assert PASSWORD not in str(caught.value)
 
 
 def test_a_time_for_all_precedes_times_and_those_precede_offsets() -> None:

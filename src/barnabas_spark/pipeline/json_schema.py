@@ -165,6 +165,13 @@ PIPELINE_SCHEMA: dict[str, Any] = {
             "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
         },
         "brokers": _text("host:port, separated by commas."),
+        "connection": {
+            "type": "object",
+            "description": "Options of every source and sink of topics at these brokers, such as"
+            " kafka.security.protocol. Those of a source or a sink win over them.",
+            "propertyNames": {"pattern": r"^kafka\."},
+            "additionalProperties": _SCALAR,
+        },
         "registry": {
             "type": "object",
             "description": "The schema registry for Avro and Protobuf.",

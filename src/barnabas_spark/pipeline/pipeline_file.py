@@ -134,7 +134,7 @@ class _Reading:
             watermark=None if watermark is None else Watermark(watermark["column"], watermark["delay"]),
             dead_letters=entry.get("dead_letters"),
             brokers=self._brokers(entry, path) if is_topic else "",
-            options=_texts(entry.get("options", {})),
+            options=self._options(entry) if is_topic else _texts(entry.get("options", {})),
         )
 
     def _transforms(self, known: list[str]) -> tuple[Transform, ...]:
@@ -211,7 +211,7 @@ class _Reading:
             mode=entry.get("mode", "append"),
             partition_by=tuple(entry.get("partition_by", ())),
             brokers=self._brokers(entry, path) if is_topic else "",
-            options=_texts(entry.get("options", {})),
+            options=self._options(entry) if is_topic else _texts(entry.get("options", {})),
         )
 
     # -- parts
@@ -256,6 +256,12 @@ class _Reading:
         if brokers is None:
             self._note(path, f"{'.'.join(map(str, path))} needs 'brokers', here or at the top: host:port")
         return brokers or ""
+
+    def _options(self, entry: dict[str, Any]) -> dict[str, str]:
+        """Return the options of a source or a sink of topics, those of the pipeline's connection among them."""
+        # Brokers of another cluster are not to see this one's passwords.
+        shared = {} if "brokers" in entry else self._values.get("connection", {})
+        return _texts({**shared, **entry.get("options", {})})
 
     def _check_known(self, name: str, path: Path, known: list[str]) -> None:
         if name not in known:

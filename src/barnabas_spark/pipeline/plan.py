@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from barnabas_spark.connection_security import security_options
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
 from barnabas_spark.pipeline.coding.coding_errors import FormatError, RegistryFailed
@@ -89,7 +90,7 @@ class PipelinePlan:
         sink = Sink(
             name=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
             parquet=None, console_rows=None, format="raw", coding=None, key=None, is_exactly_once=True, mode="append",
-            partition_by=(), brokers=source.brokers, options={},
+            partition_by=(), brokers=source.brokers, options=security_options(source.options),
         )  # fmt: skip
         return PlannedQuery(name, source.line, sink, rows, QueryIdentity((source.what,), sink.what))
 

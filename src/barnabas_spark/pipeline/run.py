@@ -17,8 +17,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from barnabas.clients.admin import Admin
+from barnabas.clients.authentication_errors import AuthenticationError
 from barnabas.clients.errors import ClientTimeout, Disconnected
+from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.clients.settings.security_config import ClientSecurityConfig
+from barnabas.config.config_error import ConfigError
 from barnabas.protocol.errors import ApiError
+from barnabas_spark.connection_security import connection_security
+from barnabas_spark.option_values import OptionValues
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem, RunFailed
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
@@ -27,7 +33,7 @@ from barnabas_spark.pipeline.query_failure import failure_of
 from barnabas_spark.pipeline.query_start import start_query
 from barnabas_spark.pipeline.run_display import RunDisplay
 from barnabas_spark.pipeline.run_state import run_lock, write_status
-from barnabas_spark.pipeline.specification import Pipeline
+from barnabas_spark.pipeline.specification import Pipeline, Sink, Source
 from barnabas_spark.session import QUICK_START, local_session
 
 _POLL_SECONDS = 0.25
@@ -43,6 +49,13 @@ class RunningQuery(NamedTuple):
     planned: PlannedQuery
     handle: StreamingQuery
     progress: QueryProgress
+
+
+class BrokerConnection(NamedTuple):
+    """The brokers of a source or a sink, and the security of the connections to them."""
+
+    brokers: str
+    security: ClientSecurityConfig
 
 
 def check_with_spark(pipeline: Pipeline) -> None:
@@ -165,22 +178,25 @@ def _claimable(pipeline: Pipeline, plan: PipelinePlan, layout: CheckpointLayout)
 
 def _check_topics(pipeline: Pipeline) -> None:
     """Check that brokers answer and that all topics exist. Raises PipelineError, RunFailed."""
-    wanted: dict[str, list[tuple[int, str]]] = {}
+    wanted: dict[BrokerConnection, list[tuple[int, str]]] = {}
     for source in pipeline.sources:
         if source.is_topic:
             topics = [] if source.topic is None else [topic.strip() for topic in source.topic.split(",")]
             topics += [source.dead_letters] if source.dead_letters is not None else []
-            wanted.setdefault(source.brokers, []).extend((source.line, topic) for topic in topics)
+            wanted.setdefault(_connection(source), []).extend((source.line, topic) for topic in topics)
     for sink in pipeline.sinks:
         if sink.topic is not None:
-            wanted.setdefault(sink.brokers, []).append((sink.line, sink.topic))
+            wanted.setdefault(_connection(sink), []).append((sink.line, sink.topic))
     problems = []
-    for brokers, topics_of in wanted.items():
+    for (brokers, security), topics_of in wanted.items():
         try:
-            with Admin(brokers, timeout_ms=_BROKER_TIMEOUT_MS) as admin:
+            config = ClientConfig(**security.security_settings())
+            with Admin(brokers, timeout_ms=_BROKER_TIMEOUT_MS, config=config) as admin:
                 known = set(admin.list_topics(include_internal=True))
         except (ApiError, ClientTimeout, Disconnected) as error:
             raise RunFailed(f"{pipeline.path}: the brokers {brokers} do not answer: {error}") from error
+        except (AuthenticationError, ConfigError) as error:
+            raise RunFailed(f"{pipeline.path}: the brokers {brokers} cannot be used: {error}") from error
         problems += [
             Problem(line, f"there is no topic {topic!r} at {brokers}: create it (barnabas topics create {topic})")
             for line, topic in topics_of
@@ -188,6 +204,11 @@ def _check_topics(pipeline: Pipeline) -> None:
         ]
     if problems:
         raise PipelineError(pipeline.path, problems)
+
+
+def _connection(part: Source | Sink) -> BrokerConnection:
+    """Return how a source or a sink of topics reaches its brokers. Raises OptionError."""
+    return BrokerConnection(part.brokers, connection_security(OptionValues(part.options)))
 
 
 def _note(

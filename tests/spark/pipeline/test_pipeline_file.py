@@ -139,6 +139,19 @@ def test_where_schemas_are(read: Read, tmp_path: Path) -> None:
     assert pipeline.sinks[0].coding == ValueCoding(None, None, "shop.Order", registry, True, None)
 
 
+def test_the_connection_counts_for_topics_at_the_pipeline_s_brokers_alone(read: Read) -> None:
+    connection = "brokers: a:1\nconnection: {kafka.security.protocol: SSL, kafka.client.id: shop}"
+    text = GOOD.replace("brokers: a:1", connection)
+    pipeline = read(text.replace("topic: large", "topic: large\n    options: {kafka.client.id: out}"))
+    assert pipeline.sources[0].options == {"kafka.security.protocol": "SSL", "kafka.client.id": "shop"}
+    assert pipeline.sinks[0].options == {"kafka.security.protocol": "SSL", "kafka.client.id": "out"}
+    assert read(text.replace("topic: large", "topic: large\n    brokers: b:1")).sinks[0].options == {}
+    assert read(text.replace("topic: large", "parquet: out")).sinks[0].options == {}
+    ((line, message),) = said(read, GOOD.replace("brokers: a:1", "brokers: a:1\nconnection: {security.protocol: SSL}"))
+    assert line == 3
+    assert "security.protocol" in message
+
+
 def test_parameters_and_environment(read: Read) -> None:
     text = GOOD.replace("brokers: a:1", "brokers: ${host}:${env:PORT:-9092}\nparameters: {host: null, rows: 5, f: x}")
     text = text.replace("from: large\n    topic: large", "from: ${f}\n    console: ${rows}").replace("large:", "x:")

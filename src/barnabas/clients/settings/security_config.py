@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from barnabas.clients.settings.notation import setting
 from barnabas.config.secret import Secret
@@ -104,6 +105,10 @@ class ClientSecurityConfig:
         "The token for OAUTHBEARER, as the identity provider has issued it, or a function that returns one that is"
         " valid now, for each login. Not a setting of Kafka's.",
     )
+
+    def security_settings(self) -> dict[str, Any]:
+        """Return these settings by name: the keywords that give a client the same security."""
+        return {each.name: getattr(self, each.name) for each in fields(ClientSecurityConfig)}
 
     def hide_secrets(self) -> None:
         """Make `Secret` values of the passwords, keys and tokens, before anything can show them."""

@@ -28,6 +28,7 @@ from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.runtime.clock import Clock
+from barnabas.transport.channel_builder import ClientChannelBuilder
 
 DEFAULT_MAX_BYTES = 8 << 20
 DEFAULT_MAX_WAIT_MS = 500
@@ -91,6 +92,8 @@ class RawFetcher:
     isolation_level: with READ_COMMITTED, answers end before the first open transaction. They hold the records of
     aborted ones, which the caller leaves out by the answer's `aborted`.
 
+    channel_builder: makes the channels, with TLS and login; None: they are in plaintext.
+
     Requests belong to no fetch session: each names its one partition with a new offset in any case, and a session would
     take one of the broker's slots.
     """
@@ -103,12 +106,17 @@ class RawFetcher:
         timeout_ms: int = 60_000,
         request_timeout_ms: int = 30_000,
         isolation_level: int = READ_UNCOMMITTED,
+        channel_builder: ClientChannelBuilder | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._timeout_ms = timeout_ms
         self._isolation_level = isolation_level
         config = NetworkClientConfig(
-            client_id=client_id, max_in_flight=100, request_timeout_ms=request_timeout_ms, receive_buffer_bytes=-1
+            client_id=client_id,
+            max_in_flight=100,
+            request_timeout_ms=request_timeout_ms,
+            receive_buffer_bytes=-1,
+            channel_builder=channel_builder,
         )
         metadata_config = MetadataConfig(allow_auto_topic_creation=False)
         self._client = BlockingClient(bootstrap_servers, config, metadata_config, clock=clock)

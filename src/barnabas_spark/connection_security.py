@@ -1,0 +1,85 @@
+"""The options of the source and the sink for TLS and SASL: Kafka's names behind `kafka.`, as our clients know them.
+
+Read by `source_options` and `sink_options` on the driver, and handed to the clients in each Python process of Spark's;
+constants and a pure function, no lock. Passwords, keys and tokens are `Secret` values from here on: neither an error
+nor a repr shows them. What the clients do not offer is rejected: a query must not run with less protection than its
+options ask for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.clients.settings.notation import check_values, settings_of
+from barnabas.clients.settings.security_config import ClientSecurityConfig
+from barnabas_spark.option_values import OptionError, OptionValues
+
+SECURITY_SETTINGS = tuple(settings_of(ClientSecurityConfig))
+SECURITY_OPTION_NAMES = tuple(f"kafka.{each.kafka_name}" for each in SECURITY_SETTINGS)
+
+_KERBEROS = "Kerberos (GSSAPI) is not offered"
+_JAVA_CLASS = "it names a class of Java's"
+_GIVE_IT = "give the token itself: kafka.sasl.oauthbearer.token"
+NOT_OFFERED = {
+    "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
+    "kafka.sasl.kerberos.kinit.cmd": _KERBEROS,
+    "kafka.sasl.kerberos.service.name": _KERBEROS,
+    "kafka.sasl.login.callback.handler.class": f"{_JAVA_CLASS}; {_GIVE_IT}",
+    "kafka.sasl.login.class": _JAVA_CLASS,
+    "kafka.sasl.oauthbearer.token.endpoint.url": _GIVE_IT,
+    "kafka.security.providers": _JAVA_CLASS,
+    "kafka.ssl.engine.factory.class": _JAVA_CLASS,
+    "kafka.ssl.keymanager.algorithm": "it chooses a part of Java's TLS",
+    "kafka.ssl.protocol": "use kafka.ssl.enabled.protocols",
+    "kafka.ssl.provider": _JAVA_CLASS,
+    "kafka.ssl.trustmanager.algorithm": "it chooses a part of Java's TLS",
+}
+"""The options that no client of ours has, with the reason or what to use instead."""
+
+UNSECURED = ClientSecurityConfig()
+"""The security of connections without options: none."""
+
+_SETTING_NAME = re.compile(r"\b(" + "|".join(sorted((each.name for each in SECURITY_SETTINGS), reverse=True)) + r")\b")
+"""A setting as our clients' errors name it. The longest names come first, because some begin with another."""
+
+
+def connection_security(options: OptionValues) -> ClientSecurityConfig:
+    """Return the security of the connections. Raises OptionError: the options are wrong, or contradict one another."""
+    given: dict[str, Any] = {}
+    for setting, name in zip(SECURITY_SETTINGS, SECURITY_OPTION_NAMES, strict=True):
+        text = options.text(name)
+        if text is None:
+            continue
+        if setting.type == "bool":
+            given[setting.name] = options.boolean(name, default=False)
+        elif setting.type.startswith("Sequence"):
+            given[setting.name] = tuple(each.strip() for each in text.split(",") if each.strip())
+        else:
+            # Kafka's clients trim what is given, passwords too.
+            given[setting.name] = text.strip()
+    if "security_protocol" in given:
+        given["security_protocol"] = given["security_protocol"].upper()
+    security = ClientSecurityConfig(**given)
+    security.hide_secrets()
+    try:
+        check_values(security)
+        security.check_security()
+    except ValueError as error:
+        raise OptionError(as_option_names(str(error))) from None
+    return security
+
+
+def security_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a source's options that secure its connections, for a sink at the same brokers."""
+    return {name: value for name, value in options.items() if name.lower() in SECURITY_OPTION_NAMES}
+
+
+def as_option_names(text: str) -> str:
+    """Return a text about settings of our clients with the names of the options instead."""
+    return _SETTING_NAME.sub(_as_option, text)
+
+
+def _as_option(match: re.Match[str]) -> str:
+    return f"kafka.{match[1].replace('_', '.')}"

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.position_options import Position, TimestampPosition
 from barnabas_spark.source_options import SourceOptions
@@ -123,15 +124,31 @@ def _check_partitions(
 
 
 def first_offsets(options: SourceOptions, broker: BrokerOffsets) -> Offsets:
-    """Return the start of a stream that has no checkpoint yet. A kept start is returned again."""
+    """Return the start of a stream that has no checkpoint yet. A kept start is returned again.
+
+    Raises DataLoss for an offset beyond the end of its partition, OptionError, TopicMissing, OSError.
+    """
     location = options.starting_offsets_location
     kept = None if location is None else _read(location)
     if kept is not None:
         return kept
     offsets = resolve("startingOffsets", options.starting, partitions_to_read(options, broker), broker)
+    if isinstance(options.starting, dict):
+        _report_beyond_end(options, offsets, broker)
     if location is not None:
         _write(location, offsets)
     return offsets
+
+
+def _report_beyond_end(options: SourceOptions, offsets: Offsets, broker: BrokerOffsets) -> None:
+    """Report starts beyond the end, before they are kept: a kept start outlives the option. Raises DataLoss."""
+    ends = broker.latest_from(offsets, list(offsets))
+    for partition, offset in sorted(offsets.items()):
+        if offset > ends[partition]:
+            report_data_loss(
+                options,
+                f"option 'startingOffsets' gives {offset} for {partition}, which ends at offset {ends[partition]}",
+            )
 
 
 def _read(location: str) -> Offsets | None:

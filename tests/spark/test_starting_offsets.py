@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.data_loss import DataLoss
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read, resolve
@@ -116,3 +117,16 @@ def test_a_damaged_start_is_named(tmp_path: os.PathLike[str]) -> None:
         file.write("{")
     with pytest.raises(OptionError, match=r"starting-offsets\.json.*holds no offsets"):
         first_offsets(options(startingOffsetsLocation=os.fspath(tmp_path)), FakeBroker())
+
+
+def test_a_start_beyond_the_end_is_not_kept(tmp_path: os.PathLike[str]) -> None:
+    """Otherwise the mended option would be ignored, as that of a stream which has begun."""
+    location = os.path.join(tmp_path, "start")
+    wrong = {"startingOffsets": '{"t": {"0": 100, "1": 900}}', "startingOffsetsLocation": location}
+    with pytest.raises(
+        DataLoss, match=r"'startingOffsets' gives 900 for t-1, which ends at offset 101\..*failOnDataLoss"
+    ):
+        first_offsets(options(True, **wrong), FakeBroker())
+    mended = options(startingOffsets='{"t": {"0": 100, "1": 90}}', startingOffsetsLocation=location)
+    assert first_offsets(mended, FakeBroker()) == {T0: 100, T1: 90}
+    assert first_offsets(options(True, **wrong, failOnDataLoss="false"), FakeBroker()) == {T0: 100, T1: 90}

@@ -113,12 +113,12 @@ def test_latest_means_the_same_when_the_first_batch_is_planned_again(
     assert not set(collector.places) & set(places(old))
 
 
-def test_an_end_that_moved_back_is_data_loss(
+def test_a_start_beyond_the_end_is_data_loss(
     reader: DataStreamReader, bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
     produce(bootstrap_servers, topic, PARTITIONS, range(10))
     ahead = json.dumps({topic: {"0": 3, "1": 1_000}})
-    with pytest.raises(PySparkException, match=r"read up to offset 1000, but now ends at 5.*failOnDataLoss"):
+    with pytest.raises(PySparkException, match=r"gives 1000 for .*-1, which ends at offset 5.*failOnDataLoss"):
         run(reader.option("startingOffsets", ahead).load(), Collector(), tmp_path / "fails")
     collector = Collector()
     frame = reader.option("startingOffsets", ahead).option("failOnDataLoss", "false").load()

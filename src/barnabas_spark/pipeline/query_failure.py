@@ -6,22 +6,38 @@ Called by `run` on the main thread; no state, no lock.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 
 _BEFORE_CAUSE = re.compile(r"terminated with exception: ")
 _AFTER_CAUSE = re.compile(r"\n=== Streaming Query ===|\nJVM stacktrace|\nDriver stacktrace")
 _CODE = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_DISK_SIGNS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+"""What the JVM says of a disk without its name."""
 _LONGEST = 600
 
 
-def failure_of(query: str, text: str, layout: CheckpointLayout) -> str:
-    """Return the sentence. `text`: the message of Spark's exception. Raises OSError."""
+def failure_of(query: str, text: str, layout: CheckpointLayout, modules: Sequence[str] = ()) -> str:
+    """Return the sentence. Raises OSError.
+
+    text: the message of Spark's exception. modules: the paths of the pipeline's Python transforms, whose line is told.
+    """
     next_batch, planned = layout.next_batch(query) or 0, layout.planned(query)
     where = f"micro-batch {next_batch}"
     if planned is not None and planned.number == next_batch:
         where += f", which reads up to {planned.ends}"
-    return f"failed in {where}: {cause_in(text)}; the next run goes on with this micro-batch"
+    cause = cause_in(text)
+    if any(sign in cause for sign in _DISK_SIGNS):
+        cause += f" (the checkpoint {layout.query(query)}, or Spark's scratch files)"
+    return f"failed in {where}: {_line_in(text, modules)}{cause}; the next run goes on with this micro-batch"
+
+
+def _line_in(text: str, modules: Sequence[str]) -> str:
+    """Return `PATH:LINE: ` for the innermost place in one of the modules that a traceback names, or nothing."""
+    places = [f"{path}:{line}: " for path, line in _FRAME.findall(text) if path in modules]
+    return places[-1] if places else ""
 
 
 def cause_in(text: str) -> str:

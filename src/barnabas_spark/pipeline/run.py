@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -41,6 +41,10 @@ _STATUS_SECONDS = 1.0
 _LAST_BATCH_SECONDS = 10.0
 """How long a run that is stopped waits for the micro-batches that are under way."""
 _BROKER_TIMEOUT_MS = 15_000
+
+
+SessionMaker: TypeAlias = Callable[[Pipeline, CheckpointLayout], AbstractContextManager[SparkSession]]
+"""Yields the session of one run. Raises JavaNotFound, OSError."""
 
 
 class RunningQuery(NamedTuple):
@@ -84,17 +88,23 @@ def plan_in_words(pipeline: Pipeline) -> list[str]:
         return lines
 
 
-def run_pipeline(pipeline: Pipeline, display: RunDisplay, is_stopping: Callable[[], bool]) -> None:
+def run_pipeline(
+    pipeline: Pipeline,
+    display: RunDisplay,
+    is_stopping: Callable[[], bool],
+    session_of: SessionMaker | None = None,
+) -> None:
     """Run until all is read, until `is_stopping`, or until a query fails.
 
-    Raises PipelineError for a file that is wrong, RunFailed, JavaNotFound, OSError.
+    session_of: makes the session; by default one of the run's own, with the settings of the file.
+    Raises PipelineError for a file that is wrong, RunFailed, JavaNotFound.
     """
     layout = CheckpointLayout(pipeline.checkpoints)
-    with run_lock(layout):
+    with _disk_errors(pipeline, layout), run_lock(layout):
         running: list[RunningQuery] = []
         _note(layout, pipeline, "starting", running)
         try:
-            with _session(pipeline, layout) as session:
+            with (session_of or _session)(pipeline, layout) as session:
                 plan = PipelinePlan(session, pipeline, layout)
                 _claimable(pipeline, plan, layout)
                 _check_topics(pipeline)
@@ -107,9 +117,26 @@ def run_pipeline(pipeline: Pipeline, display: RunDisplay, is_stopping: Callable[
                             each.handle.stop()
         except BaseException as error:
             told = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
-            _note(layout, pipeline, "failed", running, told)
+            # On a full disk the caller still has to get the first error. `status` says "crashed" then.
+            with suppress(OSError):
+                _note(layout, pipeline, "failed", running, told)
             raise
         _note(layout, pipeline, "stopped" if is_stopping() else "finished", running)
+
+
+@contextmanager
+def _disk_errors(pipeline: Pipeline, layout: CheckpointLayout) -> Iterator[None]:
+    """Turn an error of the checkpoint's disk into one sentence. Raises RunFailed."""
+    try:
+        yield
+    except ConnectionError:
+        # The JVM has ended: no matter of the disk.
+        raise
+    except OSError as error:
+        raise RunFailed(
+            f"{pipeline.path}: the checkpoint {error.filename or layout.root} cannot be used:"
+            f" {error.strerror or error}; the next run goes on from the last whole micro-batch"
+        ) from error
 
 
 def _run(
@@ -153,8 +180,9 @@ def _raise_failure(pipeline: Pipeline, running: list[RunningQuery], layout: Chec
         error = each.handle.exception()
         if error is not None:
             name = each.planned.name
+            modules = [step.module_path for step in pipeline.transforms if step.module_path is not None]
             raise RunFailed(
-                f"{pipeline.path}:{each.planned.line}: {name} {failure_of(name, str(error), layout)}"
+                f"{pipeline.path}:{each.planned.line}: {name} {failure_of(name, str(error), layout, modules)}"
                 f" (Spark's log: {layout.spark}/spark.log)"
             )
 

@@ -1,0 +1,103 @@
+"""A pipeline that goes from one topic to another, run in this process and in a session that is there already."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.producer import Producer
+from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+from barnabas_spark.pipeline.pipeline_file import read_pipeline
+from barnabas_spark.pipeline.run import run_pipeline
+from barnabas_spark.pipeline.run_display import RunDisplay
+from barnabas_spark.pipeline.specification import Pipeline
+from tests.spark.committed_records import committed_values
+
+_FILE = """\
+name: shop
+brokers: {brokers}
+trigger: {trigger}
+sources:
+  orders:
+    {choice}
+    schema: id BIGINT, amount DOUBLE
+    options: {options}
+transforms:
+  large: {transform}
+sinks:
+  out: {{from: large, topic: {target}, options: {sink_options}}}
+"""
+TRANSFORM_LINE, SINK_LINE = 10, 12
+DOUBLED = '{sql: "SELECT id, amount * 2 AS double FROM orders"}'
+
+
+class PipelineInSession:
+    """One pipeline file in a directory. Its attributes may be changed between two runs."""
+
+    def __init__(self, spark: SparkSession, directory: Path, bootstrap_servers: str, source: str, target: str) -> None:
+        self._spark = spark
+        self.directory = directory
+        self.bootstrap_servers = bootstrap_servers
+        self.source, self.target = source, target
+        self.choice = f"topic: {source}"
+        self.trigger = "available-now"
+        self.options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10"}
+        self.sink_options: dict[str, str] = {}
+        self.transform = DOUBLED
+
+    @property
+    def path(self) -> Path:
+        return self.directory / "shop.yaml"
+
+    @property
+    def layout(self) -> CheckpointLayout:
+        return CheckpointLayout(os.fspath(self.directory / "checkpoints" / "shop"))
+
+    def create(self, *topics: str) -> None:
+        """Create topics of one partition."""
+        with Admin(self.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(topic, 1, 1) for topic in topics])
+
+    def produce(self, values: list[bytes]) -> None:
+        """Write records to the source, in order."""
+        with Producer(self.bootstrap_servers) as producer:
+            for future in [producer.send(self.source, value) for value in values]:
+                future.result()
+
+    def run(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        """Write the file and run it. Raises what a run raises."""
+        self.path.write_text(
+            _FILE.format(
+                brokers=self.bootstrap_servers,
+                trigger=self.trigger,
+                choice=self.choice,
+                options=json.dumps(self.options),
+                transform=self.transform,
+                target=self.target,
+                sink_options=json.dumps(self.sink_options),
+            )
+        )
+        pipeline = read_pipeline(os.fspath(self.path), {}, {})
+        run_pipeline(pipeline, RunDisplay(Console(file=io.StringIO())), is_stopping, self._session)
+
+    def written(self) -> list[int]:
+        """The ids of the committed records of the target, in order."""
+        found = committed_values(self.bootstrap_servers, self.target, 1)
+        return sorted(int(json.loads(value or b"")["id"]) for value in found)
+
+    @contextmanager
+    def _session(self, _pipeline: Pipeline, _layout: CheckpointLayout) -> Iterator[SparkSession]:
+        yield self._spark
+
+
+def orders(numbers: range) -> list[bytes]:
+    """The values of the source's records."""
+    return [json.dumps({"id": number, "amount": number}).encode() for number in numbers]

@@ -1,9 +1,9 @@
 """Sends records to topics, for asyncio.
 
 Owned by the event loop on which it was started. The network, the batches and the retries are those of
-`barnabas.clients.producer.Producer`, on its sending thread (decision 0031). The core's `send` never waits here: this
-class awaits metadata and memory before it, on the loop. Results come back through LoopResults. `flush` and `stop`, for
-which the core waits, run on threads of their own. Kafka: KafkaProducer; the calls are named as in aiokafka.
+`barnabas.clients.producer.Producer`, on its sending thread (decision 0031). `send` awaits metadata and memory on the
+loop; what is left of the core's `send` (RecordAppender) never waits. Results come back through LoopResults. `flush` and
+`stop`, for which the core waits, run on threads of their own. Kafka: KafkaProducer; the calls are named as in aiokafka.
 
     async with Producer("localhost:9092", linger_ms=5) as producer:
         future = await producer.send("flights", b"value", key=b"UA")
@@ -23,13 +23,15 @@ from typing import Any, Self, TypeVar, Unpack
 
 from barnabas.clients.aio.loop_results import LoopResults
 from barnabas.clients.aio.send_waits import SendWaits
+from barnabas.clients.aio.sending_turns import SendingTurns
 from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.producer import producer as core
+from barnabas.clients.producer.batches.record_future import UNREAD
 from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_record import Headers
+from barnabas.clients.producer.producer_record import Headers, ProducerRecord, check_partition, check_timestamp
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
@@ -38,13 +40,11 @@ from barnabas.clients.settings.notation import chosen_config
 from barnabas.protocol.errors import ApiError
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import SelectorFactory
-from barnabas.runtime.clock import Clock
+from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.transport.selector import Selector
 
 T = TypeVar("T")
 
-# `send` seldom has to wait, and a task that never waits lets no other run: not even the one that takes the results.
-_SENDS_BETWEEN_YIELDS = 128
 _CALL_THREADS = 4
 
 
@@ -84,7 +84,7 @@ class Producer:
         )
         self._is_started = False
         self._running: _Running | None = None
-        self._sends = 0
+        self._clock = clock if clock is not None else SystemClock()
 
     # -- life
 
@@ -106,8 +106,7 @@ class Producer:
         except Exception:
             calls.shutdown()
             raise
-        self._running = _Running(loop, calls, made, self.config.max_block_ms)
-        made.defer_wakeups(self._running.wake_soon)
+        self._running = _Running(loop, calls, made, self.config.max_block_ms, self._clock)
         for listener in cluster_listeners(self.config, None):
             made.on_cluster_update(listener)
 
@@ -162,9 +161,8 @@ class Producer:
         TypeError or ValueError for wrong arguments.
         """
         running = self._usable()
-        self._sends += 1
-        if self._sends % _SENDS_BETWEEN_YIELDS == 0:
-            await asyncio.sleep(0)
+        if running.turns.is_pause_due:
+            await running.turns.pause()
         future: asyncio.Future[RecordMetadata] = running.loop.create_future()
         on_delivery: DeliveryCallback | None = partial(running.results.add, future)
         if self._preparation is None:
@@ -173,22 +171,31 @@ class Producer:
                 value = as_bytes("value", value)
             if key.__class__ is not bytes:
                 key = as_bytes("key", key)
-            headers = tuple(headers)
+            if headers.__class__ is not tuple:
+                headers = tuple(headers)
         else:
-            record = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
-            prepared, on_delivery = self._preparation.prepare(record, on_delivery)
+            outgoing = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
+            prepared, on_delivery = self._preparation.prepare(outgoing, on_delivery)
             topic, value, key, headers, partition, timestamp_ms = prepared
+        if partition is not None:
+            check_partition(partition)
+        if timestamp_ms is None:
+            timestamp_ms = running.wall_time()
+        else:
+            check_timestamp(timestamp_ms)
         size = estimate_size(key, value, headers)
+        record = ProducerRecord(timestamp_ms, key, value, headers, size, on_delivery)
         try:
-            if not running.waits.are_needless(topic, partition, size):
-                await running.waits.wait(topic, partition, size)
+            known = running.waits.topic_at_once(topic, partition, size)
+            if known is None:
+                known = await running.waits.wait(topic, partition, size)
+            running.turns.note_record(size)
+            # No await from the last check to here, or another task could take the memory.
+            running.appender.append(topic, partition, record, known, UNREAD)
         except (ApiError, ClientTimeout) as error:
             running.waits.conditions.note_failure(topic)
             if on_delivery is not None:
                 on_delivery(None, error)
-            return future
-        # No await from the last check to here, or another task could take the memory.
-        running.core.send(topic, value, key, headers, partition, timestamp_ms, on_delivery)
         return future
 
     async def send_and_wait(
@@ -232,7 +239,7 @@ class Producer:
         return self._running
 
     def _usable(self) -> _Running:
-        running = self._started()
+        running = self._running or self._started()
         if running.is_stopped:
             raise ClientClosed("Cannot perform operation after producer has been closed")
         if asyncio.get_running_loop() is not running.loop:
@@ -244,27 +251,25 @@ class _Running:
     """The parts of a producer that was started: they belong to its loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, calls: ThreadPoolExecutor, producer: core.Producer, max_block_ms: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        calls: ThreadPoolExecutor,
+        producer: core.Producer,
+        max_block_ms: int,
+        clock: Clock,
     ) -> None:
         self.loop = loop
         self.calls = calls
         self.core = producer
+        self.appender = producer.record_appender()
+        self.wall_time = clock.milliseconds
         self.results: LoopResults[RecordMetadata] = LoopResults(loop)
+        self.turns = SendingTurns(loop)
+        producer.defer_wakeups(self.turns.wake_soon)
         self.waits = SendWaits(producer.send_conditions(), loop, max_block_ms)
         self.flushes = asyncio.Semaphore(_CALL_THREADS - 1)
         """The threads for `flush`: one is left for `stop`."""
         self.is_stopped = False
-        self._is_waking = False
-
-    def wake_soon(self, wakeup: Callable[[], None]) -> None:
-        """Wake the sending thread in the loop's next turn: records that are sent in one turn leave together."""
-        if not self._is_waking:
-            self._is_waking = True
-            self.loop.call_soon(self._wake, wakeup)
-
-    def _wake(self, wakeup: Callable[[], None]) -> None:
-        self._is_waking = False
-        wakeup()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a function that waits on one of the threads for calls."""

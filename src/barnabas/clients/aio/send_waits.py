@@ -13,6 +13,7 @@ import asyncio
 
 from barnabas.clients.aio.loop_signal import LoopSignal
 from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.producer.producer_topics import KnownTopic
 from barnabas.clients.producer.send_conditions import SendConditions
 
 # An error that ends the wait for metadata comes without an update, so without a signal: this is how soon it is seen.
@@ -37,15 +38,21 @@ class SendWaits:
         self._metadata_signal.give()
         self._memory_signal.give()
 
-    def are_needless(self, topic: str, partition: int | None, record_bytes: int) -> bool:
-        """Return whether a record of this size may be queued at once."""
+    def topic_at_once(self, topic: str, partition: int | None, record_bytes: int) -> KnownTopic | None:
+        """Return the topic if a record of this size may surely be queued at once; None if `wait` has to look closer."""
+        known = self.conditions.topics.fresh(topic, partition)
+        if known is None or self._memory_line.locked() or not self.conditions.has_memory(record_bytes):
+            return None
+        return known
+
+    def _are_needless(self, topic: str, partition: int | None, record_bytes: int) -> bool:
         return (
             self.conditions.topics.has(topic, partition)
             and self.conditions.has_memory(record_bytes)
             and not self._memory_line.locked()
         )
 
-    async def wait(self, topic: str, partition: int | None, record_bytes: int) -> None:
+    async def wait(self, topic: str, partition: int | None, record_bytes: int) -> KnownTopic:
         """Wait until a record of this size may be queued, for as long as the caller does not await anything else.
 
         Raises ClientTimeout (Unreachable if no broker was ever reached, BufferExhausted for memory), ApiError for a
@@ -55,7 +62,7 @@ class SendWaits:
         try:
             async with asyncio.timeout(self._max_block_ms / 1000):
                 # In turns: the topic may have been dropped from the metadata during the wait for memory.
-                while not self.are_needless(topic, partition, record_bytes):
+                while not self._are_needless(topic, partition, record_bytes):
                     is_known = False
                     await self._topic(topic, partition)
                     is_known = True
@@ -66,6 +73,7 @@ class SendWaits:
             if is_known:
                 raise self.conditions.exhausted(record_bytes, self._max_block_ms) from None
             raise self.conditions.topics.missing(topic, partition, self._max_block_ms) from None
+        return self.conditions.topics.wait(topic, partition)
 
     async def wait_for_topic(self, topic: str) -> None:
         """Wait until the topic is known. Raises ClientTimeout (or Unreachable), ApiError, ClientClosed."""

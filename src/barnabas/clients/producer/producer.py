@@ -34,13 +34,13 @@ from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
 from barnabas.clients.producer.interceptors import OutgoingRecord
-from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
-from barnabas.clients.producer.partitioning.partition_choice import checked_choice, partitioner_of
+from barnabas.clients.producer.partitioning.partition_choice import partitioner_of
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.producer_metrics import ClientState
-from barnabas.clients.producer.producer_record import Headers, ProducerRecord
+from barnabas.clients.producer.producer_record import Headers, ProducerRecord, check_partition, check_timestamp
 from barnabas.clients.producer.producer_settings import ProducerSettings
 from barnabas.clients.producer.producer_topics import ProducerTopics
+from barnabas.clients.producer.record_appender import RecordAppender
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
 from barnabas.clients.producer.send_conditions import SendConditions
@@ -54,9 +54,8 @@ from barnabas.clients.producer.transactions.transaction_calls import (
 )
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.record_batch import HEADER_SIZE
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import SelectorFactory
 from barnabas.rpc.network_client import NetworkClient
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from barnabas.clients.arrow.table_producer import TableProducer
 
 _numbers = itertools.count(1)
-_TIMESTAMP_END = 1 << 63
 
 
 class Producer:
@@ -112,6 +110,7 @@ class Producer:
         for listener in cluster_listeners(config, self._partitioner):
             self._metadata.add_listener(listener)
         self._thread = SenderThread(self._sender, self._metadata, self.client_id, telemetry)
+        self._appender = RecordAppender(config, self._partitioner, self._accumulator, self._thread, self._now_ms)
         self._thread.start()
 
     def _network_client(self, make_selector: SelectorFactory, random: Random) -> NetworkClient:
@@ -154,8 +153,8 @@ class Producer:
         if self._transactions is not None:
             self._transactions.manager.check_may_send()
         if self._preparation is not None:
-            record = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
-            prepared, on_delivery = self._preparation.prepare(record, on_delivery)
+            outgoing = OutgoingRecord(topic, value, key, headers, partition, timestamp_ms)
+            prepared, on_delivery = self._preparation.prepare(outgoing, on_delivery)
             topic, value, key, headers, partition, timestamp_ms = prepared
         # Exact classes first: nearly all callers pass bytes and tuples, and an isinstance costs more than this.
         if value.__class__ is not bytes:
@@ -164,37 +163,17 @@ class Producer:
             key = as_bytes("key", key)
         if headers.__class__ is not tuple:
             headers = tuple(headers)
-        if partition is not None and partition < 0:
-            raise ValueError(f"Invalid partition: {partition}. Partition number should always be non-negative.")
+        if partition is not None:
+            check_partition(partition)
         if timestamp_ms is None:
             timestamp_ms = self._clock.milliseconds()
         else:
-            _check_timestamp(timestamp_ms)
+            check_timestamp(timestamp_ms)
+        record = ProducerRecord(timestamp_ms, key, value, headers, estimate_size(key, value, headers), on_delivery)
         try:
-            cluster, partition_count, left_ms = self._topics.wait(topic, partition)
-            # An upper bound of the uncompressed size: no record that passes here is too large once it is encoded.
-            size = estimate_size(key, value, headers)
-            if HEADER_SIZE + size > self.config.largest_record:
-                self._reject_size(HEADER_SIZE + size)
-            if partition is None:
-                if self._partitioner is not None:
-                    partition = checked_choice(self._partitioner, topic, key, value, cluster)
-                elif key is not None and not self.config.partitioner_ignore_keys:
-                    partition = partition_for_key(key, partition_count)
-            future, wakes_sender = self._accumulator.append(
-                topic,
-                partition,
-                ProducerRecord(timestamp_ms, key, value, headers, size, on_delivery),
-                cluster,
-                max_block_ms=left_ms,
-                now=self._now_ms,
-            )
+            return self._appender.append(topic, partition, record, self._topics.wait(topic, partition))
         except (ApiError, ClientTimeout) as error:
             return self._failed(topic, error, on_delivery)
-        # Outside the accumulator's lock, which the sender takes as soon as it wakes.
-        if wakes_sender:
-            self._thread.wake()
-        return future
 
     def send_batch(
         self, topic: str, partition: int, batch: bytes, on_delivery: DeliveryCallback | None = None
@@ -211,7 +190,7 @@ class Producer:
             left_ms = self._topics.wait(topic, partition).left_ms
             made.restart_time(self._now_ms())
             if len(batch) > self.config.largest_record:
-                self._reject_size(len(batch))
+                self._appender.reject_size(len(batch))
             future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)
         except (ApiError, ClientTimeout) as error:
             return self._failed(topic, error, on_delivery)
@@ -392,6 +371,10 @@ class Producer:
         """Return what `send` may have to wait for. For callers that must not wait in it: the asyncio producer."""
         return SendConditions(self.config, self._metadata, self._topics, self._accumulator.pool, self._sender)
 
+    def record_appender(self) -> RecordAppender:
+        """Return the last steps of `send`, for the asyncio producer, which takes the first ones itself."""
+        return self._appender
+
     def defer_wakeups(self, schedule: Callable[[Callable[[], None]], None]) -> None:
         """Let `schedule(wakeup)` choose when the sending thread hears of new batches, on the thread that calls `send`.
 
@@ -413,14 +396,6 @@ class Producer:
     def _now_ms(self) -> int:
         return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
-    def _reject_size(self, size: int) -> None:
-        """Reject a record that is too large. Raises ApiError: MESSAGE_TOO_LARGE."""
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The message is {size} bytes when serialized which is larger than {self.config.largest_record},"
-            f" which is the value of the {self.config.largest_record_setting} configuration.",
-        )
-
     def _failed(self, topic: str, error: Exception, callback: DeliveryCallback | None) -> Future[RecordMetadata]:
         """Return the future of a record that came into no batch."""
         self._sender.metrics.records_failed(topic, 1)
@@ -431,8 +406,3 @@ class Producer:
             callback(None, error)
         future.set_exception(error)
         return future
-
-
-def _check_timestamp(timestamp_ms: int) -> None:
-    if not 0 <= timestamp_ms < _TIMESTAMP_END:
-        raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")

@@ -12,6 +12,8 @@ from typing import NamedTuple, TypeAlias
 from barnabas.clients.producer.record_metadata import DeliveryCallback
 from barnabas.records.record_batch import Buffer
 
+_TIMESTAMP_END = 1 << 63
+
 Headers: TypeAlias = Sequence[tuple[str, Buffer | None]]
 
 
@@ -24,3 +26,15 @@ class ProducerRecord(NamedTuple):
     headers: Headers
     size: int
     callback: DeliveryCallback | None = None
+
+
+def check_partition(partition: int) -> None:
+    """Check the partition that a user gives. Raises ValueError below 0."""
+    if partition < 0:
+        raise ValueError(f"Invalid partition: {partition}. Partition number should always be non-negative.")
+
+
+def check_timestamp(timestamp_ms: int) -> None:
+    """Check the time that a user gives, in milliseconds since the epoch. Raises ValueError outside of 63 bits."""
+    if not 0 <= timestamp_ms < _TIMESTAMP_END:
+        raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")

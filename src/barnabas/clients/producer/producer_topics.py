@@ -50,13 +50,10 @@ class ProducerTopics:
 
         Raises ClientTimeout after `max_block_ms`, ApiError for a topic that cannot be described, ClientClosed.
         """
-        now_ms = self._now()
-        fresh = self._fresh.get(topic)
+        fresh = self.fresh(topic, partition)
         if fresh is not None:
-            known, until_ms = fresh
-            is_current = now_ms < until_ms and known.cluster is self._metadata.cluster
-            if is_current and (partition is None or partition < known.partition_count):
-                return known
+            return fresh
+        now_ms = self._now()
         self._metadata.add_topic(topic, now_ms)
         cluster = self._metadata.cluster
         count = cluster.partition_count(topic)
@@ -65,6 +62,15 @@ class ProducerTopics:
             self._fresh[topic] = _Fresh(known, now_ms + _TOUCH_INTERVAL_MS)
             return known
         return self._wait_for_update(topic, partition, now_ms, count)
+
+    def fresh(self, topic: str, partition: int | None) -> KnownTopic | None:
+        """Return the topic if `wait` has found it, with the partition, in this snapshot and less than a second ago."""
+        fresh = self._fresh.get(topic)
+        if fresh is None:
+            return None
+        known, until_ms = fresh
+        is_current = known.cluster is self._metadata.cluster and self._now() < until_ms
+        return known if is_current and (partition is None or partition < known.partition_count) else None
 
     def _wait_for_update(self, topic: str, partition: int | None, now_ms: int, count: int | None) -> KnownTopic:
         """Wait for updates of the metadata until one has the topic and the partition. `count`: the partitions so far.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +24,7 @@ from barnabas.clients.producer import (
     SerializationFailed,
 )
 from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
+from barnabas.clients.producer.sending import sender_thread
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -245,7 +247,7 @@ def test_a_forked_child_can_neither_use_nor_end_its_parents_producer(
 ) -> None:
     producer = setting.producer(interceptor_classes=[seen := Interceptor()])
     with monkeypatch.context() as child:
-        child.setattr(os, "getpid", lambda: -1)
+        child.setattr(sender_thread, "_process", object())
         with pytest.raises(ClientClosed, match="does not survive a fork"):
             producer.send("t", b"x")
         producer.close()
@@ -254,6 +256,30 @@ def test_a_forked_child_can_neither_use_nor_end_its_parents_producer(
     # The producer counts as closed now, so the fixture would leave its thread running.
     producer._sender.force_close()
     producer._thread.join(WAIT_S)
+
+
+FORK = """
+import os
+from barnabas.clients.errors import ClientClosed
+from barnabas.clients.producer import Producer
+
+producer = Producer("127.0.0.1:9")
+child = os.fork()
+if child == 0:
+    try:
+        producer.send("t", b"x")
+    except ClientClosed as error:
+        os._exit(0 if "does not survive a fork" in str(error) else 2)
+    finally:
+        os._exit(1)
+status = os.waitpid(child, 0)[1]
+producer.close()
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_fork_is_noticed_in_the_child_and_not_in_the_parent() -> None:
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=WAIT_S)
 
 
 def test_the_caller_may_choose_when_the_sending_thread_hears_of_batches(setting: Setting) -> None:

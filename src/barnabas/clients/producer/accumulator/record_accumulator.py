@@ -116,9 +116,11 @@ class RecordAccumulator:
         *,
         max_block_ms: float,
         now: Callable[[], int],
+        future: Future[RecordMetadata] | None = None,
     ) -> Appended:
         """Add a record. Without a `partition`, the topic's sticky partitioner chooses one.
 
+        `future` gets the result; without it, a new one does.
         Raises BufferExhausted after `max_block_ms` without memory, ValueError when the record exceeds all memory,
         ClientClosed.
         """
@@ -136,23 +138,23 @@ class RecordAccumulator:
                     chosen = partition if sticky is None else sticky.partition(cluster)
                     queue = self._queues.by_partition.get((topic, chosen))  # type: ignore[call-overload]  # equal, and made faster
                     ratio = 1.0 if codec is _NO_CODEC else self._ratios.estimate(topic, codec)
-                    future = None
+                    taken = None
                     if queue:
-                        future = queue[-1].try_append(record, limit_bytes=limit_bytes, ratio=ratio)
+                        taken = queue[-1].try_append(record, limit_bytes=limit_bytes, ratio=ratio, future=future)
                     # The first record of a new batch always fits, even one larger than `batch_size`.
-                    is_new = future is None and allocated_bytes > 0
+                    is_new = taken is None and allocated_bytes > 0
                     if is_new:
                         assert chosen is not None
                         queue, batch = self._begin_batch(TopicPartition(topic, chosen), allocated_bytes, now())
                         allocated_bytes = 0
-                        future = batch.try_append(record, limit_bytes=limit_bytes, ratio=ratio)
-                    if future is not None:
+                        taken = batch.try_append(record, limit_bytes=limit_bytes, ratio=ratio, future=future)
+                    if taken is not None:
                         assert queue is not None
                         is_full = queue[-1].is_full(limit_bytes, ratio)
                         if sticky is not None:
                             sticky.add(record.size, cluster, batch_is_closed=is_full or len(queue) > 1)
                         # A batch that was begun earlier, and still has room, has woken the sender already.
-                        return Appended(future, is_full or is_new)
+                        return Appended(taken, is_full or is_new)
                 # Memory is taken for a full batch at once: one allocation for each batch, not one for each record.
                 wanted = max(limit_bytes, HEADER_SIZE + record.size)
                 self.pool.allocate(wanted, max_block_ms)

@@ -109,7 +109,7 @@ class ProducerBatch:
         """Add a record, unless the batch is closed or would exceed `limit_bytes`. The first record always fits.
 
         The compression `ratio` estimates how much the batch holds already. Returns None when a new batch is needed,
-        and closes this one. `future` is given for a record that comes out of a batch that was split.
+        and closes this one. `future` gets the result; without it, a new one does.
         """
         builder = self._builder
         if self.is_closed or builder is None:

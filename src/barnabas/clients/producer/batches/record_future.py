@@ -95,3 +95,17 @@ class RecordFuture(_Future):
             if self._own_condition is None:
                 return self._state != _PENDING
         return super().done()
+
+
+class _Unread(_Future):
+    """A future that keeps nothing."""
+
+    def set_result(self, result: RecordMetadata) -> None:
+        """Do nothing."""
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Do nothing."""
+
+
+UNREAD: Final = _Unread()
+"""The future of all records whose result goes to their callback alone."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.producer.batches.record_future import RecordFuture
+from barnabas.clients.producer.batches.record_future import UNREAD, RecordFuture
 from barnabas.clients.producer.record_metadata import RecordMetadata
 
 METADATA = RecordMetadata("t", 0, 7, 1_000, -1, 3)
@@ -91,3 +91,10 @@ def test_it_can_be_awaited() -> None:
         return await asyncio.wrap_future(future)
 
     assert asyncio.run(ask()) == METADATA
+
+
+def test_the_unread_future_takes_every_result_and_keeps_none() -> None:
+    for _ in range(2):
+        UNREAD.set_result(METADATA)
+        UNREAD.set_exception(ERROR)
+    assert not UNREAD.done()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ sources:
 transforms:
   large: {transform}
 sinks:
-  out: {{from: large, topic: {target}, options: {sink_options}}}
+  out: {{from: large, topic: {target}, delivery: {delivery}, options: {sink_options}}}
 """
 TRANSFORM_LINE, SINK_LINE = 10, 12
 DOUBLED = '{sql: "SELECT id, amount * 2 AS double FROM orders"}'
@@ -52,6 +53,7 @@ class PipelineInSession:
         self.options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10"}
         self.sink_options: dict[str, str] = {}
         self.transform = DOUBLED
+        self.delivery = "exactly-once"
 
     @property
     def path(self) -> Path:
@@ -82,6 +84,7 @@ class PipelineInSession:
                 options=json.dumps(self.options),
                 transform=self.transform,
                 target=self.target,
+                delivery=self.delivery,
                 sink_options=json.dumps(self.sink_options),
             )
         )
@@ -92,6 +95,13 @@ class PipelineInSession:
         """The ids of the committed records of the target, in order."""
         found = committed_values(self.bootstrap_servers, self.target, 1)
         return sorted(int(json.loads(value or b"")["id"]) for value in found)
+
+    def forget_commit(self, batch: int) -> None:
+        """Leave the checkpoint as a crash does that comes after the sink's transaction, and before Spark's own note."""
+        checkpoint = Path(self.layout.query("out"))
+        for name in (f"{batch}", f".{batch}.crc"):
+            (checkpoint / "commits" / name).unlink()
+        shutil.rmtree(checkpoint / "barnabas-sink", ignore_errors=True)
 
     @contextmanager
     def _session(self, _pipeline: Pipeline, _layout: CheckpointLayout) -> Iterator[SparkSession]:

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final
 
 from barnabas.clients.consumer.fetch.even_batches import EvenBatches, WantedRecords, take_even_batches
-from barnabas.clients.consumer.fetch.record_run import RunShapes
+from barnabas.clients.consumer.fetch.run_shape import RunShapes
 from barnabas.records.batch_header import LOG_OVERHEAD
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch

@@ -21,14 +21,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch.record_run import (
-    BatchFields,
-    DecodedRecord,
-    RunShapes,
-    RunStart,
-    shape_of,
-    take_run,
-)
+from barnabas.clients.consumer.fetch.record_run import BatchFields, RunStart, take_run
+from barnabas.clients.consumer.fetch.run_shape import DecodedRecord, RunShapes, shape_of
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
@@ -130,7 +124,7 @@ class BatchRecords:
             run = take_run(body, RunStart(self._position, delta), shape, until - self._index, fields)
             taken += run
             self._index += len(run)
-            self._position += len(run) * shape.layout.size
+            self._position += len(run) * shape.size
             if len(run) < _SHORT_RUN:
                 patience -= 1
 

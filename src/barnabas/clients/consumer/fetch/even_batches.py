@@ -4,10 +4,11 @@ Called by CompletedFetch with the shape that `record_run` has found in an earlie
 consumer's thread; no lock.
 
 A producer's default batch of 16 KiB holds 15 records of 1 KB. At this size the objects and calls for each batch (its
-header, its checksum, its reader) take as long as the records. This loop does without them. It takes a batch only if
-everything about the batch is plain: format v2, records for users, the producers' timestamps, a right checksum, and as
-many bytes as its records of this shape need, compressed or not. In front of any other batch the loop ends, and
-CompletedFetch reads that one carefully: what is wrong with a batch is said there.
+header, its checksum, its reader) take as long as the records. This loop does without them, and the records of many
+batches are made together. The loop takes a batch only if everything about the batch is plain: format v2, records for
+users, the producers' timestamps, a right checksum, and as many bytes as its records of this shape need, compressed or
+not. In front of any other batch the loop ends, and CompletedFetch reads that one carefully: what is wrong with a batch
+is said there.
 
 Only decompression shows how many bytes the records of a compressed batch have. Where they are too few or too many, the
 careful reader decompresses the batch again. `RunShapes` counts such batches: after a few in a row, the answer's other
@@ -19,7 +20,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.fetch.record_run import BatchFields, RunShapes, whole_run
+from barnabas.clients.consumer.fetch.record_run import BatchFields, Run, records_of, whole_run
+from barnabas.clients.consumer.fetch.run_shape import RunShapes
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import (
     ATTRIBUTES_POSITION,
@@ -39,6 +41,9 @@ _NOT_PLAIN: Final = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _CODECS: Final = tuple(Codec)
 _MOST_UNPACKED_BYTES: Final = 1 << 20
 """Larger compressed batches are left to the careful reader: what a batch claims to hold does not allocate more."""
+_ENOUGH_UNPACKED_BYTES: Final = 1 << 16
+"""With so many decompressed bytes, the records are made. With more, the heap grows with each call and shrinks after it:
+glibc gives free memory of 128 KiB back to the system, and new pages cost more than the decoding."""
 _RECORD_BATCH_MAGIC: Final = 2
 
 
@@ -72,12 +77,13 @@ def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: 
     if shape is None:
         return None
     (topic, partition), start_offset, limit, check_crcs = wanted
-    record_size = shape.layout.size
-    taken: list[ConsumerRecord] = []
-    next_offset, epoch, size = 0, -1, len(buffer)
-    # The views are released before the return: the frame of the answer goes back to its pool.
+    record_size = shape.size
+    runs: list[Run] = []
+    fields = BatchFields(topic, partition, start_offset, -1, CREATE_TIME, None)
+    next_offset, epoch, size, unpacked_bytes = 0, -1, len(buffer), 0
+    # No view outlives the call: the frame of the answer goes back to its pool.
     with memoryview(buffer) as view:
-        while position + HEADER_SIZE <= size:
+        while position + HEADER_SIZE <= size and unpacked_bytes < _ENOUGH_UNPACKED_BYTES:
             (
                 base_offset,
                 length,
@@ -109,21 +115,23 @@ def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: 
                 )
             ):
                 break
-            if check_crcs:
-                with view[position + ATTRIBUTES_POSITION : end] as covered:
-                    if crc32c(covered) != crc:
-                        break
+            if check_crcs and crc32c(view[position + ATTRIBUTES_POSITION : end]) != crc:
+                break
+            body: Buffer | None = view[position + HEADER_SIZE : end]
+            if codec:
+                body = _unpacked(codec, view[position + HEADER_SIZE : end], body_size, shapes)
+                unpacked_bytes += body_size
             fields = BatchFields(topic, partition, base_offset, base_timestamp, CREATE_TIME, None)
-            with view[position + HEADER_SIZE : end] as stored:
-                body = _unpacked(codec, stored, body_size, shapes) if codec else stored
-                run = None if body is None else whole_run(body, shape, fields)
+            run = None if body is None else whole_run(body, shape, fields)
             if run is None:
                 break
-            taken += run
+            runs.append(run)
             limit -= count
             position, epoch = end, batch_epoch
             next_offset = base_offset + last_offset_delta + 1
-    return EvenBatches(taken, position, next_offset, epoch) if taken else None
+        if not runs:
+            return None
+        return EvenBatches(records_of(runs, shape, fields), position, next_offset, epoch)
 
 
 def _unpacked(codec: int, stored: memoryview, size: int, shapes: RunShapes) -> bytes | None:

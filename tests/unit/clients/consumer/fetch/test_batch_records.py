@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.clients.consumer.fetch.batch_records import BatchRecords
-from barnabas.clients.consumer.fetch.record_run import RunShapes
+from barnabas.clients.consumer.fetch.run_shape import RunShapes
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import HEADER_SIZE, RecordBatch

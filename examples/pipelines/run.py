@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol, cast
 
@@ -98,12 +98,17 @@ def committed(bootstrap_servers: str, topic: str, partitions: int) -> list[Consu
 
 
 @contextmanager
-def whole(name: str, records: Iterable[InputRecord] | None = None) -> Iterator[Outcome]:
-    """Run an example with a broker of its own, and yield what it has written; the broker runs until the block ends."""
+def whole(
+    name: str, records: Iterable[InputRecord] | None = None, run: Callable[[str, str, str], None] = run_pipeline
+) -> Iterator[Outcome]:
+    """Run an example with a broker of its own, and yield what it has written; the broker runs until the block ends.
+
+    run: runs the file, as `run_pipeline` does in a process of its own.
+    """
     chosen = example(name)
     with tempfile.TemporaryDirectory(prefix="barnabas-example-") as directory, broker() as running:
         prepare(running.bootstrap_servers, chosen, chosen.records() if records is None else records)
-        run_pipeline(running.bootstrap_servers, name, directory)
+        run(running.bootstrap_servers, name, directory)
         servers = running.bootstrap_servers
         yield Outcome(servers, committed(servers, chosen.RESULT, chosen.TOPICS[chosen.RESULT]), directory)
 

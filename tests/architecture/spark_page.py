@@ -73,9 +73,10 @@ flights = (
 ## Beside Spark's Kafka connector
 
 More than 200 batch queries, 36 streams and 20 writes are put to the connector and to this source and sink, on the same
-topics: every codec, gaps of compaction and retention, transactions, topics that are created again, all options for
-offsets and times, and 70 wrong queries. Rows, micro-batches, tasks and the meaning of errors are equal
-(`tests/spark/connector`; the connector 4.2.0 on Spark 4.3), with these differences on purpose:
+topics: every codec, gaps of compaction and retention, transactions, topics that are created again, a partition of
+1 GiB, what Apache Kafka has written, all options for offsets and times, and 70 wrong queries. Rows, micro-batches,
+tasks and the meaning of errors are equal (`tests/spark/connector`; the connector 4.2.0 on
+Spark 4.3), with these differences on purpose:
 
 | | the connector | this source |
 |---|---|---|

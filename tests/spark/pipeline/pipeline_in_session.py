@@ -6,8 +6,8 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -19,7 +19,6 @@ from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
 from barnabas_spark.pipeline.run import run_pipeline
 from barnabas_spark.pipeline.run_display import RunDisplay
-from barnabas_spark.pipeline.specification import Pipeline
 from tests.spark.committed_records import committed_values
 
 _FILE = """\
@@ -38,6 +37,14 @@ sinks:
 """
 TRANSFORM_LINE, SINK_LINE = 10, 12
 DOUBLED = '{sql: "SELECT id, amount * 2 AS double FROM orders"}'
+
+
+def run_in_session(
+    spark: SparkSession, path: str, parameters: Mapping[str, str], is_stopping: Callable[[], bool] = lambda: False
+) -> None:
+    """Run a pipeline file in a session that stays open, and show nothing. Raises what a run raises."""
+    display = RunDisplay(Console(file=io.StringIO()))
+    run_pipeline(read_pipeline(path, parameters, {}), display, is_stopping, lambda *_: nullcontext(spark))
 
 
 class PipelineInSession:
@@ -88,8 +95,7 @@ class PipelineInSession:
                 sink_options=json.dumps(self.sink_options),
             )
         )
-        pipeline = read_pipeline(os.fspath(self.path), {}, {})
-        run_pipeline(pipeline, RunDisplay(Console(file=io.StringIO())), is_stopping, self._session)
+        run_in_session(self._spark, os.fspath(self.path), {}, is_stopping)
 
     def written(self) -> list[int]:
         """The ids of the committed records of the target, in order."""
@@ -102,10 +108,6 @@ class PipelineInSession:
         for name in (f"{batch}", f".{batch}.crc"):
             (checkpoint / "commits" / name).unlink()
         shutil.rmtree(checkpoint / "barnabas-sink", ignore_errors=True)
-
-    @contextmanager
-    def _session(self, _pipeline: Pipeline, _layout: CheckpointLayout) -> Iterator[SparkSession]:
-        yield self._spark
 
 
 def orders(numbers: range) -> list[bytes]:

@@ -1,16 +1,21 @@
-"""The pipelines of examples/pipelines, each in whole: what they write is computed here once more, without Spark."""
+"""The pipelines of examples/pipelines, each in whole: what they write is computed here once more, without Spark.
+
+`orders` runs in the tests' session, which is quick; the others run as users run them, in processes of their own.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import itertools
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
+from pyspark.sql import SparkSession
 
 from barnabas.clients.consumer import ConsumerRecord
 from barnabas_spark.demo.delay_table import Totals, totals
@@ -19,16 +24,21 @@ from examples.pipelines.accounts import example as accounts
 from examples.pipelines.clickstream import example as clickstream
 from examples.pipelines.flights import example as flights
 from examples.pipelines.orders import example as orders
+from tests.spark.pipeline.pipeline_in_session import run_in_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def rows(records: list[ConsumerRecord]) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"{}") for record in records]
 
 
-def test_orders_are_joined_with_their_customers(tmp_path: Path) -> None:
-    with run.whole("orders") as outcome:
+def test_orders_are_joined_with_their_customers(spark: SparkSession, tmp_path: Path) -> None:
+    def run_here(bootstrap_servers: str, name: str, directory: str) -> None:
+        path = os.path.join(run.HERE, name, "pipeline.yaml")
+        run_in_session(spark, path, {"brokers": bootstrap_servers, "checkpoints": directory})
+
+    with run.whole("orders", run=run_here) as outcome:
         (bad,) = run.committed(outcome.bootstrap_servers, "orders-bad", 1)
     assert (bad.key, bad.value) == (b"customer-2", orders.BAD)
     assert dict(bad.headers)["error"] == b"the value is no JSON of the schema"
@@ -45,6 +55,7 @@ def test_orders_are_joined_with_their_customers(tmp_path: Path) -> None:
     assert "Euros by country" in (tmp_path / "picture.svg").read_text()
 
 
+@pytest.mark.slow
 def test_windows_have_every_click_but_those_that_are_too_late() -> None:
     five = dt.timedelta(minutes=5)
     clicks = list(clickstream.clicks())
@@ -60,6 +71,7 @@ def test_windows_have_every_click_but_those_that_are_too_late() -> None:
     assert told == {key: count for key, count in views.items() if key[0] + five <= watermark}
 
 
+@pytest.mark.slow
 def test_changes_are_folded_into_balances() -> None:
     expected: dict[str, dict[str, Any]] = {}
     last: dict[str, int] = {}
@@ -82,6 +94,7 @@ def test_changes_are_folded_into_balances() -> None:
         assert accounts.table(outcome.records) == expected
 
 
+@pytest.mark.slow
 def test_delays_are_the_same_in_the_topic_and_in_parquet() -> None:
     some = list(itertools.islice(flights.records(), 20_000))
     cancelled = sum(b'"dep_time":null' in (each.value or b"") for each in some)

@@ -1,11 +1,12 @@
 """Random histories of transactions get the same answers from Apache Kafka 3.9 and 4 as from ours, step by step.
 
-`make test` plays to ours what was played to Apache Kafka 3.9 when `kafka-3.9-transaction-histories.json` was recorded
+`make test` plays to ours what was played to Apache Kafka when the histories were recorded
 (`python -m tests.compatibility.record_transaction_histories`); `make test-all` plays hundreds to both at once. A
 difference between live brokers counts if it is there every time; it is one of NAMED_DIFFERENCES, or the test fails.
 
-Kafka 4 finalizes transaction.version 2 at the format. It treats requests of versions before that feature's, which
-these histories have, as a broker without the feature does (docs/decisions/0038).
+Kafka 4 finalizes transaction.version 2 at the format. It treats requests of versions before that feature's as a broker
+without the feature does (docs/decisions/0038). So it answers both kinds of histories: those of `transaction_histories`,
+as 3.9 does, and those of producers that follow the feature (`transaction_version_2_histories`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.compatibility.history_player import Step
 from tests.compatibility.transaction_comparison import (
     PROPERTIES,
     RECORDED,
+    RECORDED_VERSION_2,
     Answered,
     Comparison,
     compare,
@@ -33,6 +35,7 @@ from tests.compatibility.transaction_comparison import (
 )
 from tests.compatibility.transaction_histories import make_history
 from tests.compatibility.transaction_history_player import READS, TransactionHistoryPlayer
+from tests.compatibility.transaction_version_2_histories import make_version_2_history
 from tests.support.apache_kafka import ApacheKafka, need_apache_kafka
 from tests.support.apache_kafka_4 import ApacheKafka4, need_apache_kafka_4
 from tests.support.barnabas_process import BarnabasProcess
@@ -50,11 +53,17 @@ MOST_TOLD: Final = 5
 @pytest.mark.java
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("need", "kafka_class"),
-    [(need_apache_kafka, ApacheKafka), (need_apache_kafka_4, ApacheKafka4)],
-    ids=["apache-kafka", "apache-kafka-4"],
+    ("need", "kafka_class", "make"),
+    [
+        (need_apache_kafka, ApacheKafka, make_history),
+        (need_apache_kafka_4, ApacheKafka4, make_history),
+        (need_apache_kafka_4, ApacheKafka4, make_version_2_history),
+    ],
+    ids=["apache-kafka", "apache-kafka-4", "apache-kafka-4-transaction-version-2"],
 )
-def test_same_answers(need: Callable[[], None], kafka_class: type[ApacheKafka], tmp_path: Path) -> None:
+def test_same_answers(
+    need: Callable[[], None], kafka_class: type[ApacheKafka], make: Callable[[int, int], list[Step]], tmp_path: Path
+) -> None:
     need()
     kafka, ours = kafka_class(tmp_path / "kafka", PROPERTIES), BarnabasProcess(tmp_path / "ours", PROPERTIES)
     named: Counter[str] = Counter()
@@ -63,7 +72,7 @@ def test_same_answers(need: Callable[[], None], kafka_class: type[ApacheKafka], 
         start(kafka)
         start(ours)
         for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES):
-            compared = _compare_often(kafka, ours, make_history(seed, STEPS))
+            compared = _compare_often(kafka, ours, make(seed, STEPS))
             named.update(each.what for each in compared.named)
             if compared.difference:
                 differences.append(f"seed {seed}\n{compared.difference}")
@@ -84,9 +93,10 @@ def _compare_often(kafka: ApacheKafka, ours: BarnabasProcess, history: list[Step
     return compare(kafka, ours, history)
 
 
-def test_recorded_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", [RECORDED, RECORDED_VERSION_2], ids=["apache-kafka", "transaction-version-2"])
+def test_recorded_answers(file: Path, tmp_path: Path) -> None:
     """Ours alone, against what Kafka answered. A read is repeated until its answer is Kafka's."""
-    recorded = json.loads(RECORDED.read_text())
+    recorded = json.loads(file.read_text())
     assert len(recorded["histories"]) >= 30
     ours = BarnabasProcess(tmp_path / "ours", PROPERTIES)
     try:

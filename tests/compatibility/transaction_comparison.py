@@ -29,6 +29,8 @@ PROPERTIES: Final = {
 SOME_OF_EVERY_PARTITION: Final = [f"transactional-{number}" for number in range(30)]
 RECORDED: Final = Path(__file__).with_name("kafka-3.9-transaction-histories.json")
 """Histories with the answers that Apache Kafka 3.9 gave, for the test that has no Kafka."""
+RECORDED_VERSION_2: Final = Path(__file__).with_name("kafka-4-transaction-version-2-histories.json")
+"""Histories at transaction.version 2 with the answers that Apache Kafka 4 gave."""
 READS_AGAIN_SECONDS: Final = 5.0
 """How long two live brokers may take until they answer a read alike: the group of 3.9 learns of a marker later."""
 

@@ -75,6 +75,8 @@ UNKNOWN_PRODUCER: Final = 987_654
 FIRST_TIMESTAMP: Final = 4_000_000_000_000
 """In 2096: no broker forgets a producer, nor deletes a record, because of its age."""
 SESSION_MS: Final = 1_000_000
+FIRST_END_WITH_NEXT_EPOCH: Final = 5
+"""The first version of EndTxn whose answer has the producer's next epoch (transaction.version 2)."""
 PATIENCE_SECONDS: Final = 60.0
 BEING_ENDED: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
@@ -166,11 +168,7 @@ class TransactionHistoryPlayer:
             self._settle()
             assert time.monotonic() < deadline, "the transaction of the producer before is not aborted"
         if answer.error_code == ErrorCode.NONE:
-            if (known.producer_id, known.epoch) != (answer.producer_id, answer.producer_epoch):
-                known.written.clear()
-            known.producer_id, known.epoch = answer.producer_id, answer.producer_epoch
-            if answer.producer_id not in self._producers:
-                self._producers[answer.producer_id] = f"P{next(self._handed_out)}"
+            self._take_over(known, answer.producer_id, answer.producer_epoch)
         return f"{''.join(told)}{name_of(answer.error_code)} {self._who(answer.producer_id)}/{answer.producer_epoch}"
 
     def _add(self, step: Step) -> str:
@@ -238,7 +236,19 @@ class TransactionHistoryPlayer:
         request = EndTxnRequest(*self._identity(step.actor, step.options["wrong"]), step.options["commit"])
         answer = self._client.call(request, step.version, EndTxnResponse)
         self._settle()
-        return name_of(answer.error_code)
+        if step.version < FIRST_END_WITH_NEXT_EPOCH:
+            return name_of(answer.error_code)
+        if answer.error_code == ErrorCode.NONE:
+            self._take_over(self._known[step.actor], answer.producer_id, answer.producer_epoch)
+        return f"{name_of(answer.error_code)} {self._who(answer.producer_id)}/{answer.producer_epoch}"
+
+    def _take_over(self, known: _Known, producer_id: int, epoch: int) -> None:
+        """Give a producer the id and the epoch from an answer; with a new epoch its sequences begin anew."""
+        if (known.producer_id, known.epoch) != (producer_id, epoch):
+            known.written.clear()
+        known.producer_id, known.epoch = producer_id, epoch
+        if producer_id not in self._producers:
+            self._producers[producer_id] = f"P{next(self._handed_out)}"
 
     def _produce(self, step: Step) -> str:
         options, known = step.options, self._known[step.actor]

@@ -79,7 +79,8 @@ class LoggedTransaction(NamedTuple):
 # 0-4 and 5-9. Then 10-14 follows and is appended. 5-9 is one of its last five batches: it was sent twice, and gets the
 # first answer again. 15-19 leaves a gap, and 3-7 is no batch that was appended: both are OUT_OF_ORDER_SEQUENCE_NUMBER.
 # Epoch 1 must begin at 0, and from then on epoch 0 is fenced: INVALID_PRODUCER_EPOCH. A producer without state may
-# begin anywhere, as in Kafka since 2.4: its state may have expired, so UNKNOWN_PRODUCER_ID is never raised.
+# begin anywhere, as in Kafka since 2.4: its state may have expired, so UNKNOWN_PRODUCER_ID is never raised. Only at
+# transaction.version 2, where each transaction has an epoch of its own, it must begin at 0.
 
 
 class ProducerStates:
@@ -173,13 +174,13 @@ class ProducerStates:
         if self._verifies() and (verification is None or verification.verified_epoch != batch.producer_epoch):
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         known = self.check_data(batch, offset, origin)
-        if origin is _CLIENT and verification is not None and batch.base_sequence > verification.lowest_sequence:
-            raise ApiError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Out of order sequence number for producer {producer_id} at offset {offset} in partition"
-                f" {self._partition}: {batch.base_sequence} (incoming seq. number), {verification.lowest_sequence}"
-                " (earliest seen sequence)",
-            )
+        if origin is _CLIENT and verification is not None:
+            is_unknown = entry is None or not entry.batches
+            if verification.is_version_2 and is_unknown and batch.base_sequence != 0:
+                raise self._unexpected_sequence(batch, offset, "sequence 0 is expected of a producer without state")
+            if batch.base_sequence > verification.lowest_sequence:
+                expected = f"{verification.lowest_sequence} (earliest seen sequence)"
+                raise self._unexpected_sequence(batch, offset, expected)
         return known
 
     def begin_verification(
@@ -188,7 +189,7 @@ class ProducerStates:
         """Return the verification that a transactional batch needs; None when it needs none.
 
         It needs none while the producer's transaction is open here, and while verification is switched off unless
-        `is_required`: the verification adds the partition to the transaction.
+        `is_required`: the verification adds the partition to the transaction, as of transaction.version 2.
         """
         entry = self.entries.get(producer_id)
         if (entry is not None and entry.is_open_for(producer_epoch)) or not (is_required or self._verifies()):
@@ -200,6 +201,8 @@ class ProducerStates:
             known.producer_epoch, known.lowest_sequence = producer_epoch, base_sequence
         elif producer_epoch == known.producer_epoch and base_sequence < known.lowest_sequence:
             known.lowest_sequence = base_sequence
+        if is_required:
+            known.is_version_2 = True
         return known
 
     def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> None:
@@ -386,6 +389,13 @@ class ProducerStates:
             f"Out of order sequence number for producer {entry.producer_id} at offset {offset} in partition"
             f" {self._partition}: {base_sequence} (incoming seq. number), {entry.last_sequence} (current end sequence"
             " number)",
+        )
+
+    def _unexpected_sequence(self, batch: SequencedBatch, offset: int, expected: str) -> ApiError:
+        return ApiError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {batch.producer_id} at offset {offset} in partition"
+            f" {self._partition}: {batch.base_sequence} (incoming seq. number), {expected}",
         )
 
     def _wrong_start(self, entry: ProducerStateEntry, epoch: int, base_sequence: int, offset: int) -> ApiError:

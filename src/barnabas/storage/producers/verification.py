@@ -24,13 +24,15 @@ class Verification:
     producer_epoch: the highest that was named. lowest_sequence: of the batches of that epoch that wait. No later one
     may be appended before it, or its retry would be out of order for good. verified_epoch: the coordinator says that a
     transaction of this epoch is open; -1 until then. A batch of any other epoch needs a verification of its own, so one
-    with an epoch that the producer does not have yet cannot stand in the producer's way.
+    with an epoch that the producer does not have yet cannot stand in the producer's way. is_version_2: the producer
+    follows transaction.version 2, so its first batch in a partition that knows nothing of it has sequence 0.
     """
 
-    __slots__ = ("lowest_sequence", "producer_epoch", "started_ms", "verified_epoch")
+    __slots__ = ("is_version_2", "lowest_sequence", "producer_epoch", "started_ms", "verified_epoch")
 
     def __init__(self, producer_epoch: int, lowest_sequence: int, started_ms: int) -> None:
         self.producer_epoch = producer_epoch
         self.lowest_sequence = lowest_sequence
         self.started_ms = started_ms
         self.verified_epoch = NO_PRODUCER_EPOCH
+        self.is_version_2 = False

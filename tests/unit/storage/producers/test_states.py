@@ -339,6 +339,18 @@ def test_a_batch_that_adds_its_partition_is_asked_for_without_verification() -> 
     assert log.states.begin_verification(7, 0, 0, 0, is_required=True) is not None
 
 
+def test_a_producer_of_version_2_begins_at_sequence_0(verifying: Log) -> None:
+    verification = verifying.states.begin_verification(7, 0, 3, 0, is_required=True)
+    assert verification is not None
+    verifying.states.end_verification(7, 0, verification)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        checked(verifying, 7, 0, 3)
+    verify(verifying, 8, 0, 3)
+    assert checked(verifying, 8, 0, 3) == 0, "one of an earlier version may begin anywhere"
+    verify(verifying, 7, 0, 0)
+    assert checked(verifying, 7, 0, 0) == 1
+
+
 def test_a_verification_holds_for_its_epoch(verifying: Log) -> None:
     verify(verifying, 7, 0, 0)
     with refused(ErrorCode.INVALID_TXN_STATE):

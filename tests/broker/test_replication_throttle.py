@@ -25,9 +25,14 @@ RECORDS = 40
 
 
 @pytest.fixture(scope="module")
-def two() -> Iterator[Cluster]:
-    with cluster(2, replica_fetch_max_bytes=1 << 20, controlled_shutdown_enable=False) as running:
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("two") / "made-by-the-kit"
+    with cluster(
+        2, data_dir=str(directory), replica_fetch_max_bytes=1 << 20, controlled_shutdown_enable=False
+    ) as running:
         yield running
+    assert (directory / "broker-0").is_dir()
+    assert (directory / "broker-1").is_dir()
 
 
 @pytest.fixture

@@ -222,12 +222,14 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Run brokers: `with cluster(3, num_partitions=3) as c`. They are stopped afterwards, and their data removed.
 
-    `data_dir`: use and keep this directory instead of a temporary one. `racks`: of each broker. `faults`: whether the
-    brokers can be made to fail on purpose (`c.brokers[1].faults`), and split (`c.partition`). Other keywords are
-    settings of every broker; replication factors are 3 and `min_insync_replicas` 2 unless they say otherwise. Raises
-    BrokerFailed, with the broker's log, if a broker does not start, ends on its own, or does not stop cleanly.
+    `data_dir`: use and keep this directory, made if it is not there, instead of a temporary one. `racks`: of each
+    broker. `faults`: whether the brokers can be made to fail on purpose (`c.brokers[1].faults`), and split
+    (`c.partition`). Other keywords are settings of every broker; replication factors are 3 and `min_insync_replicas` 2
+    unless they say otherwise. Raises BrokerFailed, with the broker's log, if a broker does not start, ends on its own,
+    or does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else data_dir
+    os.makedirs(directory, exist_ok=True)
     running = Cluster(
         directory,
         size,

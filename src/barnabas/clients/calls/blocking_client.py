@@ -105,9 +105,11 @@ class BlockingClient:
             self.telemetry.turn(self.now_ms())
         self.metadata.raise_failure()
 
-    def start_telemetry(self, measure: Callable[[], Mapping[MetricName, float]], resource: Mapping[str, str]) -> None:
-        """Push what `measure` returns to brokers that ask for it, in the polls of this client."""
-        self.telemetry = ClientTelemetry(self.network, measure, resource, self.clock, self.random)
+    def start_telemetry(
+        self, measure: Callable[[], Mapping[MetricName, float]], labels: Callable[[], Mapping[str, str]]
+    ) -> None:
+        """Push what `measure` returns to brokers that ask for it, in the polls of this client; `labels` name it."""
+        self.telemetry = ClientTelemetry(self.network, measure, labels, self.clock, self.random)
 
     def close(self, last_push_ms: int = 0) -> None:
         """Close the connections. Idempotent. `last_push_ms`: how long the last push of telemetry may take."""

@@ -499,9 +499,17 @@ class Consumer:
 
     def _start_telemetry(self) -> None:
         if self.config.enable_metrics_push:
-            labels = ("group_id", "group_instance_id", "client_rack")
-            given = {label: getattr(self.config, label) for label in labels}
-            self._client.start_telemetry(self.metrics, {label: text for label, text in given.items() if text})
+            self._client.start_telemetry(self.metrics, self._telemetry_labels)
+
+    def _telemetry_labels(self) -> dict[str, str]:
+        config = self.config
+        known = {
+            "group_id": config.group_id,
+            "group_instance_id": config.group_instance_id,
+            "client_rack": config.client_rack,
+            "group_member_id": None if self._coordinator is None else self._coordinator.group_metadata.member_id,
+        }
+        return {label: text for label, text in known.items() if text}
 
     def _follow_topics(self) -> None:
         if self._coordinator is not None:

@@ -126,8 +126,8 @@ class Producer:
 
     def _telemetry(self, client: NetworkClient) -> ClientTelemetry:
         transactional_id = self.config.transactional_id
-        resource = {} if transactional_id is None else {"transactional_id": transactional_id}
-        return ClientTelemetry(client, self.metrics, resource, self._clock, self._random)
+        labels = {} if transactional_id is None else {"transactional_id": transactional_id}
+        return ClientTelemetry(client, self.metrics, lambda: labels, self._clock, self._random)
 
     # -- sending
 

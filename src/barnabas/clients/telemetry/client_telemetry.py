@@ -65,20 +65,36 @@ _IDLE = frozenset(
 """States in which an answer is the next event, or none is."""
 
 
+class _Labels:
+    """The names of a client: its group, say, and its member id, which the client learns later and loses at its end."""
+
+    def __init__(self, read: Callable[[], Mapping[str, str]]) -> None:
+        self._read = read
+        self._known: dict[str, str] = {}
+
+    def read(self) -> Mapping[str, str]:
+        """Return the labels of now, and those of earlier that the client no longer has."""
+        self._known.update(self._read())
+        return self._known
+
+
 class ClientTelemetry:
-    """The telemetry of one client. `measure` returns its metrics; `resource` names it, beside what the broker knows."""
+    """The telemetry of one client.
+
+    `measure` returns its metrics, `labels` what names it, beside what the broker knows.
+    """
 
     def __init__(
         self,
         client: NetworkClient,
         measure: Callable[[], Mapping[MetricName, float]],
-        resource: Mapping[str, str],
+        labels: Callable[[], Mapping[str, str]],
         clock: Clock,
         random: Random,
     ) -> None:
         self._client = client
         self._measure = measure
-        self._resource = resource
+        self._labels = _Labels(labels)
         self._clock = clock
         self._random = random
         self._points = MetricPoints(clock.milliseconds())
@@ -190,7 +206,7 @@ class ClientTelemetry:
         points = self._points.collect(
             self._measure(), subscription.wants, self._clock.milliseconds(), is_delta=subscription.is_delta
         )
-        payload = encode_metrics(self._resource.items(), points)
+        payload = encode_metrics(self._labels.read().items(), points)
         return PushTelemetryRequest(
             client_instance_id=subscription.instance_id,
             subscription_id=subscription.id,

@@ -52,12 +52,13 @@ class Setting:
         self.errors: list[ErrorCode] = []
         """The answers to the next requests; then none has an error."""
         self.measured: dict[MetricName, float] = {SENT_TOTAL: 3.0}
+        self.labels = {"group_id": "g"}
         self.is_silent = False
         self.changes: dict[str, Any] = {}
         """Changes of the subscription, as of the first push."""
         # As consumers have it: a push does not wait for a fetch.
         self.client: BlockingClient = self.cluster.client(NetworkClientConfig(max_in_flight=100))
-        self.client.start_telemetry(lambda: self.measured, {"group_id": "g"})
+        self.client.start_telemetry(lambda: self.measured, lambda: self.labels)
         if id_wanted:
             # Without it, a client that reads nothing has no connection to ask over.
             assert self.telemetry.client_instance_id(lambda answered: None) is None
@@ -141,6 +142,19 @@ def test_a_client_asks_once_and_pushes_after_each_interval() -> None:
     )
     assert b"org.apache.kafka.producer.record.send.total" in body.metrics
     assert b"group_id" in body.metrics
+
+
+def test_a_label_that_comes_later_stays() -> None:
+    setting = Setting()
+    setting.run(2 * INTERVAL_MS)
+    setting.labels["group_member_id"] = "m-1"
+    setting.run(INTERVAL_MS)
+    del setting.labels["group_member_id"]
+    setting.run(INTERVAL_MS)
+    bodies = [request.body.metrics for request in setting.pushed]
+    assert b"m-1" not in bodies[0]
+    assert b"m-1" in bodies[-2]
+    assert b"m-1" in bodies[-1]
 
 
 def test_the_first_codec_that_is_known_compresses() -> None:

@@ -76,6 +76,10 @@ class AnswerBatches:
             self._position = even.end
         return even
 
+    def batch_at(self, position: int) -> RecordBatch:
+        """Return the whole batch at `position` once more."""
+        return RecordBatch(self._buffer, position)
+
     def end_offset(self, start: int) -> int:
         """Return the offset behind the last batch, or `start` if no batch ends behind it. Found once, then kept."""
         if self._end_offset is None:

@@ -214,6 +214,27 @@ class BatchRecords:
             self._position = position
 
 
+class RestOfBatch:
+    """The last records of a batch whose records were all decoded, and the first ones taken."""
+
+    __slots__ = ("_records", "batch")
+
+    def __init__(self, batch: RecordBatch, records: list[ConsumerRecord]) -> None:
+        self.batch = batch
+        self._records = records
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all records were taken."""
+        return not self._records
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Return the next records, at most `limit`."""
+        taken = self._records[:limit]
+        del self._records[:limit]
+        return taken
+
+
 class LegacyRecords:
     """The records of a batch of format 0 or 1, decoded at once."""
 

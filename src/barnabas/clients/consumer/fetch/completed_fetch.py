@@ -14,7 +14,7 @@ from barnabas.clients.aborted_producers import AbortedProducers
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
 from barnabas.clients.consumer.fetch.answer_frame import AnswerFrame
-from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords
+from barnabas.clients.consumer.fetch.batch_records import BatchRecords, LegacyRecords, RestOfBatch
 from barnabas.clients.consumer.fetch.even_batches import WantedRecords
 from barnabas.clients.consumer.fetch.fetch_metrics import Consumed
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -85,7 +85,7 @@ class CompletedFetch:
         self._check_crcs = check_crcs
         self._frame = frame
         self._aborted = AbortedProducers(aborted) if aborted else None
-        self._records: BatchRecords | LegacyRecords | None = None
+        self._records: BatchRecords | RestOfBatch | LegacyRecords | None = None
         self._record_count = 0
         self._given_back: _GivenBack | None = None
 
@@ -183,18 +183,28 @@ class CompletedFetch:
         )
 
     def _take_even(self, limit: int) -> list[ConsumerRecord]:
-        """Return the records of the next whole batches of one shape, at most `limit`; none if they need more care."""
+        """Return the records of the next batches of one shape, at most `limit`; none if the next one needs more care.
+
+        Records of the last batch that are too many are kept for the next call.
+        """
         if self._records is not None or self._aborted is not None or self._given_back is not None:
             return []
         batches = self._batches
         even = batches.take_even(WantedRecords(self.topic_partition, self._start, limit, self._check_crcs))
         if even is None:
             return []
-        self.next_offset = max(self.next_offset, even.next_offset)
+        records = even.records
         self.last_epoch = even.leader_epoch
-        self.unread_bytes = batches.size - even.end
-        self._record_count += len(even.records)
-        return even.records
+        if len(records) > limit:
+            self._records = RestOfBatch(batches.batch_at(even.last), records[limit:])
+            del records[limit:]
+            self.next_offset = records[-1].offset + 1
+            self.unread_bytes = batches.size - even.last
+        else:
+            self.next_offset = max(self.next_offset, even.next_offset)
+            self.unread_bytes = batches.size - even.end
+        self._record_count += len(records)
+        return records
 
     def _take_from_batch(self, limit: int) -> list[ConsumerRecord]:
         records = self._records

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.record_run import BatchFields, Run, records_of, whole_run
-from barnabas.clients.consumer.fetch.run_shape import RunShapes
+from barnabas.clients.consumer.fetch.run_shape import ONE_BYTE_DELTAS, RunShapes
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import (
     ATTRIBUTES_POSITION,
@@ -48,7 +48,7 @@ _RECORD_BATCH_MAGIC: Final = 2
 
 
 class WantedRecords(NamedTuple):
-    """What a caller takes: records of a partition from `start_offset` on, of whole batches, at most `limit`."""
+    """What a caller takes: records of a partition from `start_offset` on, of whole batches, until it has `limit`."""
 
     topic_partition: TopicPartition
     start_offset: int
@@ -57,12 +57,14 @@ class WantedRecords(NamedTuple):
 
 
 class EvenBatches(NamedTuple):
-    """The records of the batches that were taken, and the place behind the last one.
+    """The records of the batches that were taken, and the place of the last batch.
 
-    end: its position in the buffer. next_offset, leader_epoch: the offset behind the last batch, and its epoch.
+    last, end: its position in the buffer, and the position behind it. next_offset, leader_epoch: the offset behind it,
+    and its epoch.
     """
 
     records: list[ConsumerRecord]
+    last: int
     end: int
     next_offset: int
     leader_epoch: int
@@ -80,10 +82,10 @@ def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: 
     record_size = shape.size
     runs: list[Run] = []
     fields = BatchFields(topic, partition, start_offset, -1, CREATE_TIME, None)
-    next_offset, epoch, size, unpacked_bytes = 0, -1, len(buffer), 0
+    next_offset, epoch, size, unpacked_bytes, last = 0, -1, len(buffer), 0, position
     # No view outlives the call: the frame of the answer goes back to its pool.
     with memoryview(buffer) as view:
-        while position + HEADER_SIZE <= size and unpacked_bytes < _ENOUGH_UNPACKED_BYTES:
+        while limit > 0 and position + HEADER_SIZE <= size and unpacked_bytes < _ENOUGH_UNPACKED_BYTES:
             (
                 base_offset,
                 length,
@@ -105,7 +107,7 @@ def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: 
             if (
                 magic != _RECORD_BATCH_MAGIC
                 or attributes & _NOT_PLAIN
-                or not 0 < count <= limit
+                or not 0 < count <= ONE_BYTE_DELTAS  # the offsets of more records are not of one size
                 or end > size
                 or base_offset < start_offset
                 or (
@@ -127,11 +129,11 @@ def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: 
                 break
             runs.append(run)
             limit -= count
-            position, epoch = end, batch_epoch
+            last, position, epoch = position, end, batch_epoch
             next_offset = base_offset + last_offset_delta + 1
         if not runs:
             return None
-        return EvenBatches(records_of(runs, shape, fields), position, next_offset, epoch)
+        return EvenBatches(records_of(runs, shape, fields), last, position, next_offset, epoch)
 
 
 def _unpacked(codec: int, stored: memoryview, size: int, shapes: RunShapes) -> bytes | None:

@@ -23,11 +23,12 @@ from barnabas.records.varint import encode_zigzag
 
 _SHAPES: Final = 256
 """Shapes whose `struct` is kept. A producer chooses the lengths, so their number has a limit."""
-_ONE_BYTE_DELTAS: Final = 1 << 6
+ONE_BYTE_DELTAS: Final = 1 << 6
+"""Offset deltas below this one take one byte."""
 _TWO_BYTE_DELTAS: Final = 1 << 13
 _LONGEST_DELTA: Final = 2
 """Timestamps and offsets of more bytes are left to BatchRecords."""
-_FIRST_DELTA: Final = (0, 0, _ONE_BYTE_DELTAS, _TWO_BYTE_DELTAS)
+_FIRST_DELTA: Final = (0, 0, ONE_BYTE_DELTAS, _TWO_BYTE_DELTAS)
 """Size of an offset in bytes -> the first offset delta that takes so many."""
 _NO_HEADERS: Final = b"\x00"
 _LESSONS: Final = 8
@@ -133,7 +134,7 @@ class RunShapes:
 
     def find(self, body: bytes, position: int, offset_delta: int) -> RunShape | None:
         """Return the shape of the record at `position`, if it is one of these, and its offset is the expected one."""
-        shape = self.of_one_byte if offset_delta < _ONE_BYTE_DELTAS else self._of_two_bytes
+        shape = self.of_one_byte if offset_delta < ONE_BYTE_DELTAS else self._of_two_bytes
         return shape if shape is not None and shape.begins_at(body, position, offset_delta) else None
 
 

@@ -189,13 +189,28 @@ def test_one_loop_takes_all_whole_batches_of_the_shape(codec: Codec) -> None:
     assert len(fetch.take(500)) == 30
     assert (fetch.next_offset, fetch.last_epoch, fetch.unread_bytes) == (45, 30, 0)
     batch_bytes = len(answer) // 3
-    # The limit of 35 records leaves no room for the third batch.
-    even = take_even_batches(answer, 0, shapes, WantedRecords(TP0, 0, 35, True))
+    # The limit of 20 records is reached within the second batch, which is taken whole.
+    even = take_even_batches(answer, 0, shapes, WantedRecords(TP0, 0, 20, True))
     assert even is not None
     assert [record.offset for record in even.records] == list(range(30))
-    assert (even.end, even.next_offset, even.leader_epoch) == (2 * batch_bytes, 30, 15)
+    assert (even.last, even.end, even.next_offset, even.leader_epoch) == (batch_bytes, 2 * batch_bytes, 30, 15)
     assert take_even_batches(answer, 0, shapes, WantedRecords(TP0, 1, 500, True)) is None
     assert take_even_batches(answer[:-1], 2 * batch_bytes, shapes, WantedRecords(TP0, 0, 500, True)) is None
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_poll_that_ends_within_a_batch_leaves_the_rest_of_it(codec: Codec) -> None:
+    answer = three_even_batches(codec)
+    batch_bytes = len(answer) // 3
+    fetch = CompletedFetch(TP0, 0, answer, check_crcs=True)
+    fetch.take(15)
+    assert [record.offset for record in fetch.take(20)] == list(range(15, 35))
+    # As long as a batch is read, all of it counts as unread.
+    assert (fetch.next_offset, fetch.last_epoch, fetch.unread_bytes) == (35, 30, batch_bytes)
+    assert [record.offset for record in fetch.take(4)] == list(range(35, 39))
+    # The batch can still be taken whole, as `poll_table` does.
+    assert [batch.base_offset for batch in fetch.take_batches(1)] == [30]
+    assert (fetch.next_offset, fetch.last_epoch, fetch.unread_bytes) == (45, 30, 0)
 
 
 def test_compressed_batches_of_other_sizes_are_left_to_the_careful_reader() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.errors import Disconnected
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.message import Message
@@ -59,9 +60,9 @@ def ask_coordinators(
 ) -> dict[str, tuple[Node, R]]:
     """Return every id's coordinator and result, with one request to each coordinator.
 
-    results_in(answer): yields id, error code and result. Groups with `PASSING_ERRORS` are retried until the
-    deadline; all other errors are left to the caller. Raises ApiError when such an error is still there at the
-    deadline, or when a coordinator cannot be found, and ClientTimeout.
+    results_in(answer): yields id, error code and result. Groups with `PASSING_ERRORS`, or whose coordinator does not
+    take the connection, are retried until the deadline; all other errors are left to the caller. Raises ApiError when
+    such an error is still there at the deadline, or when a coordinator cannot be found, and ClientTimeout.
     """
     client.check_usable()
     found: dict[str, tuple[Node, R]] = {}
@@ -69,12 +70,16 @@ def ask_coordinators(
     while missing:
         by_coordinator, last_error = _by_coordinator(client, missing, deadline_ms, wanted.key_type)
         for node, groups in by_coordinator.items():
-            answer = client.call(
-                request_for(groups),
-                to=lambda cluster, node=node: cluster.nodes.get(node.id),  # type: ignore[misc]
-                versions=versions,
-                deadline_ms=deadline_ms,
-            )
+            try:
+                answer = client.call(
+                    request_for(groups),
+                    to=lambda _cluster, node=node: node,  # type: ignore[misc]
+                    versions=versions,
+                    deadline_ms=deadline_ms,
+                    may_have_moved=True,
+                )
+            except Disconnected:
+                continue  # the coordinator is looked up again
             for group_id, code, result in results_in(cast("A", answer)):
                 if code in PASSING_ERRORS:
                     last_error = error_of(code)

@@ -139,11 +139,13 @@ class BlockingClient:
         to: Callable[[Cluster], Node | None] | None = None,
         versions: tuple[int, int] | None = None,
         deadline_ms: int,
+        may_have_moved: bool = False,
     ) -> Message:
         """Send a request and return its answer. `to` chooses the node; None takes the least loaded one.
 
-        A lost connection is retried until the deadline. Raises ClientTimeout (Unreachable, if no broker was ever
-        reached), Disconnected, UnsupportedVersion, ClientClosed.
+        A connection that is lost or refused is retried until the deadline; not with `may_have_moved`, where the caller
+        has to find out which node to ask now. Raises ClientTimeout (Unreachable, if no broker was ever reached),
+        Disconnected, UnsupportedVersion, ClientClosed.
         """
         self.check_usable()
         problem: Exception | None = None
@@ -160,6 +162,10 @@ class BlockingClient:
                 problem = Disconnected(f"Lost the connection to {node}")
             elif node is None and to is not None:
                 self.metadata.request_update()
+            elif may_have_moved and node is not None and self.network.connection_failed(node, now_ms):
+                problem = Disconnected(f"Cannot connect to {node}")
+            if problem is not None and may_have_moved:
+                raise problem
             left_ms = deadline_ms - self.now_ms()
             if left_ms <= 0:
                 raise problem or self.metadata.timeout(
@@ -189,7 +195,8 @@ class BlockingClient:
                 self.poll(0)
                 raise ClientTimeout(f"{node} did not answer the request ({type(message).__name__}) in time")
             self.poll(left_ms)
-        return answers[0]
+        # Taken out: request, callback, list and answer would be a cycle that keeps the answer until a collection.
+        return answers.pop()
 
     # -- metadata
 

@@ -111,17 +111,20 @@ def test_a_record_that_is_no_json_of_the_schema(shop: PipelineInSession, value: 
 
 
 @pytest.mark.slow
-def test_a_transform_that_raises(shop: PipelineInSession) -> None:
-    shop.produce(orders(range(40)))
-    (shop.directory / "steps.py").write_text(STEPS.format(wrong=33))
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize(("count", "batch", "wrong"), [(40, 10, 33), (1_000_001, 300_000, 1_000_000)])
+def test_a_transform_that_raises(shop: PipelineInSession, count: int, batch: int, wrong: int) -> None:
+    shop.produce(orders(range(count)))
+    shop.options["maxOffsetsPerTrigger"] = str(batch)
+    (shop.directory / "steps.py").write_text(STEPS.format(wrong=wrong))
     shop.transform = '{python: "steps.py:double", inputs: [orders]}'
     said = failure(shop)
-    assert f'micro-batch 3, which reads up to {{"{shop.source}": {{"0": 40}}}}' in said
+    assert f'micro-batch 3, which reads up to {{"{shop.source}": {{"0": {count}}}}}' in said
     assert f"{shop.directory / 'steps.py'}:7: ValueError: no such amount;" in said
-    assert shop.written() == list(range(30))
+    assert shop.written() == list(range(3 * batch))
     (shop.directory / "steps.py").write_text(STEPS.format(wrong="None"))
     shop.run()
-    assert shop.written() == list(range(40))
+    assert shop.written() == list(range(count))
 
 
 @pytest.mark.slow

@@ -185,6 +185,18 @@ def test_commit_abort_and_commit_again(bootstrap: str, topic: str) -> None:
     assert _ours(bootstrap, topic, "read_uncommitted") == sorted([*expected, b"dropped"])
 
 
+def test_the_waits_of_a_transaction_are_measured(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, transactional_id=f"waits-{topic}") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"v")
+        producer.begin_transaction()
+        producer.abort_transaction()
+        waited = {metric.name for metric, value in producer.metrics().items() if value > 0}
+    calls = ("txn-init", "txn-begin", "txn-commit", "txn-abort", "metadata-wait")
+    assert {f"{call}-time-ns-total" for call in calls} <= waited
+
+
 def test_each_end_raises_the_epoch_of_a_producer_of_version_2(
     bootstrap: str, topic: str, coordinator: Coordinator
 ) -> None:

@@ -15,6 +15,7 @@ from barnabas.clients.aio.loop_signal import LoopSignal
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.producer.producer_topics import KnownTopic
 from barnabas.clients.producer.send_conditions import SendConditions
+from barnabas.clients.producer.wait_times import Wait
 
 # An error that ends the wait for metadata comes without an update, so without a signal: this is how soon it is seen.
 _LOOK_AGAIN_SECONDS = 0.1
@@ -87,11 +88,14 @@ class SendWaits:
 
     async def _topic(self, topic: str, partition: int | None) -> None:
         topics = self.conditions.topics
-        while not topics.has(topic, partition):
-            version = topics.request(topic)
-            while not topics.is_updated(topic, version):
-                await self._metadata_signal.wait(_LOOK_AGAIN_SECONDS)
-                self._check_open()
+        if topics.has(topic, partition):
+            return
+        with topics.waits.measured(Wait.METADATA):
+            while not topics.has(topic, partition):
+                version = topics.request(topic)
+                while not topics.is_updated(topic, version):
+                    await self._metadata_signal.wait(_LOOK_AGAIN_SECONDS)
+                    self._check_open()
 
     async def _memory(self, record_bytes: int) -> None:
         async with self._memory_line:

@@ -52,6 +52,7 @@ from barnabas.clients.producer.transactions.transaction_calls import (
     sequences_of,
     transaction_calls,
 )
+from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.protocol.errors import ApiError
@@ -103,14 +104,17 @@ class Producer:
         client = self._network_client(make_selector, random)
         telemetry = self._telemetry(client) if config.enable_metrics_push else None
         self._sender = Sender(client, self._metadata, self._accumulator, config, sequences, telemetry)
-        self._transactions = transaction_calls(sequences, self._sender.wakeup, config.max_block_ms)
-        self._topics = ProducerTopics(self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup)
+        self._waits = WaitTimes(self._clock)
+        self._transactions = transaction_calls(sequences, self._sender.wakeup, config.max_block_ms, self._waits)
+        self._topics = ProducerTopics(
+            self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup, self._waits
+        )
         self._preparation = preparation_of(config)
-        self._partitioner = partitioner_of(config.partitioner_class)
-        for listener in cluster_listeners(config, self._partitioner):
+        partitioner = partitioner_of(config.partitioner_class)
+        for listener in cluster_listeners(config, partitioner):
             self._metadata.add_listener(listener)
         self._thread = SenderThread(self._sender, self._metadata, self.client_id, telemetry)
-        self._appender = RecordAppender(config, self._partitioner, self._accumulator, self._thread, self._now_ms)
+        self._appender = RecordAppender(config, partitioner, self._accumulator, self._thread, self._now_ms)
         self._thread.start()
 
     def _network_client(self, make_selector: SelectorFactory, random: Random) -> NetworkClient:
@@ -218,7 +222,7 @@ class Producer:
         self._thread.check_usable()
         if self._transactions is not None:
             self._transactions.manager.check_may_send()
-        if partition is None and self._partitioner is not None:
+        if partition is None and self._appender.has_partitioner:
             raise ValueError("partitioner_class chooses for single records: give send_table the partitions as a column")
         # Imported when used: only tables need pyarrow and numpy.
         from barnabas.clients.arrow.table_columns import ColumnNames  # noqa: PLC0415
@@ -254,7 +258,9 @@ class Producer:
         """Return what this producer has sent, by Kafka's names; not a number where nothing was measured yet."""
         age_ms = self._metadata.age_ms(self._now_ms())
         age_seconds = math.nan if age_ms is None else age_ms / 1_000
-        state = ClientState(self._accumulator.pool.use(), self._sender.in_flight_count(), age_seconds)
+        state = ClientState(
+            self._accumulator.pool.use(), self._sender.in_flight_count(), age_seconds, tuple(self._waits.totals())
+        )
         return self._sender.metrics.measure(self.client_id, state)
 
     def client_instance_id(self, timeout_ms: float) -> str | None:
@@ -288,9 +294,10 @@ class Producer:
         self._thread.check_usable()
         if self._thread.is_current():
             raise RuntimeError("flush in a delivery callback would wait for itself")
-        self._accumulator.begin_flush()
-        self._sender.wakeup()
-        self._accumulator.await_flush()
+        with self._waits.measured(Wait.FLUSH):
+            self._accumulator.begin_flush()
+            self._sender.wakeup()
+            self._accumulator.await_flush()
 
     # -- transactions
 
@@ -304,7 +311,7 @@ class Producer:
 
     def begin_transaction(self) -> None:
         """Begin a transaction. Raises RuntimeError before `init_transactions` and in another transaction."""
-        self._transactional("begin_transaction").manager.begin_transaction()
+        self._transactional("begin_transaction").begin()
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: ConsumerGroupMetadata
@@ -333,8 +340,9 @@ class Producer:
         RuntimeError outside of a transaction.
         """
         manager = self._transactional("prepare_transaction").manager
-        self.flush()
-        return manager.prepared()
+        with self._waits.measured(Wait.TXN_PREPARE):
+            self.flush()
+            return manager.prepared()
 
     def abort_transaction(self) -> None:
         """Drop the records that were not sent, and abort the others. Readers of committed records see none of them.

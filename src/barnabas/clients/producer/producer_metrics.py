@@ -20,11 +20,15 @@ _TOPIC_GROUP = "producer-topic-metrics"
 
 
 class ClientState(NamedTuple):
-    """What is measured at the moment of reading. The age of the metadata is NaN before the first answer."""
+    """What is measured at the moment of reading. The age of the metadata is NaN before the first answer.
+
+    `wait_times`: the names and values of WaitTimes.
+    """
 
     pool: PoolUse
     requests_in_flight: int
     metadata_age_seconds: float
+    wait_times: tuple[tuple[str, float], ...] = ()
 
 
 class _Counters:
@@ -166,3 +170,4 @@ def _state_values(state: ClientState) -> Iterator[tuple[str, float]]:
     yield "buffer-exhausted-rate", pool.exhausted_rate
     yield "buffer-exhausted-total", pool.exhausted
     yield "waiting-threads", pool.waiting
+    yield from state.wait_times

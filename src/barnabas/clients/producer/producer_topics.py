@@ -12,6 +12,7 @@ from typing import NamedTuple
 from barnabas.clients.errors import ClientTimeout, Unreachable
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
+from barnabas.clients.producer.wait_times import Wait, WaitTimes
 
 # Once a second is enough to keep a topic from being dropped as idle, and spares each `send` the metadata's lock.
 _TOUCH_INTERVAL_MS = 1_000
@@ -36,12 +37,18 @@ class ProducerTopics:
     """The topics that a producer uses. `now` gives monotonic milliseconds; `wakeup` wakes the sending thread."""
 
     def __init__(
-        self, metadata: ClusterMetadata, max_block_ms: int, now: Callable[[], int], wakeup: Callable[[], None]
+        self,
+        metadata: ClusterMetadata,
+        max_block_ms: int,
+        now: Callable[[], int],
+        wakeup: Callable[[], None],
+        waits: WaitTimes,
     ) -> None:
         self._metadata = metadata
         self._max_block_ms = max_block_ms
         self._now = now
         self._wakeup = wakeup
+        self.waits = waits
         self._fresh: dict[str, _Fresh] = {}
         """What `send` finds for every record but the first of a second. No lock: a lost update costs one more turn."""
 
@@ -61,7 +68,8 @@ class ProducerTopics:
             known = KnownTopic(cluster, count, self._max_block_ms)
             self._fresh[topic] = _Fresh(known, now_ms + _TOUCH_INTERVAL_MS)
             return known
-        return self._wait_for_update(topic, partition, now_ms, count)
+        with self.waits.measured(Wait.METADATA):
+            return self._wait_for_update(topic, partition, now_ms, count)
 
     def fresh(self, topic: str, partition: int | None) -> KnownTopic | None:
         """Return the topic if `wait` has found it, with the partition, in this snapshot and less than a second ago."""

@@ -42,6 +42,11 @@ class RecordAppender:
         self._largest_record = config.largest_record
         self._hashes_keys = not config.partitioner_ignore_keys
 
+    @property
+    def has_partitioner(self) -> bool:
+        """Whether the user's function chooses partitions."""
+        return self._partitioner is not None
+
     def append(
         self,
         topic: str,

@@ -455,6 +455,15 @@ def test_metrics_by_kafkas_names(setting: Setting) -> None:
     assert measured[MetricName("record-error-total", "producer-topic-metrics", (*tags, ("topic", "bad/name")))] == 1
 
 
+def test_the_time_of_a_flush_is_measured(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = setting.producer(client_id="mine")
+    flush_time = MetricName("flush-time-ns-total", "producer-metrics", (("client-id", "mine"),))
+    assert producer.metrics()[flush_time] == 0
+    monkeypatch.setattr(producer._accumulator, "await_flush", lambda: setting.cluster.clock.advance(5))
+    producer.flush()
+    assert producer.metrics()[flush_time] >= 5_000_000
+
+
 # -- telemetry (KIP-714)
 
 

@@ -17,6 +17,7 @@ from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
+from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.protocol.topic_partition import TopicPartition
 
 
@@ -28,25 +29,34 @@ def sequences_of(config: ProducerConfig) -> SequenceNumbers | None:
 
 
 def transaction_calls(
-    sequences: SequenceNumbers | None, wakeup: Callable[[], None], max_block_ms: int
+    sequences: SequenceNumbers | None, wakeup: Callable[[], None], max_block_ms: int, waits: WaitTimes
 ) -> TransactionCalls | None:
     """Return the calls of a transactional producer, or None for another one."""
     if isinstance(sequences, TransactionalSequences):
-        return TransactionCalls(sequences.manager, wakeup, max_block_ms)
+        return TransactionCalls(sequences.manager, wakeup, max_block_ms, waits)
     return None
 
 
 class TransactionCalls:
     """The calls on one producer. `wakeup` wakes its sending thread; each call waits at most `max_block_ms`."""
 
-    def __init__(self, manager: TransactionManager, wakeup: Callable[[], None], max_block_ms: int) -> None:
+    def __init__(
+        self, manager: TransactionManager, wakeup: Callable[[], None], max_block_ms: int, waits: WaitTimes
+    ) -> None:
         self.manager = manager
+        self._waits = waits
         self._wakeup = wakeup
         self._max_block_ms = max_block_ms
 
     def init(self) -> None:
         """Get a producer id. Raises ClientTimeout, RuntimeError, TransactionalProducerFailed."""
-        self._wait("init_transactions", self.manager.begin_init())
+        with self._waits.measured(Wait.TXN_INIT):
+            self._wait("init_transactions", self.manager.begin_init())
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises RuntimeError before `init` and in another transaction."""
+        with self._waits.measured(Wait.TXN_BEGIN):
+            self.manager.begin_transaction()
 
     def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata
@@ -64,18 +74,21 @@ class TransactionCalls:
             partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for partition, offset in offsets.items()
         }
-        self._wait("send_offsets_to_transaction", self.manager.begin_send_offsets(complete, group))
+        with self._waits.measured(Wait.TXN_SEND_OFFSETS):
+            self._wait("send_offsets_to_transaction", self.manager.begin_send_offsets(complete, group))
 
     def commit(self) -> None:
         """Commit the transaction.
 
         Raises ClientTimeout, TransactionAbortable, TransactionalProducerFailed; RuntimeError outside of a transaction.
         """
-        self._wait("commit_transaction", self.manager.begin_commit())
+        with self._waits.measured(Wait.TXN_COMMIT):
+            self._wait("commit_transaction", self.manager.begin_commit())
 
     def abort(self) -> None:
         """Abort the transaction. Raises ClientTimeout, TransactionalProducerFailed; RuntimeError outside of one."""
-        self._wait("abort_transaction", self.manager.begin_abort())
+        with self._waits.measured(Wait.TXN_ABORT):
+            self._wait("abort_transaction", self.manager.begin_abort())
 
     @contextmanager
     def block(self) -> Iterator[None]:
@@ -84,7 +97,7 @@ class TransactionCalls:
         Raises the errors of `commit`; and of `abort`, but not for a producer that has failed: then the exception of
         the block says why.
         """
-        self.manager.begin_transaction()
+        self.begin()
         try:
             yield
         except BaseException:

@@ -14,13 +14,13 @@ from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from tests.support.raw_client import SECONDS, RawClient, make_batch, only_partition, record_bytes
 from tests.support.raw_controller import RawController, broker_entry
-from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
+from tests.support.server_fixtures import MODES, Server, make_server
 
 US, FOLLOWER = 0, 7
 BOTH = (US, FOLLOWER)
 LAG_MS = 2000
-PROPERTIES = {"inter_broker_protocol_version": "2.6"} if AGAINST_KAFKA else {}
-"""A newer Apache Kafka has its controller change in-sync replicas, which knows of no broker 7."""
+PROPERTIES = {"inter_broker_protocol_version": "2.6"}
+"""Of a newer version, leaders have the controller change in-sync replicas, which knows of no broker 7."""
 STORED_TOPICS = {"too-few": 2, "lagging": 1, "returning": 2, "shrunk": 2}
 """Made by the real controller while it is one: a leader can write their state. With `min.insync.replicas`."""
 FETCH = 12

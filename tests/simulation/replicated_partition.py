@@ -61,7 +61,8 @@ class InProcessLeader:
             for each in positions
         ]
         answered: list[PartitionFetch] = []
-        terms = FetchTerms(0, 1, 1 << 20, FetchIsolation.LOG_END, replica_id=self._follower)
+        epoch = self._cluster.epochs[self._follower]
+        terms = FetchTerms(0, 1, 1 << 20, FetchIsolation.LOG_END, replica_id=self._follower, replica_epoch=epoch)
         leader.manager.reader.fetch_records(terms, fetches, answered.extend)
         leader.actions.run_all()
         answers = [FetchedPartition(TopicPartition(each.topic, each.partition), _data(each)) for each in answered]
@@ -129,7 +130,13 @@ class Produced(NamedTuple):
 
 
 class ReplicatedPartition:
-    """The cluster. nodes: the brokers that run. cut: links that are broken, as pairs. loss: of a fetch's answers."""
+    """The cluster. nodes: the brokers that run. cut: links that are broken, as pairs. loss: of a fetch's answers.
+
+    epochs: the broker epoch of each broker, which rises with every start.
+    """
+
+    knows_returned_brokers = True
+    """Whether the controller compares the broker epochs of a proposal (KIP-903)."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -139,6 +146,7 @@ class ReplicatedPartition:
         self.older_disks: dict[int, SimulatedFiles] = {}
         self.done: Counter[str] = Counter()
         self.nodes: dict[int, Replicas] = {}
+        self.epochs = dict.fromkeys(BROKERS, 0)
         self.orders: dict[int, deque[Order]] = {each: deque() for each in BROKERS}
         self.leader, self.leader_epoch, self.partition_epoch = 0, 0, 0
         self.isr: tuple[int, ...] = BROKERS
@@ -207,18 +215,16 @@ class ReplicatedPartition:
         machine = self.machines[broker_id]
         machine.kill()
         older = self.older_disks.get(broker_id)
-        if not self._is_or_may_be_in_sync(broker_id) and (
-            lost := self.chance.choices((None, "all", "much"), (6, 1, 1))[0]
-        ):
+        if broker_id not in self.isr and (lost := self.chance.choices((None, "all", "much"), (6, 1, 1))[0]):
             disk = older.copy() if lost == "much" and older is not None else SimulatedFiles()
             machine = self.machines[broker_id] = _machine(disk, self.chance.randrange(1 << 30))
             self.done[lost] += 1
-        self._boot(broker_id)
-        if self.leader not in self.nodes:
-            self.elect()
-        else:
-            self._announce()
-            self._order(only=broker_id)
+        self._join(broker_id)
+
+    def start_emptied(self, broker_id: int) -> None:
+        """Start a killed broker with an emptied disk."""
+        self.machines[broker_id] = _machine(SimulatedFiles(), self.chance.randrange(1 << 30))
+        self._join(broker_id)
 
     def lose_all_but_an_emptied_leader(self) -> None:
         """Make the last in-sync replica one that has come back with an emptied disk."""
@@ -229,15 +235,6 @@ class ReplicatedPartition:
         self.partition_epoch += 1
         self._announce()
         self._order()
-
-    def _is_or_may_be_in_sync(self, broker_id: int) -> bool:
-        """Return whether the replica counts as in sync, or a leader has proposed it.
-
-        A proposal does not say which life of the broker it is for: with ZooKeeper, Kafka too takes in a broker that has
-        lost its disk since (KIP-903 mends that for KRaft only).
-        """
-        states = [self._partition(each).state for each in self.nodes if self.log(each) is not None]
-        return broker_id in self.isr or any(broker_id in state.maximal_isr for state in states if state is not None)
 
     def remember_disk(self, broker_id: int) -> None:
         """Keep the disk as it is, for a broker that comes back with it later."""
@@ -295,7 +292,9 @@ class ReplicatedPartition:
             proposal.refuse(ErrorCode.FENCED_LEADER_EPOCH)
         elif wanted.partition_epoch != self.partition_epoch:
             proposal.refuse(ErrorCode.INVALID_UPDATE_VERSION)
-        elif any(each not in self.nodes for each in wanted.isr):
+        elif any(each not in self.nodes for each in wanted.isr) or (
+            self.knows_returned_brokers and not proposal.broker_epochs.items() <= self.epochs.items()
+        ):
             proposal.refuse(ErrorCode.INELIGIBLE_REPLICA)
         else:
             self.isr = tuple(wanted.isr)
@@ -369,7 +368,16 @@ class ReplicatedPartition:
         def connect(fetcher_id: FetcherId) -> InProcessLeader:
             return InProcessLeader(self, broker_id, fetcher_id.leader.id)
 
+        self.epochs[broker_id] += 1
         self.nodes[broker_id] = Replicas(self.machines[broker_id], broker_id=broker_id, connect=connect)
+
+    def _join(self, broker_id: int) -> None:
+        self._boot(broker_id)
+        if self.leader not in self.nodes:
+            self.elect()
+        else:
+            self._announce()
+            self._order(only=broker_id)
 
     def _announce(self) -> None:
         for node in self.nodes.values():

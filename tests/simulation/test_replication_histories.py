@@ -81,6 +81,31 @@ def test_a_follower_that_gives_up_when_its_disk_is_full_is_found(monkeypatch: py
     assert _is_found()
 
 
+@pytest.mark.parametrize("knows_returned_brokers", [True, False])
+def test_a_proposed_follower_that_comes_back_with_an_emptied_disk(knows_returned_brokers: bool) -> None:
+    """It may not join by that proposal (KIP-903). A controller that ignores epochs takes it in."""
+    cluster = ReplicatedPartition(1)
+    cluster.knows_returned_brokers = knows_returned_brokers
+    cluster.loss = 0.0
+    for _ in range(5):
+        cluster.produce()
+    cluster.settle()
+    follower = next(each for each in BROKERS if each != cluster.leader)
+    cluster.kill(follower)
+    cluster.start(follower)
+    cluster.deliver_all()
+    for _ in range(20):
+        cluster.fetch(follower)
+    assert cluster.nodes[cluster.leader].alter_partitions.requested, "it has caught up and is proposed"
+    cluster.kill(follower)
+    cluster.start_emptied(follower)
+    cluster.answer_proposal(cluster.leader)
+    assert (follower in cluster.isr) is not knows_returned_brokers
+    if knows_returned_brokers:
+        cluster.settle()
+        assert cluster.check() == 5
+
+
 @pytest.mark.parametrize("batches_afterwards", [0, 3, 30])
 def test_followers_ahead_of_an_emptied_leader_take_over_its_log(batches_afterwards: int) -> None:
     """The last in-sync replica has lost its disk: its records are lost, and the replicas agree all the same."""

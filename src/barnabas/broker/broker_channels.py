@@ -109,10 +109,12 @@ class BrokerConnections:
         client_id: str | None = None,
         request_timeout_ms: int | None = None,
         receive_buffer_bytes: int = SYSTEM_BUFFER_SIZE,
+        discovers_versions: bool = False,
     ) -> NetworkClient:
         """Return a client for several nodes, and for others that are given to its `ready`.
 
-        client_id: by default this broker's id. request_timeout_ms: by default `request.timeout.ms`.
+        client_id: by default this broker's id. request_timeout_ms: by default `request.timeout.ms`. discovers_versions:
+        a broker is asked for its versions first; otherwise requests have their latest one.
         """
         config = self._config
         return NetworkClient(
@@ -129,7 +131,7 @@ class BrokerConnections:
                 connection_setup_timeout_max_ms=config.setup_timeout_max_ms,
                 send_buffer_bytes=SYSTEM_BUFFER_SIZE,
                 receive_buffer_bytes=receive_buffer_bytes,
-                discover_broker_versions=False,
+                discover_broker_versions=discovers_versions,
                 channel_builder=self.security.builder_of(listener_name),
             ),
             self._clock,

@@ -13,6 +13,7 @@ from barnabas.broker.broker_metrics import register_broker_metrics
 from barnabas.broker.dynamic_throttles import DynamicThrottles
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.group_coordination import build_group_coordinator
+from barnabas.broker.inter_broker_addresses import InterBrokerAddresses
 from barnabas.broker.leader_connections import LeaderConnections
 from barnabas.broker.storage_stage import StorageStage
 from barnabas.config.listeners import inter_broker_listener_name_of
@@ -21,11 +22,13 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_config import QuotaConfig
 from barnabas.quota.replication_quota import ReplicationQuotas, register_replication_quota_metrics
-from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
+from barnabas.replica.alter_partition_manager import AlterPartitionManager
+from barnabas.replica.default_alter_partition_manager import DefaultAlterPartitionManager, Sender
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.replica.zk_alter_partition_manager import ZkAlterPartitionManager
 from barnabas.zk.config_zk_data import ConfigEntityType
 
 
@@ -46,8 +49,6 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     lifecycle = foundations.lifecycle
     broker_id = storage.identity.broker_id
     metadata = MetadataCache(broker_id, storage.identity.cluster_id)
-    alter_partitions = ZkAlterPartitionManager(storage.zk_client, foundations.scheduler, foundations.clock)
-    alter_partitions.start()
     kafka_config = foundations.dynamic.current
     connections = BrokerConnections(
         kafka_config, broker_id, foundations.listeners, foundations.clock, foundations.metrics
@@ -62,6 +63,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     )
     quotas = _replication_quotas(foundations, storage)
     config = ReplicaConfig.from_kafka_config(kafka_config, broker_id=broker_id)
+    alter_partitions = _isr_changes(foundations, storage, connections, metadata, config)
     replicas = ReplicaManager(
         config,
         storage.log_manager,
@@ -91,6 +93,27 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     )
     lifecycle.on_stop("log directory failures", storage.log_dir_failures.shutdown)
     return ReplicationStage(metadata, connections, replicas, groups)
+
+
+def _isr_changes(
+    foundations: Foundations,
+    storage: StorageStage,
+    connections: BrokerConnections,
+    metadata: MetadataCache,
+    config: ReplicaConfig,
+) -> AlterPartitionManager:
+    """Return the way in which leaders here change their in-sync replicas, by `inter.broker.protocol.version`."""
+    if config.alter_partition_version is None:
+        writer = ZkAlterPartitionManager(storage.zk_client, foundations.scheduler, foundations.clock)
+        writer.start()
+        return writer
+    listener_name = inter_broker_listener_name_of(foundations.dynamic.current)
+    # A controller of another release may know other versions.
+    addresses = InterBrokerAddresses(connections, metadata, listener_name, discovers_versions=True)
+    sender = Sender(config.broker_id, lambda: storage.registration.epoch, config.alter_partition_version)
+    manager = DefaultAlterPartitionManager(sender, addresses, lambda: metadata.image.controller_id)
+    foundations.lifecycle.on_stop("changes of in-sync replicas", manager.shutdown)
+    return manager
 
 
 def _replication_quotas(foundations: Foundations, storage: StorageStage) -> ReplicationQuotas:

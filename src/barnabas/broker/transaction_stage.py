@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.foundations import Foundations
+from barnabas.broker.inter_broker_addresses import InterBrokerAddresses
 from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.storage_stage import StorageStage
 from barnabas.config.listeners import inter_broker_listener_name_of
@@ -36,26 +36,6 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.network_client import NetworkClient
-from barnabas.rpc.node import Node
-
-
-class InterBrokerAddresses:
-    """The brokers' own listener of each live broker."""
-
-    def __init__(self, connections: BrokerConnections, metadata: MetadataCache, listener_name: str) -> None:
-        self._connections = connections
-        self._metadata = metadata
-        self._listener_name = listener_name
-
-    def node(self, broker_id: int) -> Node:
-        """Return the address of a live broker. Raises KeyError or ConfigError when it is not known now."""
-        broker = self._metadata.image.brokers[broker_id]
-        return self._connections.node(broker_id, broker.endpoints, self._listener_name)
-
-    def new_client(self) -> NetworkClient:
-        """Return a client for all brokers; `node` gives their addresses one by one."""
-        return self._connections.client_of([], self._listener_name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ _BY_REASON: Final = (
         _NO_OTHER_BROKERS,
         """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        inter.broker.protocol.version num.replica.alter.log.dirs.threads
+        num.replica.alter.log.dirs.threads
         unclean.leader.election.interval.ms
         """,
     ),

@@ -160,7 +160,7 @@ class Controller:
 
         `callback` gets the answer, on the controller's thread.
         """
-        self._events.put(events.AlterPartitionReceived(request, version, callback))
+        self._events.put(events.AlterPartitionReceived(request, version, _once(callback)))
 
     def allocate_producer_ids(
         self, broker_id: int, broker_epoch: int, callback: events.AllocateProducerIdsCallback
@@ -328,3 +328,16 @@ class Controller:
             self._environment.zk_client.delete_controller(version)
         except ControllerMovedError:
             logger.warning("Controller has already moved when trying to trigger controller movement")
+
+
+def _once(callback: events.AlterPartitionCallback) -> events.AlterPartitionCallback:
+    """Wrap a callback that is called before the event is handled to its end, and not again when the rest fails."""
+    is_called = False
+
+    def call(response: AlterPartitionResponse) -> None:
+        nonlocal is_called
+        if not is_called:
+            is_called = True
+            callback(response)
+
+    return call

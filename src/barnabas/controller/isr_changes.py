@@ -7,7 +7,8 @@ Kafka: KafkaController.processAlterPartition, processIsrChangeNotification.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from barnabas.controller.controller_context import ControllerContext
 from barnabas.controller.controller_events import AlterPartitionReceived, Signal
@@ -25,6 +26,15 @@ SendUpdateMetadata = Callable[[Iterable[int], Iterable[TopicPartition]], None]
 _FIRST_VERSION_WITH_TOPIC_IDS = 2
 # AlterPartition v3: the in-sync replicas with their broker epochs (KIP-903).
 _FIRST_VERSION_WITH_BROKER_EPOCHS = 3
+# Brokers of Apache Kafka with ZooKeeper name no epochs.
+_UNKNOWN_BROKER_EPOCH = -1
+
+
+class _Wanted(NamedTuple):
+    """The leadership that a leader asks for. broker_epochs: of the in-sync replicas whose epochs the leader knows."""
+
+    leadership: LeaderAndIsr
+    broker_epochs: Mapping[int, int]
 
 
 class IsrChanges:
@@ -46,12 +56,8 @@ class IsrChanges:
         self._on_isr_changed = on_isr_changed
 
     def on_alter_partition(self, event: AlterPartitionReceived) -> None:
-        """Handle AlterPartition. The leader gets an answer in any case."""
-        try:
-            response = self._alter(event.request, event.version)
-        except Exception:
-            event.callback(AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
-            raise
+        """Handle AlterPartition. The caller answers the leader when this raises before it has answered."""
+        response = self._alter(event.request, event.version)
         # The answer first: the leader waits for it, while a reassignment that goes on may take long.
         event.callback(response)
         for topic in response.topics:
@@ -85,7 +91,7 @@ class IsrChanges:
             )
             return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         unknown: list[AlterPartitionResponse.TopicData] = []
-        wanted: dict[TopicPartition, LeaderAndIsr] = {}
+        wanted: dict[TopicPartition, _Wanted] = {}
         for topic in request.topics:
             by_id = version >= _FIRST_VERSION_WITH_TOPIC_IDS
             name = self._context.topic_names.get(topic.topic_id) if by_id else topic.topic_name
@@ -97,14 +103,14 @@ class IsrChanges:
         return self._response(self._apply(wanted, version), unknown)
 
     def _apply(
-        self, wanted: dict[TopicPartition, LeaderAndIsr], version: int
+        self, wanted: dict[TopicPartition, _Wanted], version: int
     ) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
         results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
-        for partition, leadership in wanted.items():
-            verdict = self._validate(partition, leadership, version)
+        for partition, asked in wanted.items():
+            verdict = self._validate(partition, asked, version)
             if verdict is None:
-                accepted[partition] = leadership
+                accepted[partition] = asked.leadership
             else:
                 results[partition] = verdict
         # The partition epoch is the expected version of the znode: a write of another broker in between fails this one.
@@ -125,8 +131,9 @@ class IsrChanges:
         self._send_update_metadata(self._context.live_brokers, written)
         return results
 
-    def _validate(self, partition: TopicPartition, new: LeaderAndIsr, version: int) -> LeaderAndIsr | ErrorCode | None:
-        """Return None if `new` may be written; else an error, or the current leadership if `new` is the same."""
+    def _validate(self, partition: TopicPartition, asked: _Wanted, version: int) -> LeaderAndIsr | ErrorCode | None:
+        """Return None if a change may be written; else an error, or the current leadership if that is asked for."""
+        new = asked.leadership
         known = self._context.leadership.get(partition)
         if known is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -145,11 +152,16 @@ class IsrChanges:
         recovering = new.leader_recovery_state is LeaderRecoveryState.RECOVERING
         if recovering and (len(new.isr) > 1 or current.leader_recovery_state is LeaderRecoveryState.RECOVERED):
             return ErrorCode.INVALID_REQUEST
-        # KIP-841: a broker that is shutting down must not join, or the ISR would lose it again in a moment.
-        if not set(new.isr) <= self._context.live_broker_ids:
+        # KIP-841: a broker that is shutting down must not join, or the ISR would lose it again in a moment. KIP-903: a
+        # broker that has returned since its fetch may have an emptied disk.
+        if not set(new.isr) <= self._context.live_broker_ids or self._has_returned_broker(asked.broker_epochs):
             by_id = version >= _FIRST_VERSION_WITH_TOPIC_IDS
             return ErrorCode.INELIGIBLE_REPLICA if by_id else ErrorCode.OPERATION_NOT_ATTEMPTED
         return None
+
+    def _has_returned_broker(self, broker_epochs: Mapping[int, int]) -> bool:
+        known = self._context.broker_epochs
+        return any(known.get(broker_id) != epoch for broker_id, epoch in broker_epochs.items())
 
     def _response(
         self,
@@ -191,15 +203,14 @@ def _unknown_topic(topic: AlterPartitionRequest.TopicData) -> AlterPartitionResp
     return AlterPartitionResponse.TopicData(topic_id=topic.topic_id, partitions=partitions)
 
 
-def _wanted(leader: int, partition: AlterPartitionRequest.PartitionData, version: int) -> LeaderAndIsr:
-    if version >= _FIRST_VERSION_WITH_BROKER_EPOCHS:
-        isr = tuple(state.broker_id for state in partition.new_isr_with_epochs)
-    else:
-        isr = tuple(partition.new_isr)
-    return LeaderAndIsr(
+def _wanted(leader: int, partition: AlterPartitionRequest.PartitionData, version: int) -> _Wanted:
+    states = partition.new_isr_with_epochs if version >= _FIRST_VERSION_WITH_BROKER_EPOCHS else ()
+    leadership = LeaderAndIsr(
         leader,
         partition.leader_epoch,
-        isr,
+        tuple(state.broker_id for state in states) if states else tuple(partition.new_isr),
         LeaderRecoveryState(partition.leader_recovery_state),
         partition.partition_epoch,
     )
+    epochs = {state.broker_id: state.broker_epoch for state in states if state.broker_epoch != _UNKNOWN_BROKER_EPOCH}
+    return _Wanted(leadership, epochs)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from barnabas.replica.follower_state import Follower
-from barnabas.replica.isr_state import IsrEvent, next_state
+from barnabas.replica.follower_state import UNKNOWN_BROKER_EPOCH, Follower
+from barnabas.replica.isr_state import IsrEvent, IsrPhase, next_state
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 
@@ -90,7 +90,18 @@ def finish(
         if changed is None:
             return None
         partition.state = state.with_isr(changed, partition_epoch)
+        if isr is None and proposal.isr_state.phase is IsrPhase.PENDING_EXPAND:
+            _do_not_wait_for(state, proposal.isr_state.changing)
         return partition.increment_high_watermark()
+
+
+def _do_not_wait_for(state: LeaderState, refused: Collection[int]) -> None:
+    """Let the high watermark pass replicas that may not join: a broker that is stopping may never fetch again.
+
+    Their next fetch counts as usual. Kafka waits for them while their brokers are registered.
+    """
+    for follower in (state.followers[replica] for replica in refused if replica in state.followers):
+        follower.state = follower.state._replace(last_caught_up_ms=0)
 
 
 def _propose(
@@ -99,7 +110,13 @@ def _propose(
     changed = next_state(state.isr_state, event, replicas)
     if changed is None:
         return None
-    partition.state = proposal = state.with_isr(changed, state.partition_epoch)
+    # Under the log's lock: the fetch that made the follower join, or let it stay, is the last one noted.
+    epochs = {
+        follower.broker_id: follower.state.broker_epoch
+        for follower in state.followers.values()
+        if follower.state.broker_epoch != UNKNOWN_BROKER_EPOCH
+    }
+    partition.state = proposal = state.with_isr(changed._replace(broker_epochs=epochs), state.partition_epoch)
     return proposal
 
 

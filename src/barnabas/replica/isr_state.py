@@ -13,8 +13,9 @@ Kafka: PartitionState, CommittedPartitionState, PendingExpandIsr, PendingShrinkI
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -53,11 +54,16 @@ A new leadership begins COMMITTED with the replicas that the controller names, w
 
 
 class IsrState(NamedTuple):
-    """The in-sync replicas. committed: those the cluster agrees on. changing: those to be added or removed."""
+    """The in-sync replicas. committed: those the cluster agrees on. changing: those to be added or removed.
+
+    broker_epochs: of the followers when the change was proposed, where they had said one in a fetch. A follower that
+    has returned since has another epoch, and perhaps another disk.
+    """
 
     phase: IsrPhase
     committed: frozenset[int]
     changing: frozenset[int] = frozenset()
+    broker_epochs: Mapping[int, int] = MappingProxyType({})
 
     @property
     def is_pending(self) -> bool:

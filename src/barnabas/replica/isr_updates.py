@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.alter_partition_manager import AlterPartitionManager
+from barnabas.replica.alter_partition_manager import AlterPartitionManager, IsrChange
 from barnabas.replica.isr_proposals import finish, propose_shrink
 from barnabas.replica.isr_state import IsrPhase
 from barnabas.replica.leader_state import LeaderState
@@ -70,11 +70,14 @@ class IsrUpdates:
             partition_epoch=proposal.partition_epoch,
         )
         self._manager.submit(
-            partition.topic_partition,
-            partition.topic_id,
-            wanted,
-            proposal.controller_epoch,
-            lambda outcome: self._finish(partition, proposal, outcome),
+            IsrChange(
+                partition.topic_partition,
+                partition.topic_id,
+                wanted,
+                proposal.controller_epoch,
+                proposal.isr_state.broker_epochs,
+                lambda outcome: self._finish(partition, proposal, outcome),
+            )
         )
 
     def _finish(self, partition: Partition, proposal: LeaderState, outcome: LeaderAndIsr | ApiError) -> None:
@@ -98,6 +101,8 @@ class IsrUpdates:
         if error.code in CERTAINLY_NOT_WRITTEN:
             finish(partition, proposal, None, proposal.partition_epoch)
             logger.info("%s: the controller rejected the change of in-sync replicas: %s", partition, error)
+            # The watermark has waited for the replica that was to join.
+            self._wake(partition.topic_partition)
         elif error.code in FINAL:
             logger.debug(
                 "%s: changing in-sync replicas failed, waiting for the controller's LeaderAndIsr: %s", partition, error

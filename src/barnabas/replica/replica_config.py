@@ -6,8 +6,24 @@ Made by `broker`, read by any thread; frozen, so no lock. Kafka: the part of Kaf
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from barnabas.config.keys.bounds import METADATA_VERSIONS
 from barnabas.config.setting import Settings, setting
+from barnabas.protocol.messages.inter_broker import AlterPartitionRequest
+
+_FIRST_PROTOCOL_WITH_ALTER_PARTITION: Final = "2.7-IV2"
+_FIRST_PROTOCOL_WITH_TOPIC_IDS: Final = "2.8-IV0"
+_LAST_VERSION_WITH_TOPIC_NAMES: Final = 1
+
+
+def alter_partition_version_of(inter_broker_protocol: str) -> int | None:
+    """Return the latest AlterPartition that leaders send; None where they write to the store instead."""
+    if not METADATA_VERSIONS.is_at_least(inter_broker_protocol, _FIRST_PROTOCOL_WITH_ALTER_PARTITION):
+        return None
+    if not METADATA_VERSIONS.is_at_least(inter_broker_protocol, _FIRST_PROTOCOL_WITH_TOPIC_IDS):
+        return _LAST_VERSION_WITH_TOPIC_NAMES
+    return AlterPartitionRequest.max_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +38,4 @@ class ReplicaConfig(Settings):
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms")
     replica_lag_time_max_ms: int = setting("replica.lag.time.max.ms")
     replica_selector_class: str | None = setting("replica.selector.class")
+    alter_partition_version: int | None = setting("inter.broker.protocol.version", alter_partition_version_of)

@@ -449,6 +449,45 @@ def test_leaders_change_in_sync_replicas() -> None:
     assert code(old_broker) is ErrorCode.STALE_BROKER_EPOCH
 
 
+def test_a_broker_that_has_returned_since_its_fetch_does_not_join() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1]})
+    partition = TopicPartition("orders", 0)
+    join_isr(cluster, partition, leader=0, isr=[0])
+
+    def join(epoch: int) -> ErrorCode:
+        """Ask for both brokers by version 3, with an epoch of broker 1."""
+        request = alter_partition(cluster.brokers[0], cluster, partition, cluster.state("orders").leader_and_isr, [])
+        states = [AlterPartitionRequest.BrokerState(0, cluster.brokers[0].epoch)]
+        states.append(AlterPartitionRequest.BrokerState(1, epoch))
+        request.topics[0].partitions[0].new_isr_with_epochs = states
+        responses: list[AlterPartitionResponse] = []
+        cluster.active.controller.alter_partitions(request, 3, responses.append)
+        cluster.settle()
+        (response,) = responses
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    assert join(cluster.brokers[1].epoch - 1) is ErrorCode.INELIGIBLE_REPLICA
+    assert cluster.leadership("orders")[2] == (0,)
+    assert join(cluster.brokers[1].epoch) is ErrorCode.NONE
+    assert cluster.leadership("orders")[2] == (0, 1)
+    join_isr(cluster, partition, leader=0, isr=[0])
+    assert join(-1) is ErrorCode.NONE, "leaders of Apache Kafka with ZooKeeper know no epochs"
+
+
+def test_a_deposed_controller_answers_a_leader_once() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1]})
+    partition = TopicPartition("orders", 0)
+    request = alter_partition(cluster.brokers[0], cluster, partition, cluster.state("orders").leader_and_isr, [0])
+    deposed = cluster.active
+    deposed.controller.context.epoch_version += 5  # as if another controller had written its epoch
+    responses: list[AlterPartitionResponse] = []
+    deposed.controller.alter_partitions(request, 2, responses.append)
+    cluster.settle()
+    assert [ErrorCode(each.error_code) for each in responses] == [ErrorCode.NOT_CONTROLLER]
+
+
 def test_in_sync_replicas_that_leaders_wrote_themselves() -> None:
     cluster = Cluster(0, 1)
     cluster.create_topic("orders", {0: [0, 1]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -18,7 +18,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.replication_quota import ReplicationQuotas
-from barnabas.replica.alter_partition_manager import AlterPartitionCallback
+from barnabas.replica.alter_partition_manager import AlterPartitionCallback, IsrChange
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
@@ -41,6 +41,7 @@ class AlterPartitionRequested(NamedTuple):
 
     partition: TopicPartition
     wanted: LeaderAndIsr
+    broker_epochs: Mapping[int, int]
     on_done: AlterPartitionCallback
 
     def write(self) -> None:
@@ -57,15 +58,10 @@ class RecordedAlterPartitions:
     def __init__(self) -> None:
         self.requested: list[AlterPartitionRequested] = []
 
-    def submit(
-        self,
-        partition: TopicPartition,
-        topic_id: bytes,
-        wanted: LeaderAndIsr,
-        controller_epoch: int,
-        on_done: AlterPartitionCallback,
-    ) -> None:
-        self.requested.append(AlterPartitionRequested(partition, wanted, on_done))
+    def submit(self, change: IsrChange) -> None:
+        self.requested.append(
+            AlterPartitionRequested(change.partition, change.wanted, change.broker_epochs, change.on_done)
+        )
 
 
 def no_leader(fetcher_id: FetcherId) -> LeaderEndPoint:
@@ -188,11 +184,14 @@ class Replicas:
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         hard_max_bytes: bool = False,
         replica_id: int = -1,
+        replica_epoch: int = -1,
         place: ConsumerPlace | None = None,
     ) -> list[PartitionFetch]:
         """Fetch; what comes back is empty until the answer is there. Drains the action queue as Apis.handle does."""
         answered: list[PartitionFetch] = []
-        terms = FetchTerms(max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes, replica_id, place=place)
+        terms = FetchTerms(
+            max_wait_ms, min_bytes, max_bytes, isolation, hard_max_bytes, replica_id, replica_epoch, place=place
+        )
         self.manager.reader.fetch_records(terms, fetches, answered.extend)
         self.actions.run_all()
         return answered
@@ -207,6 +206,7 @@ class Replicas:
         last_fetched_epoch: int = -1,
         log_start_offset: int = 0,
         max_wait_ms: int = 0,
+        broker_epoch: int = -1,
     ) -> list[PartitionFetch]:
         """A follower fetches from `offset`: it has everything below."""
         fetch = PartitionFetch(
@@ -218,7 +218,13 @@ class Replicas:
             last_fetched_epoch=last_fetched_epoch,
             log_start_offset_of_follower=log_start_offset,
         )
-        return self.fetch(fetch, replica_id=replica_id, isolation=FetchIsolation.LOG_END, max_wait_ms=max_wait_ms)
+        return self.fetch(
+            fetch,
+            replica_id=replica_id,
+            replica_epoch=broker_epoch,
+            isolation=FetchIsolation.LOG_END,
+            max_wait_ms=max_wait_ms,
+        )
 
     def brokers_alive(self, *broker_ids: int) -> None:
         """What the metadata says of brokers."""

@@ -242,13 +242,35 @@ def test_an_order_of_the_same_epoch_does_not_undo_what_the_leader_changed() -> N
 def test_the_watermark_waits_for_a_follower_that_is_about_to_join() -> None:
     replicas = leading(isr=(US,))
     replicas.append(("topic", 0, batch(4)))
-    replicas.follow(4)
-    replicas.alter_partitions.requested[0].refuse(ErrorCode.INELIGIBLE_REPLICA)
+    replicas.follow(0)
     replicas.append(("topic", 0, batch(2)))
-    assert high_watermark(replicas) == 4, "caught up a moment ago: running away would keep it out for ever"
+    replicas.follow(4)  # where the end was at its former fetch, but behind the watermark: it may not join yet
+    assert not replicas.alter_partitions.requested
+    replicas.append(("topic", 0, batch(2)))
+    assert high_watermark(replicas) == 6, "caught up a moment ago: running away would keep it out for ever"
     replicas.clock.advance(LAG_MS + 1)
     replicas.append(("topic", 0, batch(2)))
-    assert high_watermark(replicas) == 8
+    assert high_watermark(replicas) == 10
+
+
+def test_the_watermark_does_not_wait_for_a_follower_that_may_not_join() -> None:
+    """A broker that is stopping fetches once more, and never again: the produce must not wait for its time-out."""
+    replicas = leading(isr=(US,), min_isr=1)
+    replicas.follow(0)
+    answered = replicas.append(("topic", 0, batch(4)), acks=-1, timeout_ms=100_000)
+    assert not answered
+    replicas.alter_partitions.requested[0].refuse(ErrorCode.INELIGIBLE_REPLICA)
+    assert errors(answered) == [ErrorCode.NONE]
+    assert high_watermark(replicas) == 4
+
+
+def test_a_proposal_has_the_broker_epochs_of_its_fetches() -> None:
+    """A follower that has returned since, with another disk perhaps, must not join by a proposal sent again."""
+    replicas = leading(isr=(US,))
+    replicas.follow(0, broker_epoch=30)
+    replicas.follow(0, broker_epoch=31)
+    replicas.alter_partitions.requested[0].refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert [dict(each.broker_epochs) for each in replicas.alter_partitions.requested] == [{ANOTHER: 30}, {ANOTHER: 30}]
 
 
 def test_leadership_lost_while_many_wait() -> None:

@@ -34,6 +34,19 @@ class KafkaVersion:
             return None
         return f"Version {value} is not a valid version. The valid versions are {', '.join(known)}"
 
+    def is_at_least(self, value: str, other: str) -> bool:
+        """Return whether a valid version is another one or later. Without -IV a release is its last one."""
+        return self._position(value) >= self._position(other)
+
+    def _position(self, value: str) -> list[int]:
+        release, _, internal = value.partition("-IV")
+        parts = 3 if release.startswith("0.") else 2
+        name = ".".join(release.split(".")[:parts])
+        counts = [entry.split(":") for entry in self.releases]
+        place = next(number for number, (known, _count) in enumerate(counts) if known == name)
+        # A release without internal versions (0.9.0) counts as one.
+        return [place, int(internal) if internal else max(int(counts[place][1]) - 1, 0)]
+
     def __str__(self) -> str:
         return f"[{', '.join(entry.split(':')[0] for entry in self.releases)}]"
 

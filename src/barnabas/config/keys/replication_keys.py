@@ -149,7 +149,8 @@ REPLICATION_KEYS = (
         "inter.broker.protocol.version",
         ConfigType.STRING,
         "3.9-IV0",
-        "The version of the protocol between brokers.",
+        "The version of the protocol between brokers. Before 2.7-IV2, leaders write changes of in-sync replicas to the "
+        "store; from then on they ask the controller, by topic ids from 2.8 on. Other requests are those of 3.9.",
         METADATA_VERSIONS,
     ),
     ConfigKey("inter.broker.listener.name", ConfigType.STRING, None, "The listener that brokers use among themselves."),

@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
-from barnabas.coordinator.transaction.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
 from barnabas.coordinator.transaction.service import VerificationErrors
 from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.rpc.network_client import NetworkClient
 
 logger = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.config.config_error import ConfigError
-from barnabas.coordinator.transaction.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch, MarkerRequest
 from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersResponse
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.rpc.client_request import ClientResponse
+from barnabas.rpc.inter_broker_send_thread import BrokerAddresses, InterBrokerSendThread
 from barnabas.rpc.network_client import NetworkClient
 
 RETRY_MS: Final = 100

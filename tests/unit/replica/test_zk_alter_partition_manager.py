@@ -5,7 +5,8 @@ from __future__ import annotations
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
-from barnabas.replica.alter_partition_manager import ZkAlterPartitionManager
+from barnabas.replica.alter_partition_manager import IsrChange
+from barnabas.replica.zk_alter_partition_manager import ZkAlterPartitionManager
 from barnabas.zk.errors import StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
@@ -37,7 +38,7 @@ class Leader:
         self.outcomes: list[LeaderAndIsr | ApiError] = []
 
     def submit(self, partition: TopicPartition, wanted: LeaderAndIsr) -> None:
-        self.manager.submit(partition, bytes(16), wanted, CONTROLLER_EPOCH, self.outcomes.append)
+        self.manager.submit(IsrChange(partition, bytes(16), wanted, CONTROLLER_EPOCH, {}, self.outcomes.append))
 
     def isr(self, partition: TopicPartition) -> tuple[int, ...]:
         return self.zk.topics.partition_states([partition])[partition].leader_and_isr.isr

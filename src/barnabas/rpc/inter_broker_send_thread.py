@@ -1,4 +1,4 @@
-"""A thread that sends requests to brokers, this one among them: the markers of transactions, and questions about them.
+"""A thread that sends requests to brokers, this one among them: the markers of transactions, changes of the ISR.
 
 Any thread calls `start`, `add` and `shutdown`; `turn` runs on the thread, which alone uses the client. `_lock` guards
 the queue between them, and the flag without which the thread must not be woken: the thread closes the client, and its

@@ -18,6 +18,11 @@ _KRAFT_ONLY = (
     "controller.quorum.bootstrap.servers",
     "controller.listener.names",
 )
+_TLS_TO_ZOOKEEPER = (
+    "zookeeper.clientCnxnSocket",
+    "zookeeper.ssl.keystore.location",
+    "zookeeper.ssl.truststore.location",
+)
 _STAND_ALONE = (
     "Set metadata.store=embedded (in the file, or by --override metadata.store=embedded): the broker then stands "
     "alone, keeps the metadata in its data directory"
@@ -66,6 +71,14 @@ def _check_metadata_store(config: ConfigValues) -> None:
             "zookeeper.ssl.client.enable=true: this version connects to ZooKeeper in plaintext only. Leave the setting "
             "out if the network between the brokers and ZooKeeper is trusted",
             "zookeeper.ssl.client.enable",
+        )
+    # Kafka reads these only with zookeeper.ssl.client.enable: a file that says false has decided on plaintext.
+    tls = [name for name in _TLS_TO_ZOOKEEPER if config.text(name)]
+    if tls and uses_zookeeper(config) and not config.is_set("zookeeper.ssl.client.enable"):
+        raise ConfigError(
+            f"{', '.join(tls)}: this version connects to ZooKeeper in plaintext only. Leave the settings out, or add "
+            "zookeeper.ssl.client.enable=false, if the network between the brokers and ZooKeeper is trusted",
+            tls[0],
         )
     # KRaft's own defaults are empty, so a name that has a text was given.
     given = [name for name in _KRAFT_ONLY if config.text(name)]

@@ -95,6 +95,11 @@ def test_zookeeper_is_selected_by_its_address_unless_the_broker_stands_alone() -
         KafkaConfig.parse({"metadata.store": "zookeeper"})
     with pytest.raises(ConfigError, match="in plaintext only"):
         KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "zookeeper.ssl.client.enable": "true"})
+    netty = {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty"}
+    with pytest.raises(ConfigError, match=r"^zookeeper\.clientCnxnSocket: this version connects .* in plaintext only"):
+        KafkaConfig.parse({"zookeeper.connect": "localhost:2181", **netty})
+    KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "zookeeper.ssl.client.enable": "false", **netty})
+    KafkaConfig.parse({"metadata.store": "embedded", **netty})
 
 
 def test_kraft_is_refused_with_all_its_settings_named() -> None:

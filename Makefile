@@ -48,7 +48,7 @@ chaos: $(VENV)/.installed-test ## kill -9 a loaded broker for ten minutes, 200 t
 	$(BIN)/python -m tests.chaos.campaign $(ARGS)
 
 .PHONY: chaos-cluster
-chaos-cluster: $(VENV)/.installed-test ## kill, freeze and restart the brokers of a loaded cluster for half an hour
+chaos-cluster: $(VENV)/.installed-test ## kill, freeze, restart and split the brokers of a loaded cluster for half an hour
 	$(BIN)/python -m tests.chaos.cluster_campaign $(ARGS)
 
 .PHONY: fuzz

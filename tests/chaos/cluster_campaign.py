@@ -3,9 +3,10 @@
     python -m tests.chaos.cluster_campaign --seconds 1800 --seed 7
 
 kill -9, SIGSTOP beyond the session's timeout, orderly restarts, of any broker or of the controller, and two brokers at
-once. Topics have three replicas, `min.insync.replicas=2`; producers are idempotent with acks=all. After each round
-the writers rest, every broker runs, and everything is held against what the writers were told: each record once, at the
-offset that was acknowledged, in the order of sending, and in the same bytes on all three brokers.
+once; with `splits`, cuts in the network. Topics have three replicas, `min.insync.replicas=2`; producers are idempotent
+with acks=all. After each round the writers rest, every broker runs, and everything is held against what the writers
+were told: each record once, at the offset that was acknowledged, in the order of sending, and in the same bytes on all
+three brokers.
 `make chaos-cluster` and this directory's tests call it.
 """
 
@@ -65,11 +66,21 @@ class BarnabasClient:
 class ClusterCampaign:
     """Rounds of faults. events: how often each kind has happened."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, splits: bool = False) -> None:
+        """splits: whether the network between the brokers, and to the store, is split as well."""
         self._chance = random.Random(seed)
-        self._directory = directory
         self.events: Counter[str] = Counter()
-        self._cluster = Cluster(str(directory), len(BROKERS), dict(SETTINGS))
+        self._cluster = Cluster(str(directory), len(BROKERS), dict(SETTINGS), faults=splits)
+        self._kinds: list[Callable[[], None]] = [
+            self._kill_one,
+            self._kill_one,
+            self._kill_controller,
+            self._pause,
+            self._restart,
+            self._kill_two,
+        ]
+        if splits:
+            self._kinds += [self._isolate_one, self._isolate_controller, self._isolate_all, self._cut_link]
         self._ledgers = [Ledger(topic, PARTITIONS) for topic in TOPICS]
         self._writers = [
             Writer(ledger, self._client_factory(ledger.topic), seed + number)
@@ -123,9 +134,7 @@ class ClusterCampaign:
             writer.resume()
         time.sleep(self._chance.uniform(0.2, 1))
         for _ in range(self._chance.randint(1, 3)):
-            event = self._chance.choice(
-                (self._kill_one, self._kill_one, self._kill_controller, self._pause, self._restart, self._kill_two)
-            )
+            event = self._chance.choice(self._kinds)
             event()
             self.events[event.__name__.removeprefix("_")] += 1
             time.sleep(self._chance.uniform(0.2, 2))
@@ -136,8 +145,7 @@ class ClusterCampaign:
         self._kill([self._chance.choice(BROKERS)])
 
     def _kill_controller(self) -> None:
-        controller = self._cluster.controller_id
-        self._kill([self._chance.choice(BROKERS) if controller is None else controller])
+        self._kill([self._controller()])
 
     def _kill_two(self) -> None:
         """With one replica left nothing is acknowledged, and nothing is lost."""
@@ -162,6 +170,40 @@ class ClusterCampaign:
     def _restart(self) -> None:
         self._cluster.restart(self._chance.choice(BROKERS))
 
+    def _isolate_one(self) -> None:
+        self._isolate(self._chance.choice(BROKERS))
+
+    def _isolate_controller(self) -> None:
+        self._isolate(self._controller())
+
+    def _isolate(self, broker_id: int) -> None:
+        """Cut one broker off from the other two, and perhaps from the store, so that it does not know it is deposed."""
+        others = set(BROKERS) - {broker_id}
+        without_store = self._chance.choice(((), (broker_id,)))
+        self._cluster.partition({broker_id}, others, without_store=without_store)
+        self._heal_later()
+
+    def _isolate_all(self) -> None:
+        """Have no broker reach another: nothing is acknowledged."""
+        without_store = self._chance.sample(BROKERS, self._chance.randint(0, len(BROKERS)))
+        self._cluster.partition(*({broker_id} for broker_id in BROKERS), without_store=without_store)
+        self._heal_later()
+
+    def _cut_link(self) -> None:
+        """Lose one direction of one link: one broker hears another that does not hear it."""
+        source, target = self._chance.sample(BROKERS, 2)
+        self._cluster.cut_link(source, target)
+        self._heal_later()
+
+    def _heal_later(self) -> None:
+        time.sleep(self._chance.uniform(0.1, 2 * SESSION_TIMEOUT_MS / 1000))
+        self._cluster.heal()
+        self._cluster.wait_until_known()
+
+    def _controller(self) -> int:
+        controller = self._cluster.controller_id
+        return self._chance.choice(BROKERS) if controller is None else controller
+
     # -- what must be there
 
     def _take_inventory(self) -> None:
@@ -180,7 +222,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="barnabas-cluster-chaos-") as directory:
-        ClusterCampaign(Path(directory), arguments.seed).run(seconds=arguments.seconds, report=True)
+        ClusterCampaign(Path(directory), arguments.seed, splits=True).run(seconds=arguments.seconds, report=True)
 
 
 if __name__ == "__main__":

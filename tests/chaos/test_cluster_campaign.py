@@ -11,6 +11,18 @@ from tests.support.server_fixtures import AGAINST_KAFKA
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="the kit starts brokers of Barnabas")
 
+KINDS = (
+    "kill_one",
+    "kill_two",
+    "kill_controller",
+    "pause",
+    "restart",
+    "isolate_one",
+    "isolate_controller",
+    "isolate_all",
+    "cut_link",
+)
+
 
 @pytest.mark.timeout(600)
 def test_two_rounds(tmp_path: Path) -> None:
@@ -23,6 +35,6 @@ def test_two_rounds(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_ten_minutes(tmp_path: Path) -> None:
-    campaign = ClusterCampaign(tmp_path, seed=2)
+    campaign = ClusterCampaign(tmp_path, seed=2, splits=True)
     campaign.run(seconds=600, rounds=10)
-    assert min(campaign.events[kind] for kind in ("kill_one", "kill_two", "kill_controller", "pause", "restart")) > 0
+    assert min(campaign.events[kind] for kind in KINDS) > 0

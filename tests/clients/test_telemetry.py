@@ -18,7 +18,7 @@ from tests.clients.each_broker.each_broker import PROPERTIES, eventually, poll_r
 from tests.support.apache_kafka import CONSOLE_CONSUMER
 from tests.support.apache_kafka_4 import ApacheKafka4, compile_plugin, need_apache_kafka_4, running_tool_4
 
-pytestmark = [pytest.mark.java, pytest.mark.slow]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 RECORDS = 3
 WAIT_S = 120
@@ -90,14 +90,16 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     compile_plugin(Path(__file__).with_name("TelemetryReceiver.java"), plugins)
     plugin = {"metric.reporters": "TelemetryReceiver", "telemetry.receiver.file": str(file)}
     broker = ApacheKafka4(directory, PROPERTIES | plugin, plugins=plugins)
+    with broker.running(), Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1)])
+        wanted = {"metrics": "*", "interval.ms": str(INTERVAL_MS)}
+        admin.incremental_alter_configs(
+            ConfigResource(ConfigResourceType.CLIENT_METRICS, "all"),
+            [ConfigChange(name, ConfigOperation.SET, value) for name, value in wanted.items()],
+        )
+    # The broker may take the subscription over after its answer, and tells clients meanwhile to ask in five minutes. A
+    # broker that starts has it before it serves clients.
     with broker.running():
-        with Admin(broker.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(topic, 1, 1)])
-            wanted = {"metrics": "*", "interval.ms": str(INTERVAL_MS)}
-            admin.incremental_alter_configs(
-                ConfigResource(ConfigResourceType.CLIENT_METRICS, "all"),
-                [ConfigChange(name, ConfigOperation.SET, value) for name, value in wanted.items()],
-            )
         yield Receiver(broker.bootstrap_servers, topic, file)
 
 

@@ -51,6 +51,10 @@ chaos: $(VENV)/.installed-test ## kill -9 a loaded broker for ten minutes, 200 t
 chaos-cluster: $(VENV)/.installed-test ## kill, freeze, restart and split the brokers of a loaded cluster for half an hour
 	$(BIN)/python -m tests.chaos.cluster_campaign $(ARGS)
 
+.PHONY: chaos-pipeline
+chaos-pipeline: $(VENV)/.installed-test ## kill -9 the parts of a Spark pipeline 50 times (ARGS="--seed 7")
+	$(BIN)/python -m tests.chaos.pipeline_campaign $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.installed-test ## mutated requests of every API and version against a broker, for ten minutes (ARGS="--seed 7")
 	$(BIN)/python -m tests.fuzz.campaign $(ARGS)

@@ -7,18 +7,16 @@ import os
 import random
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import KafkaError, Producer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.protocol.topic_partition import TopicPartition
+from tests.spark.confluent_reader import Place, consume
 from tests.support.apache_kafka import need_apache_kafka
 from tests.support.server_fixtures import make_server
 from tests.support.transaction_markers import wait_for_markers
@@ -28,14 +26,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 PARTITIONS = 2
 SECONDS = 60.0
 """The longest wait for a broker's answer."""
-
-
-class Place(NamedTuple):
-    """A record: where it is, and its value."""
-
-    partition: int
-    offset: int
-    value: bytes
 
 
 @pytest.fixture(scope="module", params=["barnabas", pytest.param("apache-kafka", marks=pytest.mark.java)])
@@ -111,33 +101,6 @@ class Writers:
             producer.commit_transaction(SECONDS)
         else:
             producer.abort_transaction(SECONDS)
-
-
-def consume(servers: str, topic: str, level: str) -> list[Place]:
-    """The records of the topic as another library's consumer sees them now."""
-    settings = {
-        "bootstrap.servers": servers,
-        "group.id": uuid.uuid4().hex,
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": level,
-    }
-    found = []
-    with closing(Consumer(settings)) as consumer:
-        consumer.assign([ConfluentPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
-        waiting = set(range(PARTITIONS))
-        while waiting:
-            message = consumer.poll(SECONDS)
-            assert message is not None, f"no end of {waiting}"
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                waiting.discard(message.partition() or 0)
-                continue
-            place = message.partition(), message.offset(), message.value()
-            assert None not in place
-            found.append(Place(*place))  # type: ignore[arg-type]
-    return sorted(found)
 
 
 def rows(frame: DataFrame) -> list[Place]:

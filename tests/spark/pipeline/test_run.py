@@ -2,105 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from barnabas.clients.producer import Producer
 from tests.spark.committed_records import committed_records, committed_values
+from tests.spark.pipeline.shop import Shop, expected, orders
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-SHOP = """\
-name: shop
-brokers: {brokers}
-trigger: {trigger}
-spark: {{cores: 1}}
-sources:
-  orders:
-    topic: {source}
-    schema: id BIGINT, amount DOUBLE
-    {bad}
-    options: {{startingOffsets: earliest, maxOffsetsPerTrigger: 40}}
-transforms:
-  large: {{sql: "SELECT id, amount * 2 AS double FROM orders WHERE amount >= 10"}}
-sinks:
-  out: {{from: large, topic: {target}, key: string(id % 3)}}
-"""
-
-
-class Shop:
-    """A pipeline file with its topics."""
-
-    def __init__(self, directory: Path, bootstrap_servers: str, new_topic: Callable[[int], str]) -> None:
-        self._path = directory / "shop.yaml"
-        self.bootstrap_servers = bootstrap_servers
-        self.source, self.target, self.bad = new_topic(2), new_topic(2), new_topic(1)
-
-    def write(self, *, trigger: str = "available-now", dead_letters: bool = True) -> None:
-        bad = f"dead_letters: {self.bad}" if dead_letters else ""
-        self._path.write_text(
-            SHOP.format(
-                brokers=self.bootstrap_servers, trigger=trigger, source=self.source, target=self.target, bad=bad
-            )
-        )
-
-    def produce(self, values: list[bytes], partition: int | None = None) -> None:
-        with Producer(self.bootstrap_servers) as producer:
-            for future in [producer.send(self.source, value, partition=partition) for value in values]:
-                future.result()
-
-    def batches(self) -> int:
-        """The number of micro-batches that were planned."""
-        offsets = self._path.parent / "checkpoints" / "shop" / "queries" / "out" / "offsets"
-        return sum(each.name.isdigit() for each in offsets.iterdir()) if offsets.is_dir() else 0
-
-    @contextmanager
-    def started(self, command: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "barnabas", "pipeline", command, os.fspath(self._path), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-
-    def said(self, command: str, *arguments: str, status: int = 0) -> str:
-        with self.started(command, *arguments) as process:
-            out, err = process.communicate()
-            assert process.returncode == status, out + err
-            return out + err
 
 
 @pytest.fixture
 def shop(tmp_path: Path, bootstrap_servers: str, new_topic: Callable[[int], str]) -> Shop:
     return Shop(tmp_path, bootstrap_servers, new_topic)
-
-
-def orders(numbers: range) -> list[bytes]:
-    return [json.dumps({"id": number, "amount": number}).encode() for number in numbers]
-
-
-def expected(numbers: range) -> list[bytes]:
-    return sorted(
-        (f'{{"id":{number},"double":{number * 2}.0}}'.encode() for number in numbers if number >= 10), key=repr
-    )
 
 
 def test_records_go_through_and_bad_ones_aside(shop: Shop) -> None:
@@ -173,8 +90,8 @@ def test_every_record_is_there_once_however_often_the_run_is_killed(shop: Shop, 
     shop.produce(orders(range(1_000)))
     for _ in range(3):
         with shop.started("run") as process:
-            before = shop.batches()
-            while shop.batches() == before and process.poll() is None:
+            before = shop.planned_batches()
+            while shop.planned_batches() == before and process.poll() is None:
                 time.sleep(0.05)
             time.sleep(chance.uniform(0, 3))
     shop.said("run")

@@ -1,0 +1,26 @@
+"""A few kills of the pipeline campaign in every run of the tests, and a dozen among the slow ones. Seeds are fixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.pipeline_campaign import BROKER, RUN, PipelineCampaign, seeded_victims
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(2_400),
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find Spark's processes"),
+]
+
+
+def test_the_output_is_the_transform_of_the_input_after_kills_of_broker_and_run(tmp_path: Path) -> None:
+    PipelineCampaign(tmp_path, seed=1).run([BROKER, RUN])
+
+
+@pytest.mark.slow
+def test_a_dozen_kills(tmp_path: Path) -> None:
+    campaign = PipelineCampaign(tmp_path, seed=2)
+    campaign.run(seeded_victims(seed=2, kills=12))
+    assert set(campaign.kills.values()) == {3}

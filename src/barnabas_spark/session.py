@@ -85,6 +85,8 @@ def local_session(
     # These loggers print traces on standard error, of interrupted calls and of exceptions that are raised anyway.
     for logger_name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(logger_name).setLevel(logging.CRITICAL)
+    # When the JVM has ended, py4j prints a trace by the root logger itself, and raises the exception all the same.
+    logging.getLogger().addFilter(_is_not_of_py4j)
     with _started_jvms() as jvms:
         try:
             with _output_to(log_path):
@@ -93,6 +95,25 @@ def local_session(
             session.stop()
         finally:
             _end_gateway(jvms)
+
+
+def ended_jvm() -> int | None:
+    """Return the exit status of the session's JVM if it has ended, negative after a signal, or None.
+
+    To be asked when a call of the JVM has failed: its connections break a moment before its process has ended.
+    """
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if gateway is None:
+        return None
+    jvm: Popen[bytes] = gateway.proc
+    try:
+        return jvm.wait(_JVM_STOP_SECONDS)
+    except TimeoutExpired:
+        return None
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return os.sep + "py4j" + os.sep not in record.pathname
 
 
 def _end_gateway(jvms: list[Popen[bytes]]) -> None:

@@ -59,6 +59,8 @@ class PipelineCampaign:
         self._directory = directory
         self._broker = BarnabasProcess(directory / "broker", port=free_port())
         self._process: subprocess.Popen[str] | None = None
+        self._said = directory / "run-0.log"
+        """The output of the last run."""
 
     def run(self, victims: Sequence[str], *, report: bool = False) -> None:
         """Kill the victims one after the other, then let the pipeline end and compare. Raises AssertionError."""
@@ -91,7 +93,7 @@ class PipelineCampaign:
         self._produce()
         self._let_it_run()
         # One kill in five comes while Spark starts, or while it ends a former micro-batch.
-        if self._chance.random() < 0.8:
+        if self._chance.random() < 0.8 or victim == JVM:
             self._await_micro_batch()
         time.sleep(self._chance.uniform(0, 1.5))
         self._last_victim = victim
@@ -194,7 +196,8 @@ def children(pid: int) -> Iterator[Child]:
 
 
 def _is(victim: str, child: Child) -> bool:
-    is_jvm = "org.apache.spark.deploy.SparkSubmit" in child.command
+    # Not the shell that starts the JVM, nor the launcher, which have the class in their commands too.
+    is_jvm = "/bin/java -cp " in child.command and " org.apache.spark.deploy.SparkSubmit " in child.command
     return is_jvm if victim == JVM else " pyspark." in child.command and not is_jvm
 
 

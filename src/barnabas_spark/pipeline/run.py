@@ -34,7 +34,7 @@ from barnabas_spark.pipeline.query_start import start_query
 from barnabas_spark.pipeline.run_display import RunDisplay
 from barnabas_spark.pipeline.run_state import run_lock, write_status
 from barnabas_spark.pipeline.specification import Pipeline, Sink, Source
-from barnabas_spark.session import QUICK_START, local_session
+from barnabas_spark.session import QUICK_START, ended_jvm, local_session
 
 _POLL_SECONDS = 0.25
 _STATUS_SECONDS = 1.0
@@ -252,7 +252,7 @@ def _note(
 
 @contextmanager
 def _session(pipeline: Pipeline, layout: CheckpointLayout) -> Iterator[SparkSession]:
-    """Yield the pipeline's session, and stop it. Raises JavaNotFound."""
+    """Yield the pipeline's session, and stop it. Raises JavaNotFound, RunFailed: Spark's JVM has ended."""
     spark = pipeline.spark
     with local_session(
         f"barnabas-pipeline-{pipeline.name}",
@@ -263,4 +263,14 @@ def _session(pipeline: Pipeline, layout: CheckpointLayout) -> Iterator[SparkSess
         java_options=QUICK_START if pipeline.ends_by_itself else (),
         settings=spark.settings,
     ) as session:
-        yield session
+        try:
+            yield session
+        except (Py4JError, ConnectionError) as error:
+            status = ended_jvm()
+            if status is None:
+                raise
+            how = f"by signal {-status}" if status < 0 else f"with status {status}"
+            raise RunFailed(
+                f"{pipeline.path}: Spark's JVM was ended {how} (the machine may lack memory); run the pipeline again:"
+                f" it goes on where it was (Spark's log: {layout.spark}/spark.log)"
+            ) from error

@@ -68,6 +68,7 @@ class SinkOptions:
     """Whether a `headers` column is written. It is by default, as in Spark's sink."""
     codec: Codec
     batch_bytes: int
+    """The bytes of a batch at most, uncompressed, unless one record is larger. 0: a batch for each record."""
     enable_idempotence: bool
     """Whether the broker drops batches that are sent twice after a lost answer."""
     request_timeout_ms: int
@@ -98,13 +99,14 @@ class SinkOptions:
         codec = options.choice("kafka.compression.type", "none", [codec.name.lower() for codec in Codec])
         request_timeout_ms = options.integer(REQUEST_TIMEOUT_MS.name, None) or _DEFAULT_REQUEST_TIMEOUT_MS
         max_block_ms = options.integer("kafka.max.block.ms", None, 0)
+        batch_bytes = options.integer("kafka.batch.size", None, 0)
         return cls(
             bootstrap_servers=tuple(bootstrap_servers(options)),
             client_id=options.text("kafka.client.id") or "barnabas-spark",
             topic=None if topic is None else topic.strip(),
             include_headers=options.boolean("includeHeaders", default=True),
             codec=Codec.from_name(codec),
-            batch_bytes=options.integer("kafka.batch.size", DEFAULT_BATCH_BYTES) or DEFAULT_BATCH_BYTES,
+            batch_bytes=DEFAULT_BATCH_BYTES if batch_bytes is None else batch_bytes,
             enable_idempotence=options.boolean("kafka.enable.idempotence", default=True),
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=_delivery_timeout_ms(options, request_timeout_ms),

@@ -11,7 +11,7 @@ from barnabas_spark.connection_security import (
     SECURITY_SETTINGS,
     as_option_names,
 )
-from barnabas_spark.kafka_options import WITHOUT_EFFECT_ON_SOURCE
+from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SOURCE
 from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS, Option, Queries
 
 _QUERIES = {Queries.BATCH: "batch", Queries.STREAM: "stream", Queries.BOTH: "both"}
@@ -191,7 +191,12 @@ def spark_page() -> str:
     not_offered = ", ".join(f"`{name}`" for name in NOT_OFFERED)
     page += f"\n\nRejected, because our clients have no such part: {not_offered}."
     without_effect = ", ".join(f"`{name}`" for name in WITHOUT_EFFECT_ON_SOURCE)
-    return f"{page}\n\nAccepted with one warning, because nothing here acts on them: {without_effect}.\n"
+    page += f"\n\nAccepted by the source with one warning, because it does not act on them: {without_effect}."
+    obeyed = ", ".join(f"`{name}`" for name in HONOURED_BY_SINK if name not in SECURITY_OPTION_NAMES)
+    return (
+        f"{page}\n\nThe sink acts on {obeyed} and the security settings, and accepts the others with the warning:"
+        " `kafka.linger.ms` too, because Spark hands it all rows of a task at once, and no batch waits for more.\n"
+    )
 
 
 def _security_row(name: str, setting: Setting) -> str:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
+from barnabas.records.compression import Codec
 from barnabas.records.record_batch import batches
 from barnabas.records.record_reader import Record
 from barnabas_spark.option_values import OptionError
@@ -35,6 +36,17 @@ def test_keyed_rows_go_by_hash_in_order() -> None:
         assert {partition_for_key(record.key or b"", 4) for record in records} == {partition}
         numbers = [int(record.value or b"") for record in records]
         assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize(("batch_size", "counts"), [("0", [1] * 10), ("450", [3, 3, 3, 1]), ("10000", [10])])
+def test_batches_are_cut_and_compressed_as_the_options_say(batch_size: str, counts: list[int]) -> None:
+    given = {"topic": "a", "kafka.batch.size": batch_size, "kafka.compression.type": "zstd"}
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "h:1", **given})
+    rows = pa.record_batch({"value": pa.array([b"x" * 100] * 10)})
+    encoded = [each.batch.data for each in RowAddresser(options, COUNTS.__getitem__, first_turn=0).batches(rows)]
+    found = [batch for data in encoded for batch in batches(data)]
+    assert [len(list(batch.records())) for batch in found] == counts
+    assert {batch.codec for batch in found} == {Codec.ZSTD}
 
 
 def test_rows_may_name_topic_and_partition() -> None:

@@ -1,0 +1,1 @@
+"""Every client library through every security protocol and SASL mechanism."""

@@ -135,6 +135,9 @@ def test_quotas_and_settings_act_on_all_brokers(three: Cluster) -> None:
     with Admin(three.brokers[0].bootstrap_servers) as admin:
         assignments = {broker: (broker,) for broker in range(3)}
         admin.create_topics([NewTopic("charged", assignments=assignments)])
+        for running in three.brokers:
+            with RawClient(running) as client:
+                assert client.metadata("charged").error_code == ErrorCode.NONE, "create_topics has waited for it"
         admin.alter_client_quotas({QuotaEntity(client_id="slow"): {"producer_byte_rate": 1024.0}})
         admin.incremental_alter_configs(everywhere, [ConfigChange("message.max.bytes", ConfigOperation.SET, "5000")])
     for broker in range(3):

@@ -106,7 +106,8 @@ class Admin:
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, CreatedTopic]:
         """Create topics and wait until they exist. With `validate_only`, only check whether they could be created.
 
-        Raises ApiError for the first topic that cannot be created; all others are created.
+        Every broker that can be reached knows them then, unless that takes more than two seconds. Raises ApiError for
+        the first topic that cannot be created; all others are created.
         """
         return topics_api.create_topics(self._calls, topics, validate_only=validate_only)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, CoordinatedIds, ask_coordinators
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.calls.leader_calls import LeaderWaits, ask_leaders
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.message import Message
@@ -26,6 +28,10 @@ _LONGEST_BROKER_TIMEOUT_MS = 30_000
 # A partition that another broker has just made may be unknown to the broker that is asked. Java's admin client rejects
 # an unknown topic at once, and waits out its timeout for an unknown partition of a known topic.
 _UNKNOWN_PARTITION_MS = 10_000
+
+# Brokers hear of a change from the controller, within milliseconds. One that takes longer is not waited for.
+_LONGEST_SPREAD_MS = 2_000
+_SPREAD_PAUSE_MS = 10
 
 _A = TypeVar("_A", bound=Message)
 _V = TypeVar("_V")
@@ -62,6 +68,30 @@ class AdminCalls:
     ) -> _A:
         """Return the answer of one broker. Raises ClientTimeout, Disconnected."""
         return self.ask(request, answer_class, lambda cluster: cluster.nodes.get(broker_id), versions)
+
+    def await_all_brokers(self, request: Message, answer_class: type[_A], has_heard: Callable[[_A], bool]) -> None:
+        """Ask each broker until its answer shows that it has heard of a change that the controller has made.
+
+        Brokers that cannot be reached, or that take more than two seconds, are left out. Without a second broker
+        nothing is asked.
+        """
+        with self._lock:
+            client = self._client
+            deadline_ms = min(self._deadline_ms(), client.now_ms() + _LONGEST_SPREAD_MS)
+            nodes = tuple(client.metadata.cluster.nodes.values())
+            for node in nodes if len(nodes) > 1 else ():
+                with suppress(Disconnected, ClientTimeout):
+                    while client.now_ms() < deadline_ms:
+                        answer = client.call(
+                            request,
+                            to=lambda _cluster, node=node: node,  # type: ignore[misc]
+                            deadline_ms=deadline_ms,
+                            may_have_moved=True,
+                        )
+                        assert isinstance(answer, answer_class)
+                        if has_heard(answer):
+                            break
+                        client.poll(_SPREAD_PAUSE_MS)
 
     def ask_controller(
         self,

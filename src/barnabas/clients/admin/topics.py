@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.new_topic import CreatedTopic, NewTopic, TopicDescription
 from barnabas.clients.metadata.cluster import PartitionInfo
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
@@ -25,7 +26,10 @@ _VERSION_WITHOUT_TOPIC_IDS = 5
 def create_topics(
     calls: AdminCalls, topics: Iterable[NewTopic], *, validate_only: bool = False
 ) -> dict[str, CreatedTopic]:
-    """Create topics and wait until they exist. Raises ApiError for the first topic that cannot be created."""
+    """Create topics and wait until every broker knows them.
+
+    Raises ApiError for the first topic that cannot be created.
+    """
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
         timeout_ms=calls.broker_timeout_ms,
@@ -36,6 +40,10 @@ def create_topics(
     )
     for topic in response.topics:
         raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+    if not validate_only:
+        # The next call may go to any broker, as may the next program.
+        names = [topic.name for topic in response.topics]
+        calls.await_all_brokers(_metadata_request(names), MetadataResponse, _knows_all)
     return {
         topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
         for topic in response.topics
@@ -80,9 +88,17 @@ def describe_topics(calls: AdminCalls, names: Iterable[str] | None = None) -> di
 
 def metadata_of(calls: AdminCalls, names: list[str] | None) -> MetadataResponse:
     """Return any broker's answer about these topics, or about all. Raises ClientTimeout, Disconnected."""
+    return calls.ask(_metadata_request(names), MetadataResponse, None)
+
+
+def _metadata_request(names: list[str] | None) -> MetadataRequest:
     topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     # A look at a topic must not create it, whatever the broker's auto.create.topics.enable is.
-    return calls.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse, None)
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def _knows_all(answer: MetadataResponse) -> bool:
+    return all(topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in answer.topics)
 
 
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:

@@ -98,6 +98,37 @@ def test_creates_topics_at_the_controller() -> None:
     assert (second.num_partitions, second.assignments[0].broker_ids) == (-1, [1])
 
 
+def brokers_that_learn_late(setting: Setting, questions: dict[str, int]) -> None:
+    """Have each broker know no topic until it was asked so often."""
+    metadata = setting.cluster.handlers[ApiKey.METADATA]
+
+    def answer(request: Any) -> Any:
+        found = metadata(request)
+        if [topic.name for topic in request.body.topics or ()] == ["t"]:
+            questions[request.connection_id] -= 1
+            if questions[request.connection_id] >= 0:
+                found.topics[0].error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    setting.cluster.handlers[ApiKey.METADATA] = answer
+
+
+def test_a_new_topic_is_known_to_all_brokers() -> None:
+    setting = Setting()
+    questions = {"0": 1, "1": 3}
+    brokers_that_learn_late(setting, questions)
+    setting.admin.create_topics([NewTopic("t")])
+    assert questions == {"0": -1, "1": -1}
+
+
+def test_a_broker_that_never_learns_of_a_topic_is_not_waited_for() -> None:
+    setting = Setting()
+    brokers_that_learn_late(setting, {"0": 0, "1": 10_000})
+    started_ms = setting.cluster.clock.milliseconds()
+    assert setting.admin.create_topics([NewTopic("t")])
+    assert 2_000 <= setting.cluster.clock.milliseconds() - started_ms < 3_000
+
+
 def test_a_former_controller_is_not_asked_for_ever() -> None:
     setting = Setting()
     setting.errors = [ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER]

@@ -33,6 +33,8 @@ from tests.support.transaction_markers import wait_for_markers
 
 RUN, JVM, WORKER, BROKER = "run", "JVM", "Python worker", "broker"
 VICTIMS = (RUN, JVM, WORKER, BROKER)
+WORKERS = ("pyspark.daemon pyspark.worker", "streaming_source_runner", "streaming_sink_runner")
+"""Spark's Python workers that work on micro-batches. Those that only plan queries stay as well, but do nothing."""
 RECORDS_PER_KILL = 200
 """Five micro-batches: the pipeline has work when it is killed."""
 PATIENCE_SECONDS = 600.0
@@ -198,7 +200,7 @@ def children(pid: int) -> Iterator[Child]:
 def _is(victim: str, child: Child) -> bool:
     # Not the shell that starts the JVM, nor the launcher, which have the class in their commands too.
     is_jvm = "/bin/java -cp " in child.command and " org.apache.spark.deploy.SparkSubmit " in child.command
-    return is_jvm if victim == JVM else " pyspark." in child.command and not is_jvm
+    return is_jvm if victim == JVM else any(part in child.command for part in WORKERS)
 
 
 def seeded_victims(seed: int, kills: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -76,6 +77,58 @@ def test_no_fetch_waits_while_records_are_known_to_be_there(max_poll_records: in
         assert cluster.clock.nanoseconds() == before_ns or read == 43
     assert consumer.poll(100) == []
     assert cluster.sent(ApiKey.FETCH)[-1].body.max_wait_ms == 500
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_node_may_wait_only_behind_its_last_record_however_skewed(seed: int) -> None:
+    chance = Random(seed)
+    brokers = chance.choice((1, 1, 3))
+    leaders = [chance.randrange(brokers) for _ in range(8)]
+    cluster = ScriptedCluster({"t": leaders}, brokers=brokers)
+    counts = [chance.choice((0, 1, 5, 30, 60)) for _ in leaders]
+    for number, count in enumerate(counts):
+        cluster.logs["t", number] = batches(0, count)
+    partitions = [TopicPartition("t", number) for number in range(len(leaders))]
+    consumer = consumer_of(
+        cluster,
+        *partitions,
+        max_partition_fetch_bytes=chance.choice((1000, 4000, 20_000)),
+        fetch_max_bytes=chance.choice((3000, 10_000, 1 << 20)),
+        max_poll_records=chance.choice((1, 3, 10, 500)),
+    )
+    for each in partitions:
+        consumer.position(each)
+    serve = cluster.handlers[ApiKey.FETCH]
+    asked_before: set[str] = set()
+    long_polls = 0
+
+    def watched(request: SentRequest) -> FetchResponse:
+        nonlocal long_polls
+        node = request.connection_id
+        # What a node has is known from its first answer on.
+        if request.body.max_wait_ms and node in asked_before:
+            long_polls += 1
+            led = [each for each in partitions if str(leaders[each.partition]) == node]
+            assert [consumer.position(each) for each in led] == [counts[each.partition] for each in led]
+        asked_before.add(node)
+        answer: FetchResponse = serve(request)
+        # A broker fills an answer partition by partition: where it is full, the last ones get nothing.
+        left = request.body.max_bytes
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                partition.records = partition.records if left > 0 else b""
+                left -= len(partition.records or b"")
+        return answer
+
+    cluster.handlers[ApiKey.FETCH] = watched
+    read = dict.fromkeys(range(len(leaders)), 0)
+    while sum(read.values()) < sum(counts):
+        for record in consumer.poll(60_000):
+            assert record.offset == read[record.partition]
+            read[record.partition] += 1
+    assert list(read.values()) == counts
+    assert consumer.poll(1000) == []
+    assert long_polls
 
 
 def test_the_next_records_are_fetched_before_the_last_are_read() -> None:

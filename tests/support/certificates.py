@@ -97,6 +97,17 @@ class CertificateAuthority:
         path.write_text(self.pem)
         return path
 
+    def write_revocations(self, path: Path, *revoked: Identity, days: float = 30) -> Path:
+        """A revocation list (PEM) that has certificates of this authority. days: below zero: it is out of date."""
+        now = datetime.now(UTC)
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self.certificate.subject)
+        builder = builder.last_update(now - timedelta(days=60)).next_update(now + timedelta(days=days))
+        for identity in revoked:
+            entry = x509.RevokedCertificateBuilder().serial_number(identity.certificate.serial_number)
+            builder = builder.add_revoked_certificate(entry.revocation_date(now - timedelta(days=1)).build())
+        path.write_bytes(builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        return path
+
     def client_context(self, identity: Identity | None = None, directory: Path | None = None) -> ssl.SSLContext:
         """A client that trusts this authority. identity: presented to the server; `directory` takes its files."""
         context = ssl.create_default_context(cadata=self.pem)

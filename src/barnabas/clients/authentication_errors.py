@@ -24,6 +24,9 @@ class SaslAuthenticationError(AuthenticationError):
 
 
 _CHECKS = {
+    "unable to get certificate CRL": "check ssl.crl.location: it must have a list of each authority of the chain",
+    "CRL has expired": "the file of ssl.crl.location needs newer revocation lists",
+    "revoked": "the broker needs a new certificate",
     "unable to get": "check ssl.truststore.location: it must have the authority that signed the broker's certificate",
     "self-signed": "check ssl.truststore.location: it must have the authority that signed the broker's certificate",
     "self signed": "check ssl.truststore.location: it must have the authority that signed the broker's certificate",

@@ -51,6 +51,7 @@ STORES_OF_LISTENERS: Final = frozenset(
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
         "ssl.truststore.certificates",
+        "ssl.crl.location",  # ours
     }
 )
 """Settings that may change for one listener and not for all. Kafka: SslConfigs.RECONFIGURABLE_CONFIGS."""

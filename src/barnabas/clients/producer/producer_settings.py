@@ -19,6 +19,7 @@ class ProducerSettings(TypedDict, total=False):
     ssl_truststore_type: str
     ssl_truststore_password: Secret | str | None
     ssl_truststore_certificates: Secret | str | None
+    ssl_crl_location: str | None
     ssl_keystore_location: str | None
     ssl_keystore_type: str
     ssl_keystore_password: Secret | str | None

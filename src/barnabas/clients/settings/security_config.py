@@ -55,6 +55,12 @@ class ClientSecurityConfig:
     ssl_truststore_certificates: Secret | str | None = setting(
         None, "The authorities themselves, as PEM, instead of a file (KIP-651).", importance="high"
     )
+    ssl_crl_location: str | None = setting(
+        None,
+        "The PEM file with the revocation lists (CRLs) of the authorities: a broker whose certificate is in a list is"
+        " refused, and so is one of an authority without a list that is up to date. Not a setting of Kafka's.",
+        importance="low",
+    )
     ssl_keystore_location: str | None = setting(None, f"{_KEY_STORE}: a file with it and its key.", importance="high")
     ssl_keystore_type: str = setting("PEM", "The type of that file. Kafka's default is JKS.", choices=_STORE_TYPES)
     ssl_keystore_password: Secret | str | None = setting(
@@ -161,6 +167,7 @@ class ClientSecurityConfig:
                 location=self.ssl_truststore_location,
                 password=_secret(self.ssl_truststore_password),
                 certificates=_secret(self.ssl_truststore_certificates),
+                crl_location=self.ssl_crl_location,
             ),
         )
 

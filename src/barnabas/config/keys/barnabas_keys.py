@@ -5,7 +5,7 @@ A table, read by `broker_config_keys`. Immutable.
 
 from __future__ import annotations
 
-from barnabas.config.config_key import ConfigKey, ConfigType, OneOf
+from barnabas.config.config_key import ConfigKey, ConfigType, OneOf, Scope
 from barnabas.config.host_and_port import HostAndPort
 
 KAFKA_RELEASES = (
@@ -47,6 +47,23 @@ BARNABAS_KEYS = (
         "do not decompress, and fields that claim a wrong length. header: the header alone; lets through, moreover, a "
         "count that the records do not have. What is let through can stop every consumer of the partition.",
         OneOf(("header", "framing", "full")),
+    ),
+    ConfigKey(
+        "sasl.plain.users",
+        ConfigType.PASSWORD,
+        None,
+        "The users of PLAIN, as `alice:her password,bob:his password`; put it behind a listener's prefix for one "
+        "listener. A password that has a comma needs a login context instead (sasl.jaas.config).",
+        scope=Scope.PER_BROKER,
+    ),
+    # Java has a switch of the whole process instead, com.sun.net.ssl.checkRevocation, which no Kafka setting sets.
+    ConfigKey(
+        "ssl.crl.location",
+        ConfigType.STRING,
+        None,
+        "The PEM file with the revocation lists (CRLs) of the authorities. A certificate is refused if it is in a "
+        "list, or if the list of an authority of its chain is missing or out of date.",
+        scope=Scope.PER_BROKER,
     ),
     ConfigKey(
         "metadata.store",

@@ -16,6 +16,10 @@ from barnabas.security.sasl.sasl_server import Login, told
 _USER_PREFIX: Final = "user_"
 
 
+class InvalidPlainUsers(ValueError):
+    """The error for users that cannot be read. Its text quotes no value."""
+
+
 class PlainUsers:
     """The users of a listener and their passwords, which no text of this object shows."""
 
@@ -29,6 +33,30 @@ class PlainUsers:
         """Return the users of a login module: its options `user_<name>=<password>`."""
         options = module.options.items()
         return cls({name.removeprefix(_USER_PREFIX): value for name, value in options if name.startswith(_USER_PREFIX)})
+
+    @classmethod
+    def of_setting(cls, text: str) -> PlainUsers:
+        """Return the users of `sasl.plain.users`: `<name>:<password>`, separated by commas.
+
+        Raises InvalidPlainUsers: an entry has no name or no password, or a user stands there twice.
+        """
+        passwords: dict[str, str] = {}
+        entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+        for number, entry in enumerate(entries, 1):
+            user, _, password = entry.partition(":")
+            # No text of the entry is quoted: without its colon, all of it may be a password.
+            if not user or not password:
+                raise InvalidPlainUsers(
+                    f"entry {number} of {len(entries)} is not <name>:<password>. A password that has a comma needs a "
+                    'login context: ...PlainLoginModule required user_<name>="<password>";'
+                )
+            if user in passwords:
+                raise InvalidPlainUsers(f"entry {number} of {len(entries)} names a user a second time")
+            passwords[user] = password
+        return cls(passwords)
+
+    def __len__(self) -> int:
+        return len(self._passwords)
 
     def is_valid(self, user: str, password: str) -> bool:
         """Return whether this is the user's password. The time does not tell how much of the password is right."""

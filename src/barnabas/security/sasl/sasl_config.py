@@ -25,13 +25,14 @@ class SaslConfig(Settings):
 
     login_of_no_mechanism: a login context without the prefix of a mechanism, which has no effect, as in Kafka.
     max_reauth_ms: how long a session lasts at most; 0: for ever. max_reauth_ms_of: the same, by mechanism, in upper
-    case, where a mechanism has a setting of its own.
+    case, where a mechanism has a setting of its own. plain_users: those of PLAIN that stand beside the login contexts.
     """
 
     enabled_mechanisms: tuple[str, ...] = setting("sasl.enabled.mechanisms")
     max_receive_bytes: int = setting("sasl.server.max.receive.size")
     login_of_no_mechanism: Secret | None = setting("sasl.jaas.config", Secret.of)
     max_reauth_ms: int = setting("connections.max.reauth.ms")
+    plain_users: Secret | None = setting("sasl.plain.users", Secret.of)
     oauth: OAuthConfig = field(default_factory=OAuthConfig)
     handlers: Mapping[str, str] = field(default_factory=dict)
     """Mechanism, in upper case -> the Java class that is to check its logins."""

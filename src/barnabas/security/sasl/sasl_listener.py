@@ -19,7 +19,7 @@ from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.sasl.oauth_config import OAUTHBEARER
 from barnabas.security.sasl.oauth_listener import OAuthSettings, TokenJudge, token_judge
 from barnabas.security.sasl.oauthbearer_server import OAuthBearerServer
-from barnabas.security.sasl.plain_server import PlainServer, PlainUsers
+from barnabas.security.sasl.plain_server import InvalidPlainUsers, PlainServer, PlainUsers
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_server import SaslServer, SaslServerFactory
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
@@ -75,7 +75,7 @@ class SaslListener:
         mechanisms = {
             mechanism: _token_server(self._judge)
             if mechanism == OAUTHBEARER and self._judge is not None
-            else _factory(listener_name, mechanism, config.logins.get(mechanism), parts)
+            else _factory(listener_name, mechanism, config, parts)
             for mechanism in config.enabled_mechanisms
         }
         max_session_ms = {each: config.max_reauth_ms_of.get(each, config.max_reauth_ms) for each in mechanisms}
@@ -102,7 +102,7 @@ class SaslListener:
         return SaslServerAuthenticator(self._rules)
 
 
-def _factory(listener_name: str, mechanism: str, login: Secret | None, parts: LoginParts) -> SaslServerFactory:
+def _factory(listener_name: str, mechanism: str, config: SaslConfig, parts: LoginParts) -> SaslServerFactory:
     """Return the maker of a mechanism's servers. Raises ConfigError: as `SaslListener`."""
     if mechanism not in LOGIN_MODULES:
         reason = "Kerberos (GSSAPI) is not supported" if mechanism == "GSSAPI" else f"{mechanism} is not supported"
@@ -112,19 +112,39 @@ def _factory(listener_name: str, mechanism: str, login: Secret | None, parts: Lo
             "sasl.enabled.mechanisms",
         )
     setting = f"listener.name.{listener_name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    login = config.logins.get(mechanism)
     module = None if login is None else _login_module(setting, LOGIN_MODULES[mechanism], login)
     scram = SCRAM_MECHANISMS.get(mechanism)
     if scram is not None:
         make_scram: Callable[[], SaslServer] = partial(ScramServer, scram, parts.credentials)
         return make_scram
-    if module is None:
-        raise ConfigError(
-            f"Listener {listener_name} enables {mechanism} and has no users: set {setting} to "
-            f'org.apache.kafka.common.security.plain.PlainLoginModule required user_<name>="<password>";',
-            setting,
-        )
-    make_plain: Callable[[], SaslServer] = partial(PlainServer, PlainUsers.of_module(module))
+    make_plain: Callable[[], SaslServer] = partial(PlainServer, _plain_users(listener_name, setting, module, config))
     return make_plain
+
+
+def _plain_users(listener_name: str, jaas: str, module: LoginModule | None, config: SaslConfig) -> PlainUsers:
+    """Return the users of PLAIN: those of `sasl.plain.users`, or of the login context.
+
+    jaas: the name of the login context's setting. Raises ConfigError: there are none, or both settings have some.
+    """
+    name = "sasl.plain.users"
+    of_module = None if module is None else PlainUsers.of_module(module)
+    if config.plain_users is None:
+        if of_module is None:
+            raise ConfigError(
+                f"Listener {listener_name} enables PLAIN and has no users: set listener.name.{listener_name.lower()}."
+                f"{name}=<name>:<password>,..., or {jaas} to org.apache.kafka.common.security.plain.PlainLoginModule "
+                'required user_<name>="<password>";',
+                jaas,
+            )
+        return of_module
+    # A login context without users may stand beside: it says as whom this broker logs in to others.
+    if of_module:
+        raise ConfigError(f"Listener {listener_name} has users in {name} and in {jaas}: keep one of the two", name)
+    try:
+        return PlainUsers.of_setting(config.plain_users.reveal())
+    except InvalidPlainUsers as error:
+        raise ConfigError(f"{name} of listener {listener_name}: {error}", name) from None
 
 
 def _token_judge(listener_name: str, config: SaslConfig, parts: LoginParts) -> TokenJudge:

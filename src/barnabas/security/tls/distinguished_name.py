@@ -48,12 +48,13 @@ class MalformedCertificate(ValueError):
 class Certificate(NamedTuple):
     """The part of a certificate that is read. subject: the name, as Java prints it. expires: when it ends to be valid.
 
-    alternative_names: the entries of the extension, each as its kind and bytes.
+    alternative_names: the entries of the extension, each as its kind and bytes. issuer: the authority's name, likewise.
     """
 
     subject: str
     expires: datetime
     alternative_names: frozenset[tuple[int, bytes]]
+    issuer: str
 
 
 class _Element(NamedTuple):
@@ -77,12 +78,12 @@ def _parse_certificate(der: bytes) -> Certificate:
     fields = _children(signed)
     # The version is left out by version 1.
     first = 1 if fields[0].tag == _EXPLICIT_VERSION else 0
-    _serial, _algorithm, _issuer, validity, subject = fields[first : first + 5]
+    _serial, _algorithm, issuer, validity, subject = fields[first : first + 5]
     names: frozenset[tuple[int, bytes]] = frozenset()
     for each in fields[first + 6 :]:
         if each.tag == _EXTENSIONS:
             names = _alternative_names(_children(each)[0])
-    return Certificate(_name(subject), _time(_children(validity)[1]), names)
+    return Certificate(_name(subject), _time(_children(validity)[1]), names, _name(issuer))
 
 
 def _name(subject: _Element) -> str:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from barnabas.config.config_error import ConfigError
 from barnabas.config.secret import Secret
 from barnabas.security.tls.distinguished_name import Certificate, MalformedCertificate, parse_certificate
-from barnabas.security.tls.pem import PemText, parse_pem
+from barnabas.security.tls.pem import PemText, parse_pem, revocation_lists_of
 from barnabas.security.tls.tls_config import KeyStoreConfig, TrustStoreConfig
 
 PEM: Final = "PEM"
@@ -35,9 +35,13 @@ class KeyStore(NamedTuple):
 
 
 class TrustStore(NamedTuple):
-    """The certificates that are trusted. certificates: PEM."""
+    """The certificates that are trusted. certificates: PEM.
+
+    revocation_lists: PEM; None: no certificate is looked up in such lists.
+    """
 
     certificates: str
+    revocation_lists: str | None = None
 
 
 def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
@@ -78,10 +82,37 @@ def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
 
 
 def load_trust_store(config: TrustStoreConfig) -> TrustStore | None:
-    """Read the trust store of a configuration; None if there is none.
+    """Read the trust store of a configuration, with its revocation lists; None if there is none.
 
     Raises ConfigError: settings contradict one another, or the store cannot be read with them.
     """
+    anchors = _load_anchors(config)
+    if config.crl_location is None:
+        return None if anchors is None else TrustStore("".join(anchors))
+    name = "ssl.crl.location"
+    if anchors is None:
+        raise _error(
+            f"{name}={config.crl_location}: revocation lists need the authorities that have signed them in a trust "
+            "store: set ssl.truststore.location",
+            name,
+        )
+    parsed = [_parsed(each, "trust store") for each in anchors]
+    # OpenSSL looks up every certificate of a chain, so the chain has to end with one that names itself.
+    missing = {each.issuer for each in parsed} - {each.subject for each in parsed}
+    if missing:
+        raise _error(
+            f"{name}={config.crl_location}: the trust store lacks authorities, which revocation lists need up to the "
+            f"root: {'; '.join(sorted(missing))}",
+            name,
+        )
+    lists = revocation_lists_of(_read_text(config.crl_location, name))
+    if not lists:
+        raise _error(f"{name}={config.crl_location}: an 'X509 CRL' in PEM is expected, and none is there", name)
+    return TrustStore("".join(anchors), "".join(lists))
+
+
+def _load_anchors(config: TrustStoreConfig) -> tuple[str, ...] | None:
+    """Return the trusted certificates, each as PEM; None if there is no trust store. Raises ConfigError."""
     location, password = config.location, config.password
     is_pem = config.type.upper() == PEM
     if config.certificates is not None:
@@ -139,13 +170,13 @@ def _from_pem(text: PemText, key_password: Secret | None, name: str, location: s
     )
 
 
-def _trusted(certificates: tuple[str, ...], name: str, location: str | None = None) -> TrustStore:
+def _trusted(certificates: tuple[str, ...], name: str, location: str | None = None) -> tuple[str, ...]:
     where = name if location is None else f"{name}={location}"
     if not certificates:
         raise _error(f"{where}: at least one certificate is expected, and none is there", name)
     for certificate in certificates:
         _parsed(certificate, where)
-    return TrustStore("".join(certificates))
+    return certificates
 
 
 def _parsed(certificate: str, where: str) -> Certificate:

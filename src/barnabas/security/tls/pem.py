@@ -11,6 +11,7 @@ import textwrap
 from typing import Final, NamedTuple
 
 _BLOCK: Final = re.compile(r"-+BEGIN\s+([A-Z0-9 ]*?(?:CERTIFICATE|PRIVATE\s+KEY))\s*-+(.*?)-+END\s+\1\s*-+", re.DOTALL)
+_REVOCATION_LIST: Final = re.compile(r"-+BEGIN X509 CRL-+.*?-+END X509 CRL-+", re.DOTALL)
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]+: ")
 _LINE: Final = 64
 
@@ -38,3 +39,8 @@ def parse_pem(text: str) -> PemText:
         block = f"-----BEGIN {name}-----\n{content}\n-----END {name}-----\n"
         (certificates if name.endswith("CERTIFICATE") else keys).append(block)
     return PemText(tuple(certificates), tuple(keys))
+
+
+def revocation_lists_of(text: str) -> tuple[str, ...]:
+    """Find the revocation lists of a text, each as OpenSSL reads it; what stands between them is ignored."""
+    return tuple(f"{block}\n" for block in _REVOCATION_LIST.findall(text))

@@ -33,12 +33,16 @@ class KeyStoreConfig(Settings):
 
 @dataclass(frozen=True, slots=True)
 class TrustStoreConfig(Settings):
-    """The place of the trusted certificates: a file, or PEM in the settings themselves."""
+    """The place of the trusted certificates: a file, or PEM in the settings themselves.
+
+    crl_location: the file of the revocation lists; None: no certificate is looked up.
+    """
 
     type: str = setting("ssl.truststore.type")
     location: str | None = setting("ssl.truststore.location", _text)
     password: Secret | None = setting("ssl.truststore.password", Secret.of)
     certificates: Secret | None = setting("ssl.truststore.certificates", Secret.of)
+    crl_location: str | None = setting("ssl.crl.location", _text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,18 @@ def _set_up(
             context.load_verify_locations(cadata=trust_store.certificates)
         except ssl.SSLError as error:
             raise ConfigError(f"The trust store cannot be used: {reason_of(error)}") from error
+        if trust_store.revocation_lists is not None:
+            _load_revocation_lists(context, trust_store.revocation_lists)
+
+
+def _load_revocation_lists(context: ssl.SSLContext, lists: str) -> None:
+    """Have each certificate of a peer's chain looked up. Raises ConfigError: OpenSSL cannot read the lists."""
+    with _as_file(lists) as path:
+        try:
+            context.load_verify_locations(cafile=path)
+        except ssl.SSLError as error:
+            raise ConfigError(f"The revocation lists cannot be used: {reason_of(error)}", "ssl.crl.location") from error
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
 
 
 def _set_versions(context: ssl.SSLContext, enabled: tuple[str, ...]) -> None:

@@ -137,7 +137,8 @@ class TlsListener:
 def _versions(config: TlsConfig) -> tuple[int, ...]:
     """Return what tells each file from its successor: the time of its last change, its size and its number."""
     versions: list[int] = []
-    for location in (config.keystore.location, config.truststore.location):
+    stores = (config.keystore.location, config.truststore.location, config.truststore.crl_location)
+    for location in stores:
         try:
             status = None if location is None else Path(location).stat()
         except OSError:

@@ -25,6 +25,7 @@ from tests.support.requirements import need_program
 AUTHORITY = CertificateAuthority()
 SERVER = AUTHORITY.issue("server")
 KEY_PASSWORD = "password-of-the-key"
+TRUSTED = TrustStoreConfig(type="PEM", certificates=Secret(AUTHORITY.pem))
 
 
 def listener(config: TlsConfig) -> TlsListener:
@@ -154,6 +155,13 @@ def test_a_wrong_key_store_is_refused_with_a_sentence(tmp_path: Path) -> None:
         (TrustStoreConfig(type="PEM", location="/x", password=Secret("x")), "cannot be specified for PEM format"),
         (TrustStoreConfig(password=Secret("x")), "SSL trust store is not specified"),
         (TrustStoreConfig(type="PEM", location="/no/such.pem"), "cannot be read"),
+        (TrustStoreConfig(crl_location="/x"), "need the authorities that have signed them in a trust store"),
+        (replace(TRUSTED, crl_location="/no/such.pem"), "ssl.crl.location=/no/such.pem cannot be read"),
+        (replace(TRUSTED, crl_location=__file__), "an 'X509 CRL' in PEM is expected"),
+        (
+            TrustStoreConfig(type="PEM", certificates=Secret(SERVER.certificate_pem), crl_location="/x"),
+            "the trust store lacks authorities, which revocation lists need up to the root: CN=test authority",
+        ),
     ],
 )
 def test_a_wrong_trust_store_is_refused_with_a_sentence(trust: TrustStoreConfig, message: str, tmp_path: Path) -> None:

@@ -13,6 +13,10 @@ from barnabas.protocol.messages.message import Message
 from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
 from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.idle_expiry import IdleExpiry
+from barnabas.transport.open_channels import OpenChannels
+from barnabas.transport.selector_counters import SelectorCounters
+from barnabas.transport.selectors_poller import SelectorsPoller
 from tests.support.mock_clock import MockClock
 
 
@@ -50,6 +54,10 @@ class ScriptedSelector:
 
     def __init__(self, clock: MockClock) -> None:
         self.clock = clock
+        poller = SelectorsPoller()
+        poller.close()
+        self.counters = SelectorCounters(OpenChannels(poller, IdleExpiry(-1)))
+        """Those of a Selector without channels: a test may count up what it needs."""
         self.connects = True
         """False leaves connections hanging until `finish_connect`."""
         self.sends = True

@@ -27,6 +27,12 @@ class MetricName(NamedTuple):
     tags: tuple[tuple[str, str], ...] = ()
 
 
+def counted(measured: dict[MetricName, float], client_id: str) -> dict[MetricName, float]:
+    """Return a client's metrics with their number, itself included."""
+    count = MetricName("count", "kafka-metrics-count", (("client-id", client_id),))
+    return {**measured, count: len(measured) + 1}
+
+
 class ClientMeter:
     """A total since the start, and its rate a second."""
 

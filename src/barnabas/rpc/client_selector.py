@@ -13,6 +13,7 @@ from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
 from barnabas.transport.channel_builder import ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame
+from barnabas.transport.selector_counters import SelectorCounters
 
 
 class ReceivingChannel(Protocol):
@@ -32,6 +33,10 @@ class ReceivingChannel(Protocol):
 
 class ClientSelector(Protocol):
     """The part of a `transport.Selector` that the client uses."""
+
+    @property
+    def counters(self) -> SelectorCounters:
+        """The totals since the start. Any thread may read them."""
 
     @property
     def connected(self) -> Iterable[str]:

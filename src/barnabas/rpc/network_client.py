@@ -42,6 +42,7 @@ from barnabas.rpc.connection_states import ConnectionState, ConnectionStates
 from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests
 from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client_config import NetworkClientConfig
+from barnabas.rpc.network_counters import NetworkCounters
 from barnabas.rpc.node import Node
 from barnabas.rpc.node_api_versions import NodeApiVersions
 from barnabas.rpc.request_frame import decode_answer, request_frame
@@ -54,6 +55,8 @@ from barnabas.transport.host_addresses import host_addresses
 logger = logging.getLogger(__name__)
 
 _MAX_CORRELATION_ID = 2**31 - 1
+_SIZE_BYTES = 4
+"""The bytes of the size in front of each frame."""
 
 _REASONS = {
     ChannelState.NOT_CONNECTED: "the connection could not be established",
@@ -101,6 +104,8 @@ class NetworkClient:
         self._discovery = ApiVersionsDiscovery()
         self._aborted_sends: list[ClientResponse] = []
         self._correlation_id = 0
+        self.counters = NetworkCounters(selector.counters, self.now_ms())
+        """The counters for metrics. Any thread may read them."""
 
     # -- nodes
 
@@ -283,6 +288,10 @@ class NetworkClient:
         """Return the number of requests that are not answered, of one node or of all (None)."""
         return self._in_flight.count(node_id)
 
+    def record_latency(self, node_id: int, latency_ms: int) -> None:
+        """Count the time from a Produce or Fetch to its answer, as Kafka's clients do for these two alone."""
+        self.counters.nodes[node_id].latencies.record(latency_ms)
+
     def wakeup(self) -> None:
         """Make the current or the next `poll` return at once. Any thread may call it."""
         self._selector.wakeup()
@@ -311,6 +320,8 @@ class NetworkClient:
             timeout_ms = timeout_ms if report_ms is None else min(timeout_ms, report_ms)
         self._selector.poll(timeout_ms)
         now_ms = self.now_ms()
+        if now_ms >= self.counters.next_roll_ms:
+            self.counters.roll(now_ms)
         # Kafka's order. Answers come before disconnections: a node that answers and closes has answered. Callbacks run
         # last, when the state of every connection is settled, since they may send.
         self._handle_completed_sends(responses, now_ms)
@@ -342,7 +353,10 @@ class NetworkClient:
         frame = request_frame(request.build(version), version, request.correlation_id, self._config.client_id)
         # Added before the send: a disconnection fails the request whether or not its bytes have left.
         self._in_flight.add(InFlightRequest(request, version, now_ms, internal=internal))
-        self._selector.send(str(request.node_id), frame)
+        node_id = request.node_id
+        counters = self.counters.nodes.get(node_id) or self.counters.add_node(node_id, now_ms)
+        counters.sent.record(int.from_bytes(frame[0][:_SIZE_BYTES]) + _SIZE_BYTES)
+        self._selector.send(str(node_id), frame)
 
     # -- the steps of poll
 
@@ -381,6 +395,7 @@ class NetworkClient:
         # connection.
         body = decode_answer(in_flight, frame)
         self._in_flight.complete_next(node_id)
+        self.counters.nodes[node_id].received.record(len(frame) + _SIZE_BYTES)
         throttle_time_ms = getattr(body, "throttle_time_ms", 0)
         # KIP-219: the broker answers at once and leaves it to the client to hold back its next requests.
         if throttle_time_ms > 0:

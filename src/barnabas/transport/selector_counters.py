@@ -43,6 +43,11 @@ class SelectorCounters:
         """The counters of clients that log in again."""
 
     @property
+    def connections_open(self) -> int:
+        """`connection-count`: with those that are being made."""
+        return len(self._channels.by_id)
+
+    @property
     def connections_closed(self) -> int:
         """`connection-close-total`."""
         return self._channels.closed_count

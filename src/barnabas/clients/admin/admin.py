@@ -69,6 +69,7 @@ from barnabas.clients.admin.transactions import (
 )
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
+from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.isolation_level import isolation_number
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.prepared_transaction import PreparedTransaction
@@ -100,6 +101,11 @@ class Admin:
         if client is None:
             client = BlockingClient(bootstrap_servers, config.network_config(client_id), config.metadata_config())
         self._calls = AdminCalls(client, timeout_ms)
+        self._client_id = config.client_id or client_id
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what this client has measured of its connections, by Kafka's names; not a number without a value."""
+        return self._calls.metrics(self._client_id)
 
     # -- topics
 

@@ -15,8 +15,10 @@ from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, Coordinate
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.calls.leader_calls import LeaderWaits, ask_leaders
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp, lookup_offsets
+from barnabas.clients.client_metrics import MetricName, counted
 from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.clients.metadata.cluster import Cluster
+from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
@@ -44,6 +46,12 @@ class AdminCalls:
         self._client = client
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
+
+    def metrics(self, client_id: str) -> dict[MetricName, float]:
+        """Return the metrics of the connections. Any thread may call it, also while another waits for an answer."""
+        network = self._client.network
+        measured = network_metrics("admin-client", client_id, [MeasuredNetwork(network.counters)], network.now_ms())
+        return counted(measured, client_id)
 
     @property
     def broker_timeout_ms(self) -> int:

@@ -107,6 +107,8 @@ class Admin:
             raise RuntimeError("This admin client belongs to another event loop: make one for each loop")
         return await self._thread.run(lambda: call(admin))
 
+    metrics = _awaited(CoreAdmin.metrics)
+
     # -- topics
 
     create_topics = _awaited(CoreAdmin.create_topics)

@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.calls.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
 from barnabas.clients.calls.topic_partitions import partitions_of
-from barnabas.clients.client_metrics import MetricName
+from barnabas.clients.client_metrics import MetricName, counted
 from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.table_taker import TableTaker
+from barnabas.clients.consumer.group.coordinator_metrics import GROUP as COORDINATOR_GROUP
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.make_coordinator import make_coordinator
 from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
@@ -52,6 +53,7 @@ from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
 from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.metadata.cluster import PartitionInfo
+from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS
@@ -279,7 +281,18 @@ class Consumer:
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what this consumer has fetched, by Kafka's names; not a number where nothing was measured yet."""
-        return self._reading.metrics.measure()
+        client_id, now_ms = self.config.client_id, self._client.now_ms()
+        tags = (("client-id", client_id),)
+        networks = [MeasuredNetwork(self._client.network.counters)]
+        if self._coordinator is not None:
+            networks.append(MeasuredNetwork(self._coordinator.channel.network_counters, is_coordinators=True))
+        measured = self._reading.metrics.measure() | network_metrics("consumer", client_id, networks, now_ms)
+        for name, value in self._reading.polls.measure(now_ms):
+            measured[MetricName(name, "consumer-metrics", tags)] = value
+        if self._coordinator is not None:
+            for name, value in self._coordinator.measure(now_ms):
+                measured[MetricName(name, COORDINATOR_GROUP, tags)] = value
+        return counted(measured, client_id)
 
     def client_instance_id(self, timeout_ms: float) -> str | None:
         """Return the id that a broker has given this consumer for its telemetry; None if none has in time.
@@ -307,7 +320,8 @@ class Consumer:
         self._check_usable()
         coordinator = self._group()
         chosen = self._subscriptions.all_consumed() if offsets is None else checked_offsets(offsets)
-        coordinator.offsets.commit_sync(chosen, self._deadline_ms(timeout_ms))
+        with self._reading.polls.measured_commit():
+            coordinator.offsets.commit_sync(chosen, self._deadline_ms(timeout_ms))
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions that a commit without offsets commits: behind the last records that were returned."""
@@ -329,7 +343,8 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the group's committed offset of each partition, or None. Raises ApiError, ClientTimeout."""
         self._check_usable()
-        return self._group().offsets.committed(partitions, self._deadline_ms(timeout_ms))
+        with self._reading.polls.measured_committed():
+            return self._group().offsets.committed(partitions, self._deadline_ms(timeout_ms))
 
     # -- the cluster
 
@@ -432,7 +447,13 @@ class Consumer:
         self._check_usable()
         if self._subscriptions.type is SubscriptionMode.NONE:
             raise RuntimeError("Consumer is not subscribed to any topics or assigned any partitions")
-        return self._reading.poll(self._coordinator, self._client.now_ms() + timeout_ms, take)
+        now_ms = self._client.now_ms()
+        polls = self._reading.polls
+        polls.poll_began(now_ms)
+        try:
+            return self._reading.poll(self._coordinator, now_ms + timeout_ms, take)
+        finally:
+            polls.poll_ended(self._client.now_ms())
 
     def wakeup(self) -> None:
         """Make the call that waits now, or else the next call that may wait, raise WokenUp. Any thread may call it."""

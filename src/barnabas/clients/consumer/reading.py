@@ -18,6 +18,7 @@ from barnabas.clients.consumer.fetch.fetch_buffer import FetchBuffer
 from barnabas.clients.consumer.fetch.fetch_metrics import FetchMetrics
 from barnabas.clients.consumer.fetch.fetcher import Fetcher
 from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
+from barnabas.clients.consumer.poll_metrics import PollMetrics
 from barnabas.clients.consumer.positions import Positions
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
@@ -28,7 +29,7 @@ T = TypeVar("T")
 class Reading:
     """The fetches of one consumer, from the position to the records. Times are monotonic milliseconds.
 
-    `buffer` has the fetched records, `metrics` what was read.
+    `buffer` has the fetched records, `metrics` what was read, `polls` how the user polls.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Reading:
         self._waiting = waiting
         self._retry_backoff_ms = config.retry_backoff_ms
         self.metrics = FetchMetrics(config.client_id, subscriptions, client.now_ms)
+        self.polls = PollMetrics(client.clock, client.now_ms())
         self.buffer = FetchBuffer(subscriptions, config.deserializers(), self.metrics)
         self._fetcher = Fetcher(client, subscriptions, config, self.buffer, self.metrics)
         self._positions = Positions(client, subscriptions, config)

@@ -21,13 +21,14 @@ from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from barnabas.clients.client_metrics import MetricName
+from barnabas.clients.client_metrics import MetricName, counted
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata.bootstrap import bootstrap_nodes
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.metadata.cluster_metadata import ClusterListener, ClusterMetadata
 from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
+from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
@@ -256,12 +257,18 @@ class Producer:
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what this producer has sent, by Kafka's names; not a number where nothing was measured yet."""
-        age_ms = self._metadata.age_ms(self._now_ms())
+        now_ms = self._now_ms()
+        age_ms = self._metadata.age_ms(now_ms)
         age_seconds = math.nan if age_ms is None else age_ms / 1_000
         state = ClientState(
             self._accumulator.pool.use(), self._sender.in_flight_count(), age_seconds, tuple(self._waits.totals())
         )
-        return self._sender.metrics.measure(self.client_id, state)
+        network = MeasuredNetwork(self._sender.network_counters)
+        return counted(
+            self._sender.metrics.measure(self.client_id, state)
+            | network_metrics("producer", self.client_id, [network], now_ms),
+            self.client_id,
+        )
 
     def client_instance_id(self, timeout_ms: float) -> str | None:
         """Return the id that a broker has given this producer for its telemetry; None if none has in time.

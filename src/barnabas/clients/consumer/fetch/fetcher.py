@@ -188,7 +188,9 @@ class Fetcher:
                 fetches.session.handle_error()
                 self._forget_preferred(fetches)
             elif fetches.session.handle_response(body, response.version):
-                self._metrics.answered(response.received_ms - fetches.sent_ms, body.throttle_time_ms)
+                latency_ms = response.received_ms - fetches.sent_ms
+                self._metrics.answered(latency_ms, body.throttle_time_ms)
+                self._client.network.record_latency(response.request.node_id, latency_ms)
                 record_bytes = self._take_answer(fetches, offsets, response, body)
             elif body.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
                 self._client.metadata.request_update()

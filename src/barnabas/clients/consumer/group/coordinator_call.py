@@ -31,7 +31,9 @@ class CoordinatorCall:
         "is_awaited_at_close",
         "node",
         "on_done",
+        "request",
         "result",
+        "sent_ms",
         "timeout_ms",
     )
 
@@ -46,11 +48,13 @@ class CoordinatorCall:
         leaves_group: bool = False,
     ) -> None:
         self.builder = builder
+        self.request = builder.message_class
         self.handle = handle
         self.deadline_ms = deadline_ms
         self.timeout_ms = timeout_ms
         self.on_done = on_done
         self.node: Node | None = None
+        self.sent_ms = 0
         self.done = False
         self.result: Any = None
         self.error: Exception | None = None

@@ -48,11 +48,13 @@ from typing import NamedTuple, Protocol
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.coordinator_lookup import CoordinatorLookup
+from barnabas.clients.consumer.group.coordinator_metrics import CoordinatorMetrics
 from barnabas.clients.errors import ClientClosed, ClientTimeout, Disconnected
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.network_counters import NetworkCounters
 from barnabas.rpc.node import Node
 
 logger = logging.getLogger(__name__)
@@ -79,7 +81,10 @@ class _Answer(NamedTuple):
 
 
 class CoordinatorChannel:
-    """A queue of calls and the thread that sends them. The channel's thread owns `network` from `start` on."""
+    """A queue of calls and the thread that sends them. The channel's thread owns `network` from `start` on.
+
+    `metrics`, of the calls and of the member that makes them, is guarded by the lock.
+    """
 
     def __init__(
         self,
@@ -89,6 +94,7 @@ class CoordinatorChannel:
         on_progress: Callable[[], None],
     ) -> None:
         self.lock = threading.Lock()
+        self.metrics = CoordinatorMetrics()
         self._config = config
         self._network = network
         self._lookup = CoordinatorLookup(config, network, backoff)
@@ -120,6 +126,11 @@ class CoordinatorChannel:
         """Take new connections, in a forked child of the process that made the channel and did not start it."""
         self._network = network
         self._lookup = CoordinatorLookup(self._config, network, self._backoff)
+
+    @property
+    def network_counters(self) -> NetworkCounters:
+        """The counters of the channel's network client. Any thread may read them."""
+        return self._network.counters
 
     @property
     def has_started(self) -> bool:
@@ -273,7 +284,8 @@ class CoordinatorChannel:
             self._on_progress()
 
     def _send_to(self, node: Node, call: CoordinatorCall, now_ms: int) -> None:
-        call.node = node
+        call.node, call.sent_ms = node, now_ms
+        self.metrics.sent(call.request, now_ms)
         request = self._network.new_request(
             node.id,
             call.builder,
@@ -316,3 +328,5 @@ class CoordinatorChannel:
                 call.finish(call.handle(response.body))
             except Exception as error:  # noqa: BLE001 - the maker of the call must learn of every failure
                 call.finish(error=error)
+            latency_ms = response.received_ms - call.sent_ms
+            self.metrics.answered(call.request, latency_ms, response.received_ms, has_failed=call.error is not None)

@@ -39,7 +39,7 @@ class GroupClient:
         self.topics = FollowedTopics(
             client, subscriptions, config.client_rack, exclude_internal=exclude_internal_topics
         )
-        self.listener = ListenerCalls(subscriptions)
+        self.listener = ListenerCalls(subscriptions, self.channel.metrics, client.now_ms)
 
     def make_new_connections(self) -> None:
         """Connect the channel anew, in a forked child."""

@@ -9,6 +9,7 @@ is guarded by `channel.lock`, held for moments. Kafka: AbstractCoordinator, Abst
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 from barnabas.clients.consumer.group.committing_member import CommittingMember
 from barnabas.clients.consumer.group.coordinator_channel import ChannelUser
@@ -37,6 +38,11 @@ class MemberCoordinator(ABC):
         commits = OffsetCommits(group.config, group.channel, membership)
         calls = OffsetCalls(commits, group.channel, session, group.client, group.waiting)
         self.offsets = GroupOffsets(calls, group.subscriptions)
+
+    def measure(self, now_ms: int) -> Iterator[tuple[str, float]]:
+        """Yield the name and the value of each metric of the group."""
+        with self.channel.lock:
+            yield from list(self.channel.metrics.measure(now_ms, len(self._subscriptions.partitions)))
 
     @property
     @abstractmethod

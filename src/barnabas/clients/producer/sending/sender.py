@@ -58,6 +58,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.network_counters import NetworkCounters
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,11 @@ class Sender:
     def wakeup(self) -> None:
         """Make the loop look at the accumulator again. Any thread may call it."""
         self._client.wakeup()
+
+    @property
+    def network_counters(self) -> NetworkCounters:
+        """The counters of the network client. Any thread may read them."""
+        return self._client.counters
 
     def in_flight_count(self) -> int:
         """Return the number of requests without an answer. Any thread may call it."""
@@ -266,6 +272,7 @@ class Sender:
             self._complete_all(batches.values(), ErrorCode.UNSUPPORTED_VERSION, str(response.version_error), now_ms)
         elif isinstance(response.body, ProduceResponse):
             self.metrics.request_answered(now_ms - sent_ms, response.body.throttle_time_ms, now_ms)
+            self._client.record_latency(response.request.node_id, now_ms - sent_ms)
             # A broker that leaves a partition out of its answer would otherwise keep that batch in flight until it
             # expires, and its partition muted.
             unanswered = dict(batches)

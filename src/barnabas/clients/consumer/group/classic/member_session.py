@@ -106,6 +106,7 @@ class MemberSession:
         logger.info("(Re-)joining group %s", self._config.group_id)
         membership = self.membership
         membership.preparing()
+        self._channel.metrics.rebalance_began(now_ms)
         rebalance = self.rebalance = Rebalance()
         sent = membership.generation
         # The coordinator answers when all members have joined, or when the rebalance timeout ends; that timeout is
@@ -262,6 +263,7 @@ class MemberSession:
             rebalance.retry_at_once = reaction in _AT_ONCE
             raise ApiError(error)
         self.membership.stable()
+        self._channel.metrics.rebalance_completed(self._channel.now_ms())
         rebalance.assignment = bytes(body.assignment)
         rebalance.phase = RebalancePhase.JOINED
 
@@ -269,6 +271,7 @@ class MemberSession:
         if call.error is None or rebalance.phase is RebalancePhase.FAILED:
             return
         rebalance.fail(call.error)
+        self._channel.metrics.rebalance_failed(self._channel.now_ms())
         # MEMBER_ID_REQUIRED is half of every first join (KIP-394); the reaction to it has asked for a rejoin already.
         if not (isinstance(call.error, ApiError) and call.error.code is ErrorCode.MEMBER_ID_REQUIRED):
             self.membership.request_rejoin(f"rebalance failed due to {_name_of(call.error)}")

@@ -33,10 +33,18 @@ class ReconcilingCoordinator(MemberCoordinator):
     """A group of the consumer protocol, in which the coordinator divides the partitions."""
 
     def __init__(self, group: GroupClient, make_member_id: Callable[[], str] = random_member_id) -> None:
-        self._membership = ConsumerMembership(make_member_id)
+        self._membership = ConsumerMembership(make_member_id, self._state_changed)
         self._member = ConsumerMemberSession(group.config, group.channel, group.backoff, self._membership)
         super().__init__(group, self._membership, self._member)
         self._reconciliation = MemberReconciliation(group, self._membership, self.offsets)
+
+    def _state_changed(self, before: MemberState, after: MemberState) -> None:
+        """Measure the rebalances, which are reconciliations here. Called under the channel's lock."""
+        now_ms = self.channel.now_ms()
+        if after is MemberState.RECONCILING:
+            self.channel.metrics.rebalance_began(now_ms)
+        elif before is MemberState.RECONCILING and after in (MemberState.STABLE, MemberState.ACKNOWLEDGING):
+            self.channel.metrics.rebalance_completed(now_ms)
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:

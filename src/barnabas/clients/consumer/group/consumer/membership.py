@@ -46,7 +46,12 @@ JOIN_EPOCH = 0
 class ConsumerMembership:
     """One member. `member_id` is its own choice, made before it first joins, and kept until the consumer ends."""
 
-    def __init__(self, make_member_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        make_member_id: Callable[[], str],
+        on_transition: Callable[[MemberState, MemberState], None] | None = None,
+    ) -> None:
+        """on_transition: called with the state before and the state after, under the channel's lock."""
         self.state = MemberState.UNSUBSCRIBED
         self.member_id = ""
         self.member_epoch = JOIN_EPOCH
@@ -59,6 +64,7 @@ class ConsumerMembership:
         self._taken: frozenset[AssignedPartition] = frozenset()
         """The partitions that the consumer's thread has taken over, and has not reported yet."""
         self._make_member_id = make_member_id
+        self._on_transition = on_transition
 
     @property
     def owned(self) -> frozenset[AssignedPartition]:
@@ -189,6 +195,8 @@ class ConsumerMembership:
                 self.state.name,
                 following.name,
             )
+            if self._on_transition is not None:
+                self._on_transition(self.state, following)
         self.state = following
 
     def _end_membership(self) -> None:

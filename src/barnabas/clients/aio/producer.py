@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -24,9 +25,12 @@ from typing import Any, Self, TypeVar, Unpack
 from barnabas.clients.aio.loop_results import LoopResults
 from barnabas.clients.aio.send_waits import SendWaits
 from barnabas.clients.aio.sending_turns import SendingTurns
+from barnabas.clients.aio.transactions import AsyncTransactions
 from barnabas.clients.client_metrics import MetricName
+from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
+from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer import producer as core
 from barnabas.clients.producer.batches.record_future import UNREAD
 from barnabas.clients.producer.interceptors import OutgoingRecord
@@ -38,6 +42,7 @@ from barnabas.clients.producer.record_preparation import cluster_listeners, prep
 from barnabas.clients.producer.serializers import as_bytes
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.protocol.errors import ApiError
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import SelectorFactory
 from barnabas.runtime.clock import Clock, SystemClock
@@ -53,8 +58,7 @@ class Producer:
 
     Errors of a record (too large, no metadata or memory in time, rejected by the broker) go to its future; wrong
     arguments, use before `start` and after `stop` raise. `clock`, `random` and `make_selector` are for tests. Raises
-    ValueError for invalid settings and for a `transactional_id` (there are no transactions), TypeError for both kinds
-    of settings.
+    ValueError for invalid settings, TypeError for both kinds of settings.
     """
 
     def __init__(
@@ -68,11 +72,6 @@ class Producer:
         **settings: Unpack[ProducerSettings],
     ) -> None:
         config = chosen_config(ProducerConfig, config, settings)
-        if config.transactional_id is not None:
-            raise ValueError(
-                f"The asyncio producer has no transactions: leave transactional_id {config.transactional_id!r} out,"
-                " or use barnabas.clients.producer.Producer"
-            )
         self.config = config
         # Serializers and interceptors run before the waits, which need the record's size. The core gets bytes.
         self._preparation = preparation_of(config)
@@ -113,6 +112,7 @@ class Producer:
     async def stop(self, timeout_ms: float | None = None) -> None:
         """Send the remaining records and stop. Those that remain after `timeout_ms` (None: never) fail. Idempotent.
 
+        A transaction that is still open is aborted.
         If the call is cancelled, the remaining records fail at once; no thread stays behind in any case.
         """
         running = self._running
@@ -158,9 +158,12 @@ class Producer:
 
         The arguments are those of the synchronous producer. A cancelled call has queued nothing; to cancel the future
         does not take the record back. Raises ClientClosed, SerializationFailed, RuntimeError on another loop, and
-        TypeError or ValueError for wrong arguments.
+        TypeError or ValueError for wrong arguments; with a `transactional_id` TransactionAbortable,
+        TransactionalProducerFailed, and RuntimeError outside of a transaction.
         """
         running = self._usable()
+        if running.transactions is not None:
+            running.transactions.manager.check_may_send()
         if running.turns.is_pause_due:
             await running.turns.pause()
         future: asyncio.Future[RecordMetadata] = running.loop.create_future()
@@ -194,6 +197,8 @@ class Producer:
             running.appender.append(topic, partition, record, known, UNREAD)
         except (ApiError, ClientTimeout) as error:
             running.waits.conditions.note_failure(topic)
+            if running.transactions is not None:
+                running.transactions.manager.record_failed(error)
             if on_delivery is not None:
                 on_delivery(None, error)
         return future
@@ -231,7 +236,57 @@ class Producer:
         """Return what this producer has sent, by Kafka's names; not a number where nothing was measured yet."""
         return self._started().core.metrics()
 
+    # -- transactions
+
+    async def init_transactions(self) -> None:
+        """Get a producer id, once, before the first transaction. Fences earlier producers of this `transactional_id`.
+
+        What those have left open is committed or aborted first. Raises ClientTimeout after `max_block_ms` (call it
+        again to go on waiting), TransactionalProducerFailed, RuntimeError without a `transactional_id`.
+        """
+        await self._transactional("init_transactions").init()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction. Raises RuntimeError before `init_transactions` and in another transaction."""
+        self._transactional("begin_transaction").begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: ConsumerGroupMetadata
+    ) -> None:
+        """Commit a consumer's offsets with the transaction; each is that of the record to read next.
+
+        `group_metadata` is `await Consumer.group_metadata()`: a consumer that has lost its partitions is rejected by
+        its generation. Raises TransactionAbortable, TransactionalProducerFailed, ClientTimeout, RuntimeError.
+        """
+        await self._transactional("send_offsets_to_transaction").send_offsets(offsets, group_metadata)
+
+    async def commit_transaction(self) -> None:
+        """Send the remaining records, wait until all have arrived, and commit them.
+
+        Raises TransactionAbortable if one has failed: abort then. ClientTimeout after `max_block_ms`: the transaction
+        may yet be committed, so call this again, also after a cancellation. TransactionalProducerFailed, RuntimeError
+        outside of a transaction.
+        """
+        await self._transactional("commit_transaction").commit()
+
+    async def abort_transaction(self) -> None:
+        """Drop the records that were not sent, and abort the others. Readers of committed records see none of them.
+
+        Raises TransactionalProducerFailed, ClientTimeout, RuntimeError outside of a transaction.
+        """
+        await self._transactional("abort_transaction").abort()
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Return a block for `async with`: it begins a transaction, and commits it, or aborts it after an exception."""
+        return self._transactional("transaction").block()
+
     # -- steps
+
+    def _transactional(self, method: str) -> AsyncTransactions:
+        transactions = self._usable().transactions
+        if transactions is None:
+            raise RuntimeError(f"Cannot use {method} without a transactional_id")
+        return transactions
 
     def _started(self) -> _Running:
         if self._running is None:
@@ -262,6 +317,10 @@ class _Running:
         self.calls = calls
         self.core = producer
         self.appender = producer.record_appender()
+        calls_of_transactions = producer.transaction_calls()
+        self.transactions = (
+            None if calls_of_transactions is None else AsyncTransactions(calls_of_transactions, max_block_ms)
+        )
         self.wall_time = clock.milliseconds
         self.results: LoopResults[RecordMetadata] = LoopResults(loop)
         self.turns = SendingTurns(loop)

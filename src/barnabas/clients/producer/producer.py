@@ -50,8 +50,8 @@ from barnabas.clients.producer.sending.sender_thread import SenderThread
 from barnabas.clients.producer.serializers import as_bytes
 from barnabas.clients.producer.transactions.transaction_calls import (
     TransactionCalls,
+    make_transaction_calls,
     sequences_of,
-    transaction_calls,
 )
 from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.clients.settings.notation import chosen_config
@@ -106,7 +106,7 @@ class Producer:
         telemetry = self._telemetry(client) if config.enable_metrics_push else None
         self._sender = Sender(client, self._metadata, self._accumulator, config, sequences, telemetry)
         self._waits = WaitTimes(self._clock)
-        self._transactions = transaction_calls(sequences, self._sender.wakeup, config.max_block_ms, self._waits)
+        self._transactions = make_transaction_calls(sequences, self._sender.wakeup, config.max_block_ms, self._waits)
         self._topics = ProducerTopics(
             self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup, self._waits
         )
@@ -385,6 +385,10 @@ class Producer:
     def send_conditions(self) -> SendConditions:
         """Return what `send` may have to wait for. For callers that must not wait in it: the asyncio producer."""
         return SendConditions(self.config, self._metadata, self._topics, self._accumulator.pool, self._sender)
+
+    def transaction_calls(self) -> TransactionCalls | None:
+        """Return the calls of transactions, for the asyncio producer; None without a `transactional_id`."""
+        return self._transactions
 
     def record_appender(self) -> RecordAppender:
         """Return the last steps of `send`, for the asyncio producer, which takes the first ones itself."""

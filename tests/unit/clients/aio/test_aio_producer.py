@@ -218,8 +218,6 @@ def test_wrong_arguments_and_records_too_large(setting: Setting) -> None:
             assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
         with pytest.raises(TypeError, match="no setting 'linger'"):
             setting.aio_producer(linger=5)
-        with pytest.raises(ValueError, match="no transactions: leave transactional_id 'mine' out"):
-            setting.aio_producer(transactional_id="mine")
         with pytest.raises(TypeError, match="not both"):
             Producer("127.0.0.1:9092", ProducerConfig(), linger_ms=5)
 

@@ -1,6 +1,7 @@
 """The calls of a transactional producer's user, which wait for the coordinator.
 
-Made by `Producer`; any thread. It has no state of its own but the manager's. Kafka: KafkaProducer.
+Made by `Producer`; any thread. It has no state of its own but the manager's. The asyncio producer makes the same calls
+on its loop, with waits of its own (`aio.transactions`). Kafka: KafkaProducer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def sequences_of(config: ProducerConfig) -> SequenceNumbers | None:
     return SequenceNumbers() if config.is_idempotent else None
 
 
-def transaction_calls(
+def make_transaction_calls(
     sequences: SequenceNumbers | None, wakeup: Callable[[], None], max_block_ms: int, waits: WaitTimes
 ) -> TransactionCalls | None:
     """Return the calls of a transactional producer, or None for another one."""
@@ -37,25 +38,47 @@ def transaction_calls(
     return None
 
 
+def checked_group_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the offsets to commit. Raises ValueError for metadata with a generation but no member."""
+    if group.generation_id > 0 and not group.member_id:
+        raise ValueError(f"The group metadata has generation {group.generation_id}, but no member id: {group}")
+    return {
+        partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        for partition, offset in offsets.items()
+    }
+
+
+def unanswered(name: str, max_block_ms: int) -> ClientTimeout:
+    """Return the error of a call that the coordinator has not answered in time."""
+    return ClientTimeout(
+        f"{name} was not answered within {max_block_ms} ms (max_block_ms): call it again to go on waiting"
+    )
+
+
 class TransactionCalls:
-    """The calls on one producer. `wakeup` wakes its sending thread; each call waits at most `max_block_ms`."""
+    """The calls on one producer. `wakeup` wakes its sending thread; each call waits at most `max_block_ms`.
+
+    `manager`, `wakeup` and `waits` serve the asyncio producer.
+    """
 
     def __init__(
         self, manager: TransactionManager, wakeup: Callable[[], None], max_block_ms: int, waits: WaitTimes
     ) -> None:
         self.manager = manager
-        self._waits = waits
-        self._wakeup = wakeup
+        self.waits = waits
+        self.wakeup = wakeup
         self._max_block_ms = max_block_ms
 
     def init(self) -> None:
         """Get a producer id. Raises ClientTimeout, RuntimeError, TransactionalProducerFailed."""
-        with self._waits.measured(Wait.TXN_INIT):
+        with self.waits.measured(Wait.TXN_INIT):
             self._wait("init_transactions", self.manager.begin_init())
 
     def begin(self) -> None:
         """Begin a transaction. Raises RuntimeError before `init` and in another transaction."""
-        with self._waits.measured(Wait.TXN_BEGIN):
+        with self.waits.measured(Wait.TXN_BEGIN):
             self.manager.begin_transaction()
 
     def send_offsets(
@@ -66,15 +89,10 @@ class TransactionCalls:
         Raises ClientTimeout, TransactionAbortable, TransactionalProducerFailed; RuntimeError outside of a transaction;
         ValueError for metadata with a generation but no member.
         """
-        if group.generation_id > 0 and not group.member_id:
-            raise ValueError(f"The group metadata has generation {group.generation_id}, but no member id: {group}")
-        if not offsets:
+        complete = checked_group_offsets(offsets, group)
+        if not complete:
             return
-        complete = {
-            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
-        }
-        with self._waits.measured(Wait.TXN_SEND_OFFSETS):
+        with self.waits.measured(Wait.TXN_SEND_OFFSETS):
             self._wait("send_offsets_to_transaction", self.manager.begin_send_offsets(complete, group))
 
     def commit(self) -> None:
@@ -82,12 +100,12 @@ class TransactionCalls:
 
         Raises ClientTimeout, TransactionAbortable, TransactionalProducerFailed; RuntimeError outside of a transaction.
         """
-        with self._waits.measured(Wait.TXN_COMMIT):
+        with self.waits.measured(Wait.TXN_COMMIT):
             self._wait("commit_transaction", self.manager.begin_commit())
 
     def abort(self) -> None:
         """Abort the transaction. Raises ClientTimeout, TransactionalProducerFailed; RuntimeError outside of one."""
-        with self._waits.measured(Wait.TXN_ABORT):
+        with self.waits.measured(Wait.TXN_ABORT):
             self._wait("abort_transaction", self.manager.begin_abort())
 
     @contextmanager
@@ -121,16 +139,14 @@ class TransactionCalls:
                 return
 
     def _wait(self, name: str, done: Future[None]) -> None:
-        self._wakeup()
+        self.wakeup()
         try:
             done.result(self._max_block_ms / 1000)
         except TimeoutError as error:
             if done.done():
                 self.manager.acknowledge()
                 raise
-            raise ClientTimeout(
-                f"{name} was not answered within {self._max_block_ms} ms (max_block_ms): call it again to go on waiting"
-            ) from error
+            raise unanswered(name, self._max_block_ms) from error
         except BaseException:
             if done.done():
                 self.manager.acknowledge()

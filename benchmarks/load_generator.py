@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 
 import crc32c
 
+from benchmarks.secured_connections import Login, secure, tls_context
 from benchmarks.wire_requests import (
     BadAnswer,
     Buffer,
@@ -203,13 +204,21 @@ def _receive(connection: socket.socket) -> bytes:
     return data
 
 
+def _connect(arguments: argparse.Namespace, buffer_bytes: int = RECEIVE_BYTES) -> Connection:
+    connection = Connection(arguments.host, arguments.port, buffer_bytes)
+    if arguments.trust or arguments.login:
+        login = Login.of_user("PLAIN", *arguments.login.split(":", 1)) if arguments.login else None
+        secure(connection, tls_context(arguments.trust) if arguments.trust else None, login)
+    return connection
+
+
 def run_produce(arguments: argparse.Namespace) -> Load:
     """The command `produce`."""
     if arguments.batch_bytes:
         batch, count = batch_of_size(arguments.batch_bytes, arguments.value_bytes)
     else:
         batch, count = batch_of_count(1, arguments.value_bytes), 1
-    connections = [Connection(arguments.host, arguments.port) for _ in range(arguments.connections)]
+    connections = [_connect(arguments) for _ in range(arguments.connections)]
     connections[0].create_topic(arguments.topic, arguments.partitions)
     for connection in connections:
         connection.socket.settimeout(None)  # a time-out would cost a poll per call
@@ -231,7 +240,7 @@ def run_produce(arguments: argparse.Namespace) -> Load:
 
 def run_fetch(arguments: argparse.Namespace) -> Load:
     """The command `fetch`: one request at a time through the partition, and from its start again at its end."""
-    connection = Connection(arguments.host, arguments.port, arguments.max_bytes + FETCH_SLACK_BYTES)
+    connection = _connect(arguments, arguments.max_bytes + FETCH_SLACK_BYTES)
     latencies, total, offset, clock = Latencies(), 0, 0, time.perf_counter
     wait_for_start(arguments)
     started, cpu = clock(), time.process_time()
@@ -248,7 +257,7 @@ def run_fetch(arguments: argparse.Namespace) -> Load:
 
 def run_metadata(arguments: argparse.Namespace) -> Load:
     """The command `metadata`: of all topics, one request at a time; `bytes` are those of the answers."""
-    connection = Connection(arguments.host, arguments.port)
+    connection = _connect(arguments)
     latencies, total, clock, frame = Latencies(), 0, time.perf_counter, metadata_of_all_frame()
     wait_for_start(arguments)
     started, cpu = clock(), time.process_time()
@@ -289,6 +298,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--host", default="127.0.0.1")
         command.add_argument("--port", type=int, required=True)
         command.add_argument("--topic", required=command is not metadata)
+        command.add_argument("--trust", help="a PEM file: connect by TLS to a broker whose authority it has")
+        command.add_argument("--login", metavar="USER:PASSWORD", help="log in by PLAIN")
         command.add_argument("--seconds", type=float, default=3.0)
         command.add_argument("--wait", action="store_true", help="print `ready` and wait for a line before starting")
     return parser

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients.admin import Admin
-from barnabas.clients.authentication_errors import SaslAuthenticationError
+from barnabas.clients.authentication_errors import AuthenticationError, SaslAuthenticationError
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sasl import SaslAuthenticateResponse
@@ -19,7 +19,15 @@ from tests.security.test_our_ssl_clients import address, check_clients
 from tests.support.apache_kafka import CONSOLE_PRODUCER, need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_log import wait_for_log_line
-from tests.support.identity_provider import AUDIENCE, ISSUER, IdentityProvider, SigningKey, key_set, unsecured_token
+from tests.support.identity_provider import (
+    AUDIENCE,
+    ISSUER,
+    IdentityProvider,
+    SigningKey,
+    TokenAnswer,
+    key_set,
+    unsecured_token,
+)
 from tests.support.raw_client import SECONDS
 from tests.support.sasl_exchange import SaslRawClient
 from tests.support.server_fixtures import SERVER_PROPERTIES, topic
@@ -124,6 +132,27 @@ def test_our_clients(broker: BarnabasProcess, topic: str) -> None:
         pytest.raises(SaslAuthenticationError, match="invalid_token"),
     ):
         admin.list_topics()
+
+
+def test_our_clients_ask_the_provider_for_tokens(
+    broker: BarnabasProcess, provider: IdentityProvider, topic: str
+) -> None:
+    provider.answer_token = lambda: TokenAnswer.with_token(KEY.token(time.time()))
+    settings = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": provider.token_url,
+        "sasl_oauthbearer_client_credentials_client_id": "alice",
+        "sasl_oauthbearer_client_credentials_client_secret": "hush",
+    }
+    check_clients(address(broker, "SIGNED"), topic, settings)
+    provider.answer_token = lambda: TokenAnswer(401)
+    with (
+        Admin(address(broker, "SIGNED"), config=ClientConfig(**settings)) as admin,  # type: ignore[arg-type]
+        pytest.raises(AuthenticationError, match="gives no token: HTTP status 401") as caught,
+    ):
+        admin.list_topics()
+    assert "hush" not in str(caught.value)
 
 
 def test_librdkafka(broker: BarnabasProcess, topic: str) -> None:

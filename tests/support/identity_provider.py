@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+from urllib.parse import parse_qsl
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -49,11 +52,36 @@ def key_set(*keys: SigningKey) -> bytes:
     return json.dumps({"keys": [key.public for key in keys]}).encode()
 
 
-class IdentityProvider:
-    """A web server with a key set, whose `document` a test replaces; None: the server fails."""
+class TokenPost(NamedTuple):
+    """A request for a token, as it came: its Authorization header, and its form."""
 
-    def __init__(self, document: bytes) -> None:
+    authorization: str
+    form: dict[str, str]
+
+
+class TokenAnswer(NamedTuple):
+    """An answer to a request for a token. location: of a redirection."""
+
+    status: int
+    body: bytes = b""
+    location: str | None = None
+
+    @classmethod
+    def with_token(cls, token: str) -> TokenAnswer:
+        """The answer of a provider that issues a token."""
+        return cls(200, json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": 3600}).encode())
+
+
+class IdentityProvider:
+    """A web server with a key set, whose `document` a test replaces; None: the server fails.
+
+    At `token_url` it issues tokens: `answer_token` makes each answer, and `token_posts` has what came. context: of TLS.
+    """
+
+    def __init__(self, document: bytes, context: ssl.SSLContext | None = None) -> None:
         self.document: bytes | None = document
+        self.answer_token: Callable[[], TokenAnswer] = lambda: TokenAnswer(503)
+        self.token_posts: list[TokenPost] = []
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -64,13 +92,30 @@ class IdentityProvider:
                 self.end_headers()
                 self.wfile.write(document or b"")
 
+            def do_POST(self) -> None:
+                form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                provider.token_posts.append(TokenPost(self.headers["Authorization"], dict(parse_qsl(form))))
+                answer = provider.answer_token()
+                self.send_response(answer.status)
+                if answer.location is not None:
+                    self.send_header("Location", answer.location)
+                self.send_header("Content-Length", str(len(answer.body)))
+                self.end_headers()
+                self.wfile.write(answer.body)
+
             def log_message(self, *arguments: Any) -> None:
                 """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="identity-provider")
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/jwks"
+        scheme = "http"
+        if context is not None:
+            scheme = "https"
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        place = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"{place}/jwks"
+        self.token_url = f"{place}/token"
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -75,4 +75,9 @@ def parsed_value(name: str, kind: str, text: str, option: str) -> object:
             if "Literal" in kind:
                 return text
             raise ValueError(f"{option}: {name} takes a whole number, not {text!r}") from None
+    if "float" in kind:
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError(f"{option}: {name} takes a number, not {text!r}") from None
     return [each.strip() for each in text.split(",")] if kind.startswith("Sequence") else text

@@ -14,6 +14,20 @@ from barnabas.config.secret import Secret
 class ConsumerSettings(TypedDict, total=False):
     """The settings that `Consumer(...)` takes by name; ConsumerConfig has their meaning and defaults."""
 
+    sasl_oauthbearer_token: Secret | str | Callable[[], str] | None
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: Secret | str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_sub_claim_name: str
+    sasl_oauthbearer_scope_claim_name: str
+    sasl_oauthbearer_header_urlencode: bool
+    sasl_login_callback_handler_class: str | None
+    sasl_login_connect_timeout_ms: int
+    sasl_login_read_timeout_ms: int
+    sasl_login_retry_backoff_ms: int
+    sasl_login_retry_backoff_max_ms: int
+    sasl_login_refresh_window_factor: float
     security_protocol: str
     ssl_truststore_location: str | None
     ssl_truststore_type: str
@@ -34,7 +48,6 @@ class ConsumerSettings(TypedDict, total=False):
     sasl_password: Secret | str | None
     sasl_token_auth: bool
     sasl_jaas_config: Secret | str | None
-    sasl_oauthbearer_token: Secret | str | Callable[[], str] | None
     client_id: str
     request_timeout_ms: int
     reconnect_backoff_ms: int

@@ -6,11 +6,12 @@ The base of ClientConnectionConfig, whose users and threads it shares: no lock. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from barnabas.clients.settings.notation import setting
+from barnabas.clients.settings.token_config import ClientTokenConfig
 from barnabas.config.secret import Secret
 from barnabas.rpc.client_channels import PLAINTEXT, SECURITY_PROTOCOLS, ClientChannels
 from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthBearerClient
@@ -27,7 +28,7 @@ _KEY_STORE = "The client's own certificate, for brokers that ask for one (`ssl.c
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClientSecurityConfig:
+class ClientSecurityConfig(ClientTokenConfig):
     """The settings of the connections' security.
 
     Raises ValueError when settings contradict one another, or belong to another `security_protocol`.
@@ -106,11 +107,6 @@ class ClientSecurityConfig:
         "The login as Java's clients have it: a login module with `username` and `password`, and for SCRAM"
         " `tokenauth`. Instead of `sasl_username` and its kin.",
     )
-    sasl_oauthbearer_token: Secret | str | Callable[[], str] | None = setting(
-        None,
-        "The token for OAUTHBEARER, as the identity provider has issued it, or a function that returns one that is"
-        " valid now, for each login. Not a setting of Kafka's.",
-    )
 
     def security_settings(self) -> dict[str, Any]:
         """Return these settings by name: the keywords that give a client the same security."""
@@ -179,12 +175,8 @@ class ClientSecurityConfig:
                 f"security_protocol={self.security_protocol} needs sasl_mechanism: {', '.join(_SASL_MECHANISMS)}"
             )
         if mechanism == OAUTHBEARER:
-            token = self.sasl_oauthbearer_token
-            if not token:
-                raise ValueError("sasl_mechanism=OAUTHBEARER needs sasl_oauthbearer_token")
-            if self.sasl_jaas_config is not None:
-                raise ValueError("sasl_mechanism=OAUTHBEARER takes sasl_oauthbearer_token, not sasl_jaas_config")
-            return SaslLogin(mechanism, lambda: OAuthBearerClient(token if callable(token) else _given(token)))
+            source = self.token_source(_secret(self.sasl_jaas_config))
+            return SaslLogin(mechanism, lambda: OAuthBearerClient(source))
         return password_login(mechanism, self._user(mechanism))
 
     def _user(self, mechanism: str) -> PasswordUser:
@@ -205,10 +197,6 @@ class ClientSecurityConfig:
             return user_of_login_context(mechanism, jaas)
         except InvalidJaas as error:
             raise ValueError(f"sasl_jaas_config: {error}") from None  # the cause's frames hold the text
-
-
-def _given(token: Secret | str) -> Callable[[], str]:
-    return token.reveal if isinstance(token, Secret) else lambda: token
 
 
 def _secret(value: Secret | str | None) -> Secret | None:

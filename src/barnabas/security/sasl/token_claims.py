@@ -6,6 +6,8 @@ Kafka: ValidatorAccessTokenValidator, ClaimValidationUtils, OAuthBearerValidatio
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -70,6 +72,17 @@ def valid_token(claims: Mapping[str, Any], rules: ClaimRules, now_ms: int) -> Va
     if not isinstance(user, str) or not user.strip():
         raise TokenInvalid(f"the claim {rules.user_claim!r} names no user")
     return ValidToken(user.strip(), expires_ms)
+
+
+def decoded_part(part: str) -> dict[str, Any]:
+    """Decode one part of a token. Raises TokenInvalid: it is no JSON object in base64."""
+    try:
+        found = json.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
+    except (ValueError, RecursionError):
+        raise TokenInvalid("a part is no JSON in base64") from None
+    if not isinstance(found, dict):
+        raise TokenInvalid("a part is no JSON object")
+    return found
 
 
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:

@@ -6,14 +6,12 @@ any thread. Kafka: OAuthBearerUnsecuredValidatorCallbackHandler, OAuthBearerUnse
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import Clock
-from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, ValidToken, valid_token
+from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, ValidToken, decoded_part, valid_token
 
 _PREFIX: Final = "unsecuredValidator"
 OPTIONS: Final = tuple(
@@ -49,18 +47,7 @@ class UnsecuredTokenValidator:
         parts = token.split(".")
         if len(parts) != 3 or parts[2]:
             raise TokenInvalid("it is signed, or no JWS: this listener takes unsecured tokens only")
-        header, claims = (_json_object(part) for part in parts[:2])
+        header, claims = (decoded_part(part) for part in parts[:2])
         if header.get("alg") != "none":
             raise TokenInvalid("its alg is not none: this listener takes unsecured tokens only")
         return valid_token(claims, self._rules, self._clock.milliseconds())
-
-
-def _json_object(part: str) -> dict[str, Any]:
-    """Decode one part of a token. Raises TokenInvalid: it is no JSON object in base64."""
-    try:
-        found = json.loads(base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True))
-    except (ValueError, RecursionError):
-        raise TokenInvalid("a part is no JSON in base64") from None
-    if not isinstance(found, dict):
-        raise TokenInvalid("a part is no JSON object")
-    return found

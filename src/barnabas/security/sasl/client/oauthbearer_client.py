@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 from barnabas.security.sasl.client.sasl_client import LoginFailed
+from barnabas.security.sasl.client.token_endpoint import NoToken
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class OAuthBearerClient:
     def _token(self) -> str:
         try:
             token: object = self._new_token()
+        except NoToken as error:
+            raise LoginFailed(str(error)) from None
         except Exception as error:
             # The user's own function: its error ends this login, and not the client's thread.
             logger.exception("The function of sasl_oauthbearer_token has failed")

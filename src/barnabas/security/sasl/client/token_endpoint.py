@@ -1,0 +1,139 @@
+"""Tokens of an identity provider for our clients: the grant of OAuth 2 by client credentials (RFC 6749, 4.4; KIP-768).
+
+One object a client, called on the threads that log in. `_lock` guards the token and is held while a first one is
+fetched: the other logins need it as well. Kafka: OAuthBearerLoginCallbackHandler, HttpAccessTokenRetriever,
+LoginAccessTokenValidator, ExpiringCredentialRefreshingLogin.
+
+A token serves all logins until a share of its life is over (`refresh_window_factor`). The first login after that starts
+a thread that fetches the next token, and logs in with the old one, so no login waits for a provider that is slow or
+away as long as there is a token. A fetch is tried again after errors that may pass, with pauses that double, for at
+most `retry_backoff_max_ms` in all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.config.secret import Secret
+from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.security.sasl.client.token_request import RequestFailed, TokenRequest
+from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, decoded_part, valid_token
+
+logger = logging.getLogger(__name__)
+
+_CLOCK_SKEW_MS: Final = 30_000
+
+
+class NoToken(Exception):
+    """The error for a provider that gives no usable token. Its text has no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """When a token is fetched and again, and what it has to hold. The claims are those with the user and the scope."""
+
+    user_claim: str = "sub"
+    scope_claim: str = "scope"
+    refresh_window_factor: float = 0.8
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 10_000
+
+
+class _HeldToken(NamedTuple):
+    """A token. refresh_ms, expires_ms: wall time."""
+
+    token: Secret
+    refresh_ms: int
+    expires_ms: int
+
+
+class TokenEndpoint:
+    """The source of a client's tokens: calling it returns one that is valid now."""
+
+    def __init__(
+        self,
+        request: TokenRequest,
+        rules: TokenRules,
+        clock: Clock | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """pause: waits for some seconds, between two attempts."""
+        self._request = request
+        self._rules = rules
+        self._clock = clock or SystemClock()
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._held: _HeldToken | None = None
+        self._refreshing: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"TokenEndpoint({self._request.url})"
+
+    def __call__(self) -> str:
+        """Return a valid token; without one, wait for the provider. Raises NoToken."""
+        with self._lock:
+            now_ms = self._clock.milliseconds()
+            held = self._held
+            if held is None or now_ms >= held.expires_ms:
+                held = self._held = self._fetch()
+            elif now_ms >= held.refresh_ms and self._refreshing is None:
+                self._refreshing = threading.Thread(target=self._refresh, name="token-refresh", daemon=True)
+                self._refreshing.start()
+            return held.token.reveal()
+
+    def _refresh(self) -> None:
+        """Replace the token, on a thread of its own; if there is no new one, a later login tries again."""
+        try:
+            held = self._fetch()
+            with self._lock:
+                self._held = held
+        except NoToken as error:
+            logger.warning("The old token is used on: %s", error)
+        finally:
+            with self._lock:
+                self._refreshing = None
+
+    def _fetch(self) -> _HeldToken:
+        """Ask the provider, several times if need be. Raises NoToken."""
+        rules = self._rules
+        ends_ms = self._clock.nanoseconds() // 1_000_000 + rules.retry_backoff_max_ms
+        backoff_ms = rules.retry_backoff_ms
+        while True:
+            try:
+                return self._checked(self._request.send())
+            except RequestFailed as error:
+                left_ms = ends_ms - self._clock.nanoseconds() // 1_000_000
+                if not error.may_pass or left_ms <= 0:
+                    raise NoToken(f"{self._request.url} gives no token: {error}") from None
+                wait_ms = min(backoff_ms, left_ms)
+                logger.info("%s gives no token, again in %d ms: %s", self._request.url, wait_ms, error)
+            self._pause(wait_ms / 1000)
+            backoff_ms *= 2
+
+    def _checked(self, answer: bytes) -> _HeldToken:
+        """Take the token out of an answer. Raises NoToken: there is none that a broker could accept."""
+        try:
+            document = json.loads(answer)
+            token = document["access_token"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            token = None
+        if not isinstance(token, str) or not token.strip():
+            raise NoToken(f'{self._request.url}: the answer is no JSON with "access_token"')
+        token = token.strip()
+        now_ms = self._clock.milliseconds()
+        claims = ClaimRules(self._rules.user_claim, self._rules.scope_claim, _CLOCK_SKEW_MS, needs_issue_time=False)
+        try:
+            parts = token.split(".")
+            if len(parts) != 3:
+                raise TokenInvalid(f"it has {len(parts)} parts, and a signed token (JWT) has 3")
+            expires_ms = valid_token(decoded_part(parts[1]), claims, now_ms).expires_ms
+        except TokenInvalid as error:
+            raise NoToken(f"{self._request.url}: the token cannot be used: {error}") from None
+        refresh_ms = now_ms + int((expires_ms - now_ms) * self._rules.refresh_window_factor)
+        return _HeldToken(Secret(token), refresh_ms, expires_ms)

@@ -29,6 +29,9 @@ LISTENERS = {"TLS": "SSL", "SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL"}
 OPEN = "kafka_server_socket_server_metrics_connection_count"
 SENDERS = 4
 MOST_GROWTH = 0.05
+"""Of the memory in the second half of the campaign. In the first one, heaps and the buckets of histograms fill."""
+FRAGMENT = 8
+"""A mutant rarely has the whole password: so many characters of it in a row count as the password."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,10 @@ def broker(trust_pem: Path) -> Iterator[BarnabasProcess]:
     yield running
     running.stop()
     log = running.log_text()
-    assert USER.password not in log, "a password is in the log"
+    for start in range(len(USER.password) - FRAGMENT + 1):
+        assert USER.password[start : start + FRAGMENT] not in log, "a part of a password is in the log"
+    assert ",p=" not in log, "a proof is in the log"
+    assert "Bearer ey" not in log, "a token is in the log"
     unexpected = log.find("Traceback")
     assert unexpected < 0, log[max(unexpected - 1000, 0) : unexpected + 3000]
 
@@ -126,9 +132,9 @@ def test_two_thousand_mutants(broker: BarnabasProcess, trust_pem: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_two_hundred_thousand_mutants(broker: BarnabasProcess, trust_pem: Path) -> None:
     before = metric_value(broker.ports["http"], OPEN)
-    send_mutants(broker, trust_pem, 20_000, 1_600)
+    send_mutants(broker, trust_pem, 100_000, 1_600)
     resident = resident_bytes(broker)
-    send_mutants(broker, trust_pem, 180_000, 160_000)
+    send_mutants(broker, trust_pem, 100_000, 160_000)
     await_no_connections(broker, before)
     check_serves(broker, "after-two-hundred-thousand")
     assert resident_bytes(broker) <= resident * (1 + MOST_GROWTH)

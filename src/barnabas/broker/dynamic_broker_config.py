@@ -27,6 +27,7 @@ from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.config.reconfigurable import FollowsFiles, Reconfigurable
 from barnabas.metadata.config_repository import ALL_BROKERS
+from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.network.network_config import NetworkConfig
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,9 @@ class DynamicBrokerConfig:
     """The settings in force, and the parts that follow them. static: the settings of the file."""
 
     def __init__(self, static: KafkaConfig) -> None:
+        """Raises ConfigError: the encoder of passwords cannot be made."""
         self._settings = BrokerSettings.of(static)
+        self.passwords = StoredPasswords(static)
         self._broker_id = ""
         self._lock = threading.RLock()
         self._parts: tuple[Reconfigurable, ...] = ()
@@ -103,7 +106,7 @@ class DynamicBrokerConfig:
         if entity not in (ALL_BROKERS, self._broker_id):
             return
         per_broker = entity != ALL_BROKERS
-        usable, complaints = usable_settings(stored, per_broker=per_broker)
+        usable, complaints = usable_settings(self.passwords.decoded(stored), per_broker=per_broker)
         for complaint in complaints:
             logger.error("Ignoring a setting of the metadata store: %s", complaint)
         with self._lock:

@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.broker_state import BrokerState
+from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.metadata_migration import check_not_moved, check_still_in_zookeeper
@@ -78,6 +79,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     zk_client.make_sure_persistent_paths_exist()
     identity = establish_identity(foundations.static, zk_client, directories)
     repository = ConfigRepository(zk_client)
+    _encode_passwords_again(foundations.dynamic, repository, str(identity.broker_id))
     # Before the logs are loaded: the store may have other defaults for them than the file.
     foundations.dynamic.load(repository.broker_overrides, identity.broker_id)
     topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
@@ -116,6 +118,13 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
         log_dir_failures=failures,
         metadata_dir=metadata_dir,
     )
+
+
+def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepository, broker: str) -> None:
+    """Replace stored passwords that `password.encoder.old.secret` has encoded."""
+    encoded = dynamic.passwords.encoded_again(repository.broker_overrides(broker))
+    if encoded is not None:
+        repository.change_broker_config(broker, encoded)
 
 
 def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str | None:

@@ -62,10 +62,9 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no Kerberos, tokens of the broker's own and stored passwords yet",
+        "there are no Kerberos and no tokens of the broker's own yet",
         """
-        password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
-        password.encoder.keyfactory.algorithm sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
+        sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
         sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds

@@ -60,7 +60,6 @@ TOKEN_HANDLERS: Final = (
 _OTHER_AUTHORIZER: Final = (
     f"there is no Java to load the class, so it would refuse nothing; {AUTHORIZERS[0]} selects the authorizer there is"
 )
-_NO_PASSWORDS: Final = "there is no store for encrypted passwords"
 _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothing"
 
 # A new row belongs here when an operator who reads the setting in a file would believe that an access is checked, a
@@ -80,9 +79,7 @@ PROMISES: Final[Mapping[str, Promise]] = {
         lambda value: _is_given(value) and value not in TOKEN_HANDLERS, _NO_JAVA
     ),
     "sasl.kerberos.service.name": Promise(_is_given, "there is no Kerberos, so no ticket would be checked"),
-    # -- secrets, and the metadata store
-    "password.encoder.secret": Promise(_is_given, _NO_PASSWORDS),
-    "password.encoder.old.secret": Promise(_is_given, _NO_PASSWORDS),
+    # -- the metadata store
     "zookeeper.set.acl": Promise(_is_true, "znodes are created without access control lists"),
     # -- classes that would refuse or limit requests
     "create.topic.policy.class.name": Promise(_is_given, _NO_JAVA),

@@ -17,13 +17,14 @@ from typing import NamedTuple, Protocol
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError, InvalidConfiguration
 from barnabas.config.config_key import ConfigKey, ConfigType
-from barnabas.config.dynamic_settings import is_password, usable_settings
+from barnabas.config.dynamic_settings import usable_settings
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, by_reason
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas.metadata.config_repository import ALL_BROKERS, ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.config_codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -46,6 +47,10 @@ class RunningBroker(Protocol):
     @property
     def current(self) -> KafkaConfig:
         """The settings in force now, against which settings of topics are checked."""
+
+    @property
+    def passwords(self) -> StoredPasswords:
+        """The encoder of the passwords among the broker's settings."""
 
     def validate(self, changed: Mapping[str, str], *, per_broker: bool) -> None:
         """Check new settings of this broker, or of all brokers.
@@ -145,7 +150,7 @@ class ConfigAdmin:
         """
 
         def changed(entity: str) -> Mapping[str, str]:
-            stored = self._repository.broker_overrides(entity)
+            stored = self._broker.passwords.decoded(self._repository.broker_overrides(entity))
             # Dropped here, since one stored setting that cannot be used would have every later change rejected.
             settings, complaints = usable_settings(stored, per_broker=entity != ALL_BROKERS)
             for complaint in complaints:
@@ -166,24 +171,25 @@ class ConfigAdmin:
                 settings = wanted(entity)
                 self._broker.validate(settings, per_broker=broker is not None)
                 if not validate_only:
-                    self._refuse_passwords(settings, "" if broker is None else str(broker))
+                    encoded = self._encoded(settings, "" if broker is None else str(broker))
                     logger.info("Updating broker %s with new configuration : %s", entity, sorted(settings))
-                    self._repository.change_broker_config(entity, settings)
+                    self._repository.change_broker_config(entity, encoded)
             except ConfigError as error:
                 raise ApiError(ErrorCode.INVALID_REQUEST, error.message) from error
             except StoreUnavailableError as error:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _refuse_passwords(self, settings: Mapping[str, str], broker: str) -> None:
-        """Reject secrets, which every reader of the store could see: this broker has no secret to encode them with.
+    def _encoded(self, settings: Mapping[str, str], broker: str) -> dict[str, str]:
+        """Return settings as they are stored, where every reader of the store may see them: passwords are encoded.
 
         Raises ApiError: INVALID_CONFIG, as Kafka without `password.encoder.secret` does.
         """
-        if any(is_password(name) for name in settings):
-            reason = "Password encoder secret not configured"
+        try:
+            return self._broker.passwords.encoded(settings)
+        except ConfigError as error:
             resource = f"ConfigResource(type=BROKER, name='{broker}')"
-            message = f"Invalid config value for resource {resource}: {reason}"
-            raise ApiError(ErrorCode.INVALID_CONFIG, message)
+            message = f"Invalid config value for resource {resource}: {error.message}"
+            raise ApiError(ErrorCode.INVALID_CONFIG, message) from error
 
 
 _TOPIC_KEYS: Mapping[str, ConfigKey] = {name: topic_key.key for name, topic_key in TOPIC_CONFIG_KEYS.items()}

@@ -1,9 +1,9 @@
 """A topic is copied exactly once while the brokers of a cluster are killed (-9) in turn, in the middle of transactions.
 
-Two libraries copy at the same time, each to a topic of its own. The broker that dies is the coordinator of one copier's
-transactions, then the leader of a partition that the other one writes to, and so on. The copies go on while the broker
-is away, and before the next one dies all replicas are in sync. kafka-python reads the copies as a reader of committed
-records.
+Three libraries copy at the same time, each to a topic of its own. The broker that dies is the coordinator of one
+copier's transactions, then the leader of a partition that the next one writes to, and so on. The copies go on while the
+broker is away, and before the next one dies all replicas are in sync. kafka-python reads the copies as a reader of
+committed records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.clients.topic_copies import (
     STALL_SECONDS,
     WITHIN_A_TRANSACTION_SECONDS,
     Source,
-    await_copies,
+    await_all_copies,
     await_ended_transactions,
     read_committed,
 )
@@ -74,20 +74,15 @@ def _copy_over_kills(running: Cluster, admin: Admin, kills: int) -> Source:
             wait_until(partial(_are_all_in_sync, admin), seconds=STALL_SECONDS)
             copied = source.count
             source.write_round()
-            _await_all_copies(admin, copiers, copied + COPIED_BEFORE_A_KILL)
+            await_all_copies(admin, copiers, copied + COPIED_BEFORE_A_KILL)
             victim = _victim(admin, round_number, list(copiers))
             time.sleep(chance.random() * WITHIN_A_TRANSACTION_SECONDS)
             running.kill(victim)
-            _await_all_copies(admin, copiers, copied + COPIED_WITHOUT_THE_BROKER)
+            await_all_copies(admin, copiers, copied + COPIED_WITHOUT_THE_BROKER)
             running.restart(victim)
         source.write_round()
-        _await_all_copies(admin, copiers, source.count)
+        await_all_copies(admin, copiers, source.count)
     return source
-
-
-def _await_all_copies(admin: Admin, copiers: dict[str, CopierThread], wanted: int) -> None:
-    for target, copier in copiers.items():
-        await_copies(admin, copier, target, wanted)
 
 
 def _are_all_in_sync(admin: Admin) -> bool:
@@ -95,9 +90,9 @@ def _are_all_in_sync(admin: Admin) -> bool:
 
 
 def _victim(admin: Admin, round_number: int, targets: list[str]) -> int:
-    """Return the coordinator of one copier's transactions, or the leader of a partition of the other one's target."""
+    """Return the coordinator of one copier's transactions, or the leader of a partition of the next one's target."""
     target = targets[round_number // 2 % len(targets)]
     if round_number % 2 == 0:
         return admin.describe_transactions([target])[target].coordinator.id
-    other = targets[(round_number // 2 + 1) % len(targets)]
-    return admin.describe_topics([other])[other].partitions[round_number // 2 % PARTITIONS].leader
+    following = targets[(round_number // 2 + 1) % len(targets)]
+    return admin.describe_topics([following])[following].partitions[round_number // 2 % PARTITIONS].leader

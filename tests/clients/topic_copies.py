@@ -8,6 +8,7 @@ its transactional id have the name of the topic with the copy.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Final
 
@@ -63,6 +64,12 @@ def await_copies(admin: Admin, copier: CopierThread, target: str, wanted: int) -
         stalled = time.monotonic() - changed_at > STALL_SECONDS
         assert not stalled, f"{copied} of {wanted} records are copied, failures: {copier.failures}"
         time.sleep(0.002)
+
+
+def await_all_copies(admin: Admin, copiers: Mapping[str, CopierThread], wanted: int) -> None:
+    """Return when the copier of each target has committed the offsets of `wanted` records."""
+    for target, copier in copiers.items():
+        await_copies(admin, copier, target, wanted)
 
 
 def read_committed(bootstrap: str, target: str) -> list[list[bytes]]:

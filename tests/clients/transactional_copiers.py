@@ -7,12 +7,14 @@ the transaction does not survive a copier aborts and goes back to the committed 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
+import aiokafka
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
@@ -29,6 +31,8 @@ SECONDS: Final = 60
 """The longest that one call of a library waits. A copier whose call times out is replaced: nothing is lost but time."""
 SESSION_MS: Final = 10_000
 """So long a group waits for a copier that could not leave it, because the broker was down."""
+CLOSE_SECONDS: Final = 5
+"""Of aiokafka, whose clients have no time-out of their own for it."""
 END_SECONDS: Final = 300
 
 PATIENCE: Final[Mapping[str, str | int]] = {
@@ -167,7 +171,104 @@ class BarnabasCopier(Copier):
         self._consumer.close()
 
 
-COPIERS: Final[Mapping[str, type[Copier]]] = {"confluent-kafka": ConfluentCopier, "barnabas": BarnabasCopier}
+class _AssignmentMoved(Exception):
+    """The group took partitions away in the middle of a transaction."""
+
+
+class AiokafkaCopier(Copier):
+    """By aiokafka, on an event loop that runs inside the calls alone.
+
+    aiokafka names the group in a transaction but not the member, and reads committed offsets without waiting for
+    transactions that are open: a broker cannot tell that the group has moved on. So the copier watches its assignment,
+    and is replaced when it loses one, or when anything fails: its successor ends the transaction before it reads the
+    committed offsets.
+    """
+
+    def __init__(self, bootstrap: str, source: str, target: str) -> None:
+        self._source, self._target = source, target
+        self._assignment_moved = False
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._wait(self._start(bootstrap))
+        except Exception:
+            self.close()
+            raise
+
+    async def _start(self, bootstrap: str) -> None:
+        self._producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=self._target)
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=self._target,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=SESSION_MS // 10,
+        )
+        await self._producer.start()
+        self._consumer.subscribe([self._source], listener=_Watch(self._lose))
+        await self._consumer.start()
+
+    def _lose(self) -> None:
+        self._assignment_moved = True
+
+    def _wait(self, call: Coroutine[Any, Any, object]) -> None:
+        self._loop.run_until_complete(asyncio.wait_for(call, SECONDS))
+
+    def copy_some(self) -> None:
+        self._wait(self._copy())
+
+    async def _copy(self) -> None:
+        fetched = await self._consumer.getmany(timeout_ms=200, max_records=RECORDS_A_TRANSACTION)
+        if not fetched:
+            return
+        await self._producer.begin_transaction()
+        written = [
+            await self._producer.send(self._target, record.value, partition=record.partition)
+            for records in fetched.values()
+            for record in records
+        ]
+        await asyncio.gather(*written)
+        offsets = {place: records[-1].offset + 1 for place, records in fetched.items()}
+        await self._producer.send_offsets_to_transaction(offsets, self._target)
+        if self._assignment_moved:
+            raise _AssignmentMoved
+        await self._producer.commit_transaction()
+        if self._assignment_moved:
+            raise _AssignmentMoved
+
+    def close(self) -> None:
+        try:
+            for client in (self._consumer, self._producer):
+                with suppress(TimeoutError):
+                    self._loop.run_until_complete(asyncio.wait_for(client.stop(), CLOSE_SECONDS))
+        finally:
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.close()
+
+
+class _Watch(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+    """Tells of partitions that are taken away. aiokafka calls it on the event loop."""
+
+    def __init__(self, on_loss: Callable[[], None]) -> None:
+        self._on_loss = on_loss
+
+    def on_partitions_revoked(self, revoked: Collection[object]) -> None:
+        if revoked:
+            self._on_loss()
+
+    def on_partitions_assigned(self, assigned: Collection[object]) -> None:
+        pass
+
+
+COPIERS: Final[Mapping[str, type[Copier]]] = {
+    "confluent-kafka": ConfluentCopier,
+    "barnabas": BarnabasCopier,
+    "aiokafka": AiokafkaCopier,
+}
 
 
 class CopierThread:

@@ -19,10 +19,15 @@ from barnabas.storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 UNKNOWN_BYTES = -1
+UNKNOWN_LAG = -1
 
 
 class ReplicaSize(NamedTuple):
-    """The size of a replica: bytes of its log files. offset_lag: how far its end is behind the high watermark."""
+    """The size of a replica: bytes of its log files.
+
+    offset_lag: how far the log's end is behind the high watermark. Of a future log (`is_future`): how far it is behind
+    the end of the partition's current log, -1 when there is none.
+    """
 
     topic_partition: TopicPartition
     size: int
@@ -61,14 +66,21 @@ def _describe(
         logger.exception("Error while describing replica in dir %s", path)
         return _failed(path)
     replicas = [
-        _size_of(log) for log in log_manager.logs_in(path) if partitions is None or log.topic_partition in partitions
+        _size_of(log, log_manager)
+        for log in log_manager.logs_in(path)
+        if partitions is None or log.topic_partition in partitions
     ]
     return LogDirDescription(path, ErrorCode.NONE, total_bytes, usable_bytes, replicas)
 
 
-def _size_of(log: UnifiedLog) -> ReplicaSize:
-    lag = max(log.high_watermark - log.log_end_offset, 0)
-    return ReplicaSize(log.topic_partition, log.local.segments.size, lag, is_future=False)
+def _size_of(log: UnifiedLog, log_manager: LogManager) -> ReplicaSize:
+    is_future = log.is_future
+    if is_future:
+        current = log_manager.get_log(log.topic_partition)
+        lag = UNKNOWN_LAG if current is None else current.log_end_offset - log.log_end_offset
+    else:
+        lag = max(log.high_watermark - log.log_end_offset, 0)
+    return ReplicaSize(log.topic_partition, log.local.segments.size, lag, is_future)
 
 
 def _failed(path: str) -> LogDirDescription:

@@ -57,6 +57,17 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     return None
 
 
+def parse_future_dir(name: str) -> TopicPartition | None:
+    """Return the partition whose future directory is called `topic-0.<unique>-future`; None for other directories.
+
+    `unique` has no dash and no dot. Such a directory holds the copy of a replica that is moving to this log directory.
+    """
+    if not name.endswith(FUTURE_DIR_SUFFIX):
+        return None
+    partition_dir, dot, unique = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
+    return parse_partition_dir(partition_dir) if dot and unique and "-" not in unique else None
+
+
 def deleted_dir_name(topic_partition: TopicPartition, unique: str) -> str:
     """Return the name of the directory of a partition that is deleted: `topic-0.<unique>-delete`.
 

@@ -53,7 +53,8 @@ class LogManager:
 
     topic_config: the settings of a topic whose log is opened. chance: for roll jitter and names. get_log: the look-up
     of a partition's log, None when there is none here, or only in a directory that failed. cleaner: made at start;
-    None where `log.cleaner.enable` is off. checkpoints, tasks: for tests, which run them at will.
+    None where `log.cleaner.enable` is off. get_future_log: the look-up of a future log, which a move of the partition
+    to another log directory has begun. checkpoints, tasks: for tests, which run them at will.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class LogManager:
         self._opener = LogOpener(directories, self._table, self.checkpoints, self._environment, topic_config)
         self.tasks = LogTasks(self._table, self.checkpoints, self._deletion, clock)
         self.get_log = self._table.get
+        self.get_future_log = self._table.get_future
         self.cleaner: LogCleaner | None = None
 
     # -- start and shutdown
@@ -149,11 +151,15 @@ class LogManager:
     # -- logs
 
     def all_logs(self) -> list[UnifiedLog]:
-        """Return every log, as of now."""
+        """Return every current log, as of now."""
         return self._table.all()
 
+    def future_logs(self) -> list[UnifiedLog]:
+        """Return every future log, as of now."""
+        return self._table.futures()
+
     def logs_in(self, log_dir: str) -> list[UnifiedLog]:
-        """Return the logs of one directory, as of now."""
+        """Return the logs of one directory, current and future, as of now."""
         return self._table.in_dir(log_dir)
 
     @property
@@ -231,14 +237,18 @@ class LogManager:
         )
 
     def async_delete(self, topic_partition: TopicPartition) -> None:
-        """Remove a log and rename its directory; the files are deleted after file.delete.delay.ms.
+        """Remove a partition's logs and rename their directories; the files are deleted after file.delete.delay.ms.
 
-        Raises ApiError: KAFKA_STORAGE_ERROR, also when there is no log but a failed directory may hold one.
+        These are its current log and, while it moves to another log directory, its future log. Raises ApiError:
+        KAFKA_STORAGE_ERROR, also when there is no current log but a failed directory may hold one.
         """
         # Out of the table first, so that no thread finds the log any more. Then the cleaner, which may be in the middle
         # of it, without any lock: it needs the log's lock to finish its swap. Then the directory.
         with self._creation_lock:
             log = self._table.remove(topic_partition)
+            future = self._table.remove_future(topic_partition)
+        if future is not None:
+            self._delete_future(future)
         if log is not None:
             if self.cleaner is not None:
                 self.cleaner.abort_cleaning(topic_partition)
@@ -250,6 +260,15 @@ class LogManager:
                 f"Failed to delete log for {topic_partition} because it may be in one of the offline directories"
                 f" {','.join(offline)}",
             )
+
+    def _delete_future(self, log: UnifiedLog) -> None:
+        """Delete a future log that is out of the table. A disk error there does not keep the current log."""
+        # A future log that stayed would bring the deleted topic's records into a new topic of the name, once a broker
+        # goes on with the move. One that cannot be deleted is marked stray by the start that finds the new topic.
+        try:
+            self._deletion.delete(log)
+        except ApiError as error:
+            logger.warning("The future log of %s was not deleted: %s", log.topic_partition, error)
 
     # -- truncation, with the cleaner kept away
 
@@ -302,7 +321,10 @@ class LogManager:
         self._directories.failed(log_dir, doing, error)
 
     def fail_log_dir(self, log_dir: str) -> list[TopicPartition]:
-        """Remove a directory's logs, close their files, unlock the directory; return the partitions."""
+        """Remove a directory's logs, close their files, unlock the directory; return the partitions.
+
+        A partition that had its future log alone there is not among them: its current log serves on.
+        """
         self._directories.take_offline(log_dir)
         if self.cleaner is not None:
             self.cleaner.handle_log_dir_failure(log_dir)
@@ -313,7 +335,7 @@ class LogManager:
         for log in failed:
             log.close_handlers()
         self._directories.release(log_dir)
-        partitions = [log.topic_partition for log in failed]
+        partitions = [log.topic_partition for log in failed if not log.is_future]
         logger.warning("Logs for partitions %s are offline: log directory %s has failed", partitions, log_dir)
         return partitions
 

@@ -1,5 +1,9 @@
 """The logs that are open: by partition, by topic, and by log directory.
 
+A partition has one current log, which serves requests, and one future log while it moves to another log directory. All
+methods that do not say otherwise are about current logs; those about a log directory are about both kinds. Two logs of
+one partition never lie in one log directory (`LogDirectory.partition_dirs`).
+
 Owned by LogManager. Any thread looks logs up without a lock (one look-up in a dictionary is atomic). Changes, one key
 at a time, and copies are made under `_lock`; no other lock is taken inside it. Kafka: LogManager's pools of logs.
 """
@@ -13,29 +17,33 @@ from barnabas.storage.log.unified_log import UnifiedLog
 
 
 class LogTable:
-    """One log per partition."""
+    """One current log per partition, and at most one future log."""
 
-    __slots__ = ("_by_dir", "_by_topic", "_lock", "_logs", "get")
+    __slots__ = ("_by_dir", "_by_topic", "_futures", "_lock", "_logs", "get", "get_future")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._futures: dict[TopicPartition, UnifiedLog] = {}
         self._by_dir: dict[str, dict[TopicPartition, UnifiedLog]] = {}
         self._by_topic: dict[str, dict[int, UnifiedLog]] = {}
         # The dictionary's own method: requests look logs up, and save the call of a Python function.
         self.get = self._logs.get
         """Look up a partition's log; None when there is none."""
+        self.get_future = self._futures.get
+        """Look up a partition's future log; None when there is none."""
 
     def add(self, log: UnifiedLog) -> UnifiedLog | None:
-        """Add a log; if there is one of this partition, return that one and change nothing."""
+        """Add a log of either kind; if the partition has one of this kind, return that one and change nothing."""
         key = log.topic_partition
         with self._lock:
             # Of two threads that load or make the same log, one wins, and the other one gets the winner's.
-            present = self._logs.setdefault(key, log)
+            present = (self._futures if log.is_future else self._logs).setdefault(key, log)
             if present is not log:
                 return present
             self._by_dir.setdefault(log.parent_dir, {})[key] = log
-            self._by_topic.setdefault(key.topic, {})[key.partition] = log
+            if not log.is_future:
+                self._by_topic.setdefault(key.topic, {})[key.partition] = log
             return None
 
     def remove(self, topic_partition: TopicPartition) -> UnifiedLog | None:
@@ -47,13 +55,24 @@ class LogTable:
                 self._remove_from_topic(topic_partition)
             return log
 
+    def remove_future(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """Remove and return a future log; None when there is none."""
+        with self._lock:
+            log = self._futures.pop(topic_partition, None)
+            if log is not None:
+                self._by_dir[log.parent_dir].pop(topic_partition, None)
+            return log
+
     def remove_dir(self, log_dir: str) -> list[UnifiedLog]:
-        """Remove and return the logs of a log directory."""
+        """Remove and return the logs of a log directory, current and future."""
         with self._lock:
             removed = self._by_dir.pop(log_dir, {})
-            for key in removed:
-                del self._logs[key]
-                self._remove_from_topic(key)
+            for key, log in removed.items():
+                if log.is_future:
+                    del self._futures[key]
+                else:
+                    del self._logs[key]
+                    self._remove_from_topic(key)
             return list(removed.values())
 
     def all(self) -> list[UnifiedLog]:
@@ -61,10 +80,16 @@ class LogTable:
         with self._lock:
             return list(self._logs.values())
 
-    def of_topic(self, topic: str) -> list[UnifiedLog]:
-        """Return the logs of a topic, as of now."""
+    def futures(self) -> list[UnifiedLog]:
+        """Return every future log, as of now."""
         with self._lock:
-            return list(self._by_topic.get(topic, {}).values())
+            return list(self._futures.values())
+
+    def of_topic(self, topic: str) -> list[UnifiedLog]:
+        """Return the logs of a topic, current and future, as of now."""
+        with self._lock:
+            futures = [log for key, log in self._futures.items() if key.topic == topic]
+            return [*self._by_topic.get(topic, {}).values(), *futures]
 
     def any_of_topic(self, topic: str) -> UnifiedLog | None:
         """Return a log of the topic; None when there is none."""
@@ -72,12 +97,12 @@ class LogTable:
             return next(iter(self._by_topic.get(topic, {}).values()), None)
 
     def in_dir(self, log_dir: str) -> list[UnifiedLog]:
-        """Return the logs of a log directory, as of now."""
+        """Return the logs of a log directory, current and future, as of now."""
         with self._lock:
             return list(self._by_dir.get(log_dir, {}).values())
 
     def count_in(self, log_dir: str) -> int:
-        """Return the number of logs in a log directory."""
+        """Return the number of logs in a log directory, current and future."""
         with self._lock:
             return len(self._by_dir.get(log_dir, {}))
 

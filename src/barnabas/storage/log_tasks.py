@@ -24,7 +24,7 @@ NEVER = 2**63 - 1
 
 
 class LogTasks:
-    """The tasks over the logs in `table`."""
+    """The tasks over the logs in `table`, current and future."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class LogTasks:
             logs = [log for log in self._table.all() if not log.config.is_compacted]
         # The pause ends whatever happens: a log that stays paused would never be cleaned again.
         try:
-            for log in logs:
+            for log in [*logs, *(log for log in self._table.futures() if not log.config.is_compacted)]:
                 try:
                     total += log.delete_old_segments()
                 except ApiError as error:
@@ -97,7 +97,7 @@ class LogTasks:
     def flush_dirty_logs(self) -> None:
         """Flush the logs whose last flush is `flush.ms` ago."""
         now_ms = self._clock.milliseconds()
-        for log in self._table.all():
+        for log in [*self._table.all(), *self._table.futures()]:
             local = log.local
             # A log without new records is left alone, so that idle partitions cost no sync.
             if now_ms - local.last_flush_ms >= log.config.flush_ms and local.recovery_point < log.log_end_offset:
@@ -109,5 +109,5 @@ class LogTasks:
     def remove_expired_producers(self) -> None:
         """Forget the producers that have written nothing for `producer.id.expiration.ms`, in every log."""
         now_ms = self._clock.milliseconds()
-        for log in self._table.all():
+        for log in [*self._table.all(), *self._table.futures()]:
             log.remove_expired_producers(now_ms)

@@ -22,10 +22,12 @@ class LogMetrics:
         self._log_manager = log_manager
 
     def samples(self) -> Iterator[Sample]:
-        """Yield four gauges per log."""
-        for log in self._log_manager.all_logs():
+        """Yield four gauges per log; those of a future log have the tag `is-future`."""
+        for log in [*self._log_manager.all_logs(), *self._log_manager.future_logs()]:
             key = log.topic_partition
-            tags = (("topic", key.topic), ("partition", str(key.partition)))
+            tags: tuple[tuple[str, str], ...] = (("topic", key.topic), ("partition", str(key.partition)))
+            if log.is_future:
+                tags = (*tags, ("is-future", "true"))
             values = {
                 "NumLogSegments": len(log.local.segments),
                 "LogStartOffset": log.log_start_offset,

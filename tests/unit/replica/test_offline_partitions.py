@@ -9,6 +9,7 @@ import pytest
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.storage.storage_metrics import LogMetrics
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log_harness import Broker, batch, fault_once
@@ -136,3 +137,35 @@ def test_log_dirs_are_described() -> None:
     chosen = {one.path: one for one in replicas.manager.describe_log_dirs([TopicPartition("topic", 0)])}
     assert chosen[failing] == (failing, ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, [])
     assert chosen[working].replicas == []
+
+
+def test_a_future_log_is_described_and_goes_with_its_directory() -> None:
+    broker = Broker(log_dirs=("/a", "/b"))
+    assert isinstance(broker.files, SimulatedFiles)
+    for number in (0, 1):
+        broker.files.make_dirs(f"/b/topic-{number}.{'0f' * 16}-future")
+    broker.files.make_dirs("/a/topic-0")
+    broker.start()
+    replicas = Replicas(broker)
+    replicas.announce("topic", 0, US)
+    assert _code(replicas.lead(is_new=False)) is ErrorCode.NONE
+    replicas.append(("topic", 0, batch(3)))
+    in_a, in_b = replicas.manager.describe_log_dirs(None)
+    assert [(size.topic_partition.partition, size.offset_lag, size.is_future) for size in in_a.replicas] == [
+        (0, 0, False)
+    ]
+    # Partition 1 has no current log here, so nothing says how much its future log lacks.
+    described = {size.topic_partition.partition: (size.offset_lag, size.is_future) for size in in_b.replicas}
+    assert described == {0: (3, True), 1: (-1, True)}
+    of_futures = [
+        (sample.name.tags, sample.value)
+        for sample in LogMetrics(broker.manager).samples()
+        if sample.name.name == "LogEndOffset" and ("is-future", "true") in sample.name.tags
+    ]
+    assert sorted(value for _, value in of_futures) == [0, 0]
+
+    replicas.manager.orders.handle_log_dir_failure("/b")
+    assert replicas.manager.offline_partition_count == 0
+    (appended,) = replicas.append(("topic", 0, batch()))
+    assert appended.error is ErrorCode.NONE
+    assert replicas.stop().partition_errors[0].error_code == ErrorCode.NONE

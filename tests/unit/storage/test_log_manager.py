@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -268,3 +269,87 @@ def test_a_deletion_in_the_midst_of_a_flush_fails_no_directory(monkeypatch: pyte
     monkeypatch.setattr(type(checkpoint), "write", lambda _, entries: deleted_meanwhile(entries))
     broker.scheduler.tick()
     assert not broker.failed_dirs
+
+
+def _moving(files: SimulatedFiles, directory: str = "/b") -> str:
+    """Partition 0 with three records in /a, and a future log with two of them, as a broker that was moving it left."""
+    broker = Broker(files, log_dirs=("/a", "/b"))
+    broker.log().append_as_leader(batch(2), 0)
+    broker.manager.shutdown()
+    path = f"{directory}/topic-0.{'0f' * 16}-future"
+    files.make_dirs(path)
+    for name in files.list_dir("/a/topic-0"):
+        files.write_bytes(f"{path}/{name}", files.read_bytes(f"/a/topic-0/{name}"))
+    broker.start()
+    broker.log().append_as_leader(batch(), 0)
+    broker.manager.shutdown()
+    return path
+
+
+@pytest.mark.parametrize("end", [Broker.restart, Broker.kill, Broker.crash])
+def test_a_future_log_is_loaded_and_kept_beside_the_current_one(end: Callable[[Broker], object]) -> None:
+    files = SimulatedFiles()
+    path = _moving(files)
+    broker = Broker(files, log_dirs=("/a", "/b"))
+    for _ in range(2):
+        future = broker.manager.get_future_log(PARTITION)
+        assert future is not None
+        assert (future.directory, future.log_end_offset) == (path, 2)
+        assert (broker.log().directory, broker.log().log_end_offset) == ("/a/topic-0", 3)
+        assert broker.manager.all_logs() == [broker.log()]
+        assert broker.manager.logs_in("/b") == broker.manager.future_logs() == [future]
+        end(broker)
+    # Settings of the topic reach both; a directory with a future log holds a log as any other does.
+    broker.manager.update_log_config("topic", log_config(retention_ms=77))
+    assert [log.config.retention_ms for log in broker.manager.future_logs()] == [77]
+    assert broker.log(partition(1)).parent_dir == "/a"
+    assert broker.log(partition(2)).parent_dir == "/b"
+
+
+def test_a_deleted_topic_takes_its_future_log_along() -> None:
+    files = SimulatedFiles()
+    path = _moving(files)
+    broker = Broker(files, log_dirs=("/a", "/b"))
+    broker.manager.async_delete(PARTITION)
+    assert broker.manager.get_future_log(PARTITION) is None
+    assert not files.exists(path)
+    broker.crash()
+    assert broker.manager.future_logs() == []
+    broker.scheduler.tick(60_000)
+    assert not any(name.endswith("-delete") for name in files.list_dir("/b"))
+
+
+def test_a_disk_error_at_a_future_log_leaves_the_current_one() -> None:
+    files = SimulatedFiles()
+    _moving(files)
+    broker = Broker(files, log_dirs=("/a", "/b"))
+    assert broker.manager.fail_log_dir("/b") == []
+    assert broker.manager.get_future_log(PARTITION) is None
+    assert broker.log().log_end_offset == 3
+
+    broker = Broker(files, log_dirs=("/a", "/b"))
+    files.fault = fault_once("rename", OSError(errno.EIO, "broken"), "-future")
+    broker.manager.async_delete(PARTITION)
+    assert broker.failed_dirs == ["/b"]
+    assert not files.exists("/a/topic-0")
+
+
+def test_future_directories_that_no_move_can_have_made_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFiles()
+    _moving(files, directory="/a")
+    files.make_dirs("/b/topic-future")
+    broker = Broker(files, log_dirs=("/a", "/b"))
+    assert broker.manager.live_log_dirs == ["/a", "/b"]
+    assert broker.manager.future_logs() == []
+    assert broker.log().log_end_offset == 3
+    assert "the partition's current log is in this log directory too" in caplog.text
+    assert "its name is not <topic>-<partition>.<unique>-future" in caplog.text
+
+
+def test_two_future_logs_of_one_partition_are_refused() -> None:
+    files = SimulatedFiles()
+    _moving(files)
+    files.make_dirs(f"/c/topic-0.{'1e' * 16}-future")
+    broker = Broker(files, log_dirs=("/a", "/b", "/c"))
+    assert broker.manager.live_log_dirs == ["/a", "/b"]
+    assert [log.log_end_offset for log in broker.manager.future_logs()] == [2]

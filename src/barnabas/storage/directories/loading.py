@@ -19,6 +19,7 @@ from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.directories.log_dir import LogDirectory
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.threads import run_per_directory
+from barnabas.storage.file_names import FUTURE_DIR_SUFFIX
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_table import LogTable
 
@@ -56,7 +57,8 @@ class LogLoading:
         self._mark_stray = mark_stray
         self._lock = threading.Lock()
         self._loaded: dict[str, int] = {}
-        self._paths: dict[TopicPartition, str] = {}
+        self._paths: dict[tuple[TopicPartition, bool], str] = {}
+        """By partition, and whether the log is a future one: a partition may have one of each."""
 
     def run(self) -> list[str]:
         """Load everything; return the directories of logs that an earlier run had deleted but not removed.
@@ -114,15 +116,16 @@ class LogLoading:
         return found, leftovers
 
     def _refuse_duplicates(self, found: Sequence[PartitionDir]) -> None:
-        """Note the directories of partitions. Raises OSError when a partition has two."""
-        for topic_partition, path in found:
-            present = self._paths.get(topic_partition)
+        """Note the directories of partitions. Raises OSError when a partition has two of one kind."""
+        named = {(topic_partition, path.endswith(FUTURE_DIR_SUFFIX)): path for topic_partition, path in found}
+        for (topic_partition, is_future), path in named.items():
+            present = self._paths.get((topic_partition, is_future))
             if present is not None:
                 raise OSError(
                     f"Duplicate log directories for {topic_partition} are found in both {path} and {present}. Recover"
                     " broker from this failure by manually deleting one of the two directories for this partition."
                 )
-        self._paths.update(found)
+        self._paths.update(named)
 
     def _give_up(self, log_dir: str, error: Exception) -> None:
         """Take a directory offline and drop its loaded logs. Even a full disk counts: its logs are needed now."""

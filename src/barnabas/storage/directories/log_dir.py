@@ -28,6 +28,7 @@ from barnabas.storage.file_names import (
     FUTURE_DIR_SUFFIX,
     RAFT_METADATA_TOPIC,
     STRAY_DIR_SUFFIX,
+    parse_future_dir,
     parse_partition_dir,
 )
 from barnabas.storage.log.load_terms import LoadTerms
@@ -110,9 +111,13 @@ class LogDirectory:
         return read_meta_properties(self._files, self.path)
 
     def partition_dirs(self) -> list[tuple[TopicPartition, str]]:
-        """Return the partitions that have a log here, with their directories. Raises OSError."""
+        """Return the partitions that have a log here, with their directories: current and future logs. Raises OSError.
+
+        A future log beside the current log of its partition is left out: a replica moves to another log directory.
+        """
         found = []
-        for name in self._files.list_dir(self.path):
+        names = self._files.list_dir(self.path)
+        for name in names:
             path = os.path.join(self.path, name)
             if not self._files.is_dir(path) or name.endswith((DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
                 continue
@@ -120,7 +125,13 @@ class LogDirectory:
             if topic_partition is not None and topic_partition.topic != RAFT_METADATA_TOPIC:
                 found.append((topic_partition, path))
             elif name.endswith(FUTURE_DIR_SUFFIX):
-                logger.warning("Ignoring %s: a replica that was being moved from another log directory", path)
+                future = parse_future_dir(name)
+                if future is None:
+                    logger.warning("Ignoring %s: its name is not <topic>-<partition>.<unique>-future", path)
+                elif str(future) in names:
+                    logger.warning("Ignoring %s: the partition's current log is in this log directory too", path)
+                else:
+                    found.append((future, path))
         return found
 
     def deleted_dirs(self) -> list[str]:

@@ -19,6 +19,7 @@ from barnabas.records.batch_header import BatchHeader
 from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
+from barnabas.storage.file_names import FUTURE_DIR_SUFFIX
 from barnabas.storage.log.aborted_transactions import END_OF_ALL, collect_aborted, read_committed
 from barnabas.storage.log.bounds import LogBounds
 from barnabas.storage.log.failures import READ_ERRORS
@@ -131,6 +132,11 @@ class UnifiedLog:
     def parent_dir(self) -> str:
         """The log directory of `log.dirs` that holds it."""
         return os.path.dirname(self.local.directory)
+
+    @property
+    def is_future(self) -> bool:
+        """Whether it is a future log: the copy of a replica that is moving to this log directory."""
+        return self.local.directory.endswith(FUTURE_DIR_SUFFIX)
 
     @property
     def bounds(self) -> LogBounds:

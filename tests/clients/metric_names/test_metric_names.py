@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer import Consumer, RebalanceListener, TopicPartition
+from barnabas.clients.consumer.group.coordinator_metrics import GROUP
 from barnabas.clients.producer import Producer
+from barnabas.runtime.clock import SystemClock
 from barnabas.testing import BrokerProcess, broker
 from tests.support.apache_kafka import POM
 from tests.support.maven import counterparts_needed, fetch_jars, find_java
@@ -104,9 +106,14 @@ class Session:
 
 
 @pytest.fixture(scope="module")
-def session() -> Session:
-    with broker() as running:
-        return Session(running)
+def running() -> Iterator[BrokerProcess]:
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def session(running: BrokerProcess) -> Session:
+    return Session(running)
 
 
 def test_every_metric_of_kafka_is_there_or_left_out_for_a_reason(session: Session) -> None:
@@ -153,7 +160,7 @@ def test_each_broker_has_its_latencies(session: Session) -> None:
 
 def test_the_group_is_measured(session: Session) -> None:
     def value(name: str) -> float:
-        return session.value("consumer", name, "consumer-coordinator-metrics")
+        return session.value("consumer", name, GROUP)
 
     assert value("assigned-partitions") == 1
     assert value("join-total") == value("sync-total") == value("rebalance-total") == 1
@@ -164,6 +171,53 @@ def test_the_group_is_measured(session: Session) -> None:
     assert value("last-rebalance-seconds-ago") >= 0
     coordinators = {dict(each.tags).get("node-id") for each in session.consumer} - {None}
     assert f"node-{2**31 - 1}" in coordinators
+
+
+class AdvancedClock:
+    """The system's clock, which a test can set forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ns = 0
+        self._system = SystemClock()
+
+    def milliseconds(self) -> int:
+        return self._system.milliseconds()
+
+    def nanoseconds(self) -> int:
+        return self._system.nanoseconds() + self.ahead_ns
+
+
+class Slow(RebalanceListener):
+    """A listener that takes 70 ms of the consumer's clock."""
+
+    def __init__(self, clock: AdvancedClock) -> None:
+        self.clock = clock
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.clock.ahead_ns += 70_000_000
+
+
+def test_reconciliations_are_rebalances_without_joins(running: BrokerProcess, session: Session) -> None:
+    """A group of KIP-848; its listener's time is measured, too."""
+    clock = AdvancedClock()
+    with Consumer(
+        running.bootstrap_servers,
+        group_id="reconciled",
+        group_protocol="consumer",
+        auto_offset_reset="earliest",
+        clock=clock,
+    ) as consumer:
+        consumer.subscribe([TOPIC], listener=Slow(clock))
+        while not consumer.poll(100):
+            pass
+        measured = {each.name: value for each, value in consumer.metrics().items() if each.group == GROUP}
+    assert measured["assigned-partitions"] == 1
+    assert measured["rebalance-total"] >= 1
+    assert measured["rebalance-latency-max"] >= measured["partition-assigned-latency-max"] >= 70
+    assert math.isnan(measured["partition-lost-latency-max"])
+    assert measured["heartbeat-total"] >= 1
+    assert measured["last-heartbeat-seconds-ago"] >= 0
+    assert measured["join-total"] == measured["sync-total"] == measured["failed-rebalance-total"] == 0
 
 
 def test_polls_and_commits_are_measured(session: Session) -> None:

@@ -398,6 +398,18 @@ class Admin:
         """Return a broker's log directories with their replicas, failed directories too. Raises ApiError."""
         return records.describe_log_dirs(self._calls, broker_id)
 
+    def alter_replica_log_dirs(
+        self, broker_id: int, wanted: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Move a broker's replicas to other of its log directories, by their absolute paths.
+
+        Returns the error of each partition, or None when the move has begun; `describe_log_dirs` shows its replica as
+        `is_future` until it is done. A partition that the broker does not have yet gets REPLICA_NOT_AVAILABLE, and will
+        be made in that directory. Raises UnsupportedVersion: a Barnabas broker, which does not move replicas; those of
+        Apache Kafka do.
+        """
+        return records.alter_replica_log_dirs(self._calls, broker_id, wanted)
+
     def replica_end_offsets(self, broker_id: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log end offset of each partition on one broker, leader or follower: their difference is a lag.
 

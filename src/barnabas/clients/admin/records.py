@@ -1,4 +1,4 @@
-"""Deletes records, and describes the log directories, the replicas and the producers that brokers know.
+"""Deletes records, moves replicas between log directories, describes these, the replicas and the producers.
 
 Called by `Admin`. Kafka: DeleteRecordsHandler, DescribeProducersHandler.
 """
@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
 from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
-from barnabas.protocol.errors import ErrorCode, error_of
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
@@ -118,6 +123,35 @@ def describe_log_dirs(calls: AdminCalls, broker_id: int) -> list[LogDir]:
     response = calls.ask_broker(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
     raise_error(response.error_code, None, f"Broker: {broker_id}")
     return [_log_dir(directory) for directory in response.results]
+
+
+def alter_replica_log_dirs(
+    calls: AdminCalls, broker_id: int, wanted: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, ApiError | None]:
+    """Begin moves between a broker's log directories. Returns each partition's error, or None. Raises ApiError."""
+    by_path: dict[str, list[TopicPartition]] = {}
+    for place, path in wanted.items():
+        by_path.setdefault(path, []).append(place)
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDirsRequest.AlterReplicaLogDir(
+                path,
+                [
+                    AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(topic, indexes)
+                    for topic, indexes in by_topic(places).items()
+                ],
+            )
+            for path, places in by_path.items()
+        ]
+    )
+    answer = calls.ask_broker(broker_id, request, AlterReplicaLogDirsResponse)
+    return {
+        (place := TopicPartition(topic.topic_name, each.partition_index)): error_in(
+            each.error_code, None, f"Partition: {place}, log directory: {wanted.get(place)}, broker: {broker_id}"
+        )
+        for topic in answer.results
+        for each in topic.partitions
+    }
 
 
 def _log_dir(directory: DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:

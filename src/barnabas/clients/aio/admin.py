@@ -175,5 +175,6 @@ class Admin:
     delete_records = _awaited(CoreAdmin.delete_records)
     describe_producers = _awaited(CoreAdmin.describe_producers)
     describe_log_dirs = _awaited(CoreAdmin.describe_log_dirs)
+    alter_replica_log_dirs = _awaited(CoreAdmin.alter_replica_log_dirs)
     replica_end_offsets = _awaited(CoreAdmin.replica_end_offsets)
     list_offsets = _awaited(CoreAdmin.list_offsets)

@@ -93,6 +93,7 @@ bench: compiled ## measure everything against Apache Kafka (an hour; needs Java,
 	$(BIN)/python -m benchmarks.group_load
 	$(BIN)/python -m benchmarks.group_loading
 	$(BIN)/python -m benchmarks.transactions
+	$(BIN)/python -m benchmarks.security
 	$(BIN)/python -m benchmarks.cluster
 	$(BIN)/python -m benchmarks.controller_failover --partitions 1000
 	$(BIN)/python -m benchmarks.bytecodes

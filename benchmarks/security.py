@@ -292,14 +292,16 @@ def prepare(system: SecuredSystem) -> None:
     words = ("--batch-bytes", "100000", "--value-bytes", "1000", "--depth", "5")
     run_load(broker.process, "produce", "read", 300, *words, "--max-total-bytes", str(LOADED_BYTES))
     seconds = JVM_WARM_SECONDS if system.name == REFERENCE else WARM_SECONDS
-    for cell in THROUGHPUTS:
-        measure_throughput(system, cell, "TLS", "read" if cell.command == "fetch" else "warm", seconds)
+    for listener in ("TLS", "PLAINTEXT"):
+        for cell in THROUGHPUTS:
+            measure_throughput(system, cell, listener, "read" if cell.command == "fetch" else "warm", seconds)
     for resumed in (False, True):
         measure_handshakes(system, seconds, resumed=resumed)
     count_visits(broker.process, seconds, login_visits(system))
     allow_user(system.authorized)
-    for each in (system.authorized, broker):
-        measure_authorized(each, "acl-warm", seconds)
+    for _ in range(2):
+        for each in (system.authorized, broker):
+            measure_authorized(each, "acl-warm", seconds)
 
 
 def measure(systems: list[SecuredSystem], cells: set[str], rounds: int, seconds: float) -> Iterator[Result]:

@@ -15,6 +15,7 @@ from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sasl import SaslAuthenticateResponse
 from barnabas.security.sasl.oauth_config import UNSECURED_HANDLER
+from tests.security.test_our_sasl_clients import barnabas
 from tests.security.test_our_ssl_clients import address, check_clients
 from tests.support.apache_kafka import CONSOLE_PRODUCER, need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess
@@ -185,3 +186,49 @@ def test_java(broker: BarnabasProcess, tmp_path: Path, topic: str) -> None:
         client.create_topic(topic)
         run_tool(CONSOLE_PRODUCER, *place, directory=tmp_path, input_text="v\n")
         assert client.fetch(topic, 0).high_watermark == 1
+
+
+def kafka_s_file(path: Path, provider: IdentityProvider) -> Path:
+    """The properties by which Kafka's tools ask a provider for tokens."""
+    module = "org.apache.kafka.common.security.oauthbearer"
+    path.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f"sasl.login.callback.handler.class={module}.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.oauthbearer.token.endpoint.url={provider.token_url}\n"
+        "sasl.login.connect.timeout.ms=5000\n"
+        f'sasl.jaas.config={module}.OAuthBearerLoginModule required clientId="a b" clientSecret="hush" scope="read";\n'
+    )
+    return path
+
+
+def test_commands_ask_the_provider_by_kafka_s_file(
+    broker: BarnabasProcess, provider: IdentityProvider, tmp_path: Path
+) -> None:
+    provider.token_posts.clear()
+    provider.answer_token = lambda: TokenAnswer.with_token(KEY.token(time.time()))
+    place = ("--bootstrap-server", address(broker, "SIGNED"))
+    config = ("--command-config", str(kafka_s_file(tmp_path / "client.properties", provider)))
+    done = barnabas("topics", "list", *place, *config)
+    assert done.returncode == 0, done.stderr
+    (post,) = provider.token_posts
+    assert post.form == {"grant_type": "client_credentials", "scope": "read"}
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_java_asks_the_provider_alike(
+    broker: BarnabasProcess, provider: IdentityProvider, tmp_path: Path, topic: str
+) -> None:
+    need_apache_kafka()
+    provider.token_posts.clear()
+    provider.answer_token = lambda: TokenAnswer.with_token(KEY.token(time.time()))
+    file = str(kafka_s_file(tmp_path / "client.properties", provider))
+    with SaslRawClient(broker) as client:
+        client.create_topic(topic)
+        place = ("--bootstrap-server", address(broker, "SIGNED"), "--topic", topic, "--producer.config", file)
+        run_tool(CONSOLE_PRODUCER, *place, directory=tmp_path, input_text="v\n")
+        assert client.fetch(topic, 0).high_watermark == 1
+    ours = barnabas("topics", "list", "--bootstrap-server", address(broker, "SIGNED"), "--command-config", file)
+    assert ours.returncode == 0, ours.stderr
+    of_java, of_ours = provider.token_posts
+    assert of_java == of_ours

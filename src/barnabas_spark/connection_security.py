@@ -21,14 +21,11 @@ SECURITY_OPTION_NAMES = tuple(f"kafka.{each.kafka_name}" for each in SECURITY_SE
 
 _KERBEROS = "Kerberos (GSSAPI) is not offered"
 _JAVA_CLASS = "it names a class of Java's"
-_GIVE_IT = "give the token itself: kafka.sasl.oauthbearer.token"
 NOT_OFFERED = {
     "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
     "kafka.sasl.kerberos.kinit.cmd": _KERBEROS,
     "kafka.sasl.kerberos.service.name": _KERBEROS,
-    "kafka.sasl.login.callback.handler.class": f"{_JAVA_CLASS}; {_GIVE_IT}",
     "kafka.sasl.login.class": _JAVA_CLASS,
-    "kafka.sasl.oauthbearer.token.endpoint.url": _GIVE_IT,
     "kafka.security.providers": _JAVA_CLASS,
     "kafka.ssl.engine.factory.class": _JAVA_CLASS,
     "kafka.ssl.keymanager.algorithm": "it chooses a part of Java's TLS",
@@ -54,6 +51,10 @@ def connection_security(options: OptionValues) -> ClientSecurityConfig:
             continue
         if setting.type == "bool":
             given[setting.name] = options.boolean(name, default=False)
+        elif setting.type == "int":
+            given[setting.name] = options.integer(name, None, smallest=0)
+        elif setting.type == "float":
+            given[setting.name] = options.fraction(name)
         elif setting.type.startswith("Sequence"):
             given[setting.name] = tuple(each.strip() for each in text.split(",") if each.strip())
         else:

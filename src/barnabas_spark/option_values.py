@@ -58,6 +58,16 @@ class OptionValues:
             self.reject(name, f"a whole number from {smallest} on")
         return number
 
+    def fraction(self, name: str) -> float | None:
+        """Return a number that may have decimals. Raises OptionError."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            return float(value)
+        except ValueError:
+            return self.reject(name, "a number, such as 0.8")
+
     def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
         """Return one of the allowed words, in any case. Raises OptionError."""
         value = (self.text(name) or default).strip().lower()

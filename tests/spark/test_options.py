@@ -89,6 +89,8 @@ def test_offsets_and_partitions_come_as_json() -> None:
         (TOPIC | SASL | {"kafka.ssl.truststore.location": "/ca"}, True, "kafka.ssl.truststore.location is given, and"),
         (TOPIC | SASL | {"kafka.sasl.token.auth": "yes"}, True, "'kafka.sasl.token.auth' is 'yes'.*true or false"),
         (TOPIC | {"kafka.sasl.kerberos.service.name": "k"}, True, "cannot be set: Kerberos .* is not offered"),
+        (TOPIC | SASL | {"kafka.sasl.login.retry.backoff.ms": "x"}, True, "retry.backoff.ms' is 'x'.*a whole number"),
+        (TOPIC | SASL | {"kafka.sasl.login.refresh.window.factor": "x"}, True, "window.factor' is 'x'.*a number"),
         (TOPIC | {"kafka.ssl.protocol": "TLSv1.3"}, True, "cannot be set: use kafka.ssl.enabled.protocols"),
     ],
 )  # fmt: skip
@@ -114,6 +116,27 @@ def test_the_security_of_connections_is_the_same_for_source_and_sink_and_hides_i
     for shown in (repr(source), repr(sink)):
         assert PASSWORD not in shown
         assert "BEGIN" not in shown
+
+
+def test_tokens_come_from_an_identity_provider_by_kafka_s_options() -> None:
+    module = "org.apache.kafka.common.security.oauthbearer"
+    given = SERVERS | {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.login.callback.handler.class": f"{module}.OAuthBearerLoginCallbackHandler",
+        "kafka.sasl.oauthbearer.token.endpoint.url": "https://identity.example.com/token",
+        "kafka.sasl.login.read.timeout.ms": "5000",
+        "kafka.sasl.login.refresh.window.factor": "0.5",
+        "kafka.sasl.jaas.config": f'{module}.OAuthBearerLoginModule required clientId="a" clientSecret="{PASSWORD}";',
+    }
+    options = SinkOptions.parse(given)
+    settings = options.security.security_settings()
+    assert settings["sasl_login_read_timeout_ms"] == 5000
+    assert settings["sasl_login_refresh_window_factor"] == 0.5
+    assert options.security.channel_builder("c") is not None
+    assert PASSWORD not in repr(options)
+    with pytest.raises(OptionError, match=r"kafka.sasl.oauthbearer.token.endpoint.url must be https"):
+        SinkOptions.parse(given | {"kafka.sasl.oauthbearer.token.endpoint.url": "identity.example.com"})
 
 
 @pytest.mark.parametrize(

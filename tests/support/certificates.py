@@ -61,14 +61,15 @@ class Identity:
 
 
 class CertificateAuthority:
-    """An authority of the tests' own. `pem`: its certificate."""
+    """An authority of the tests' own. `pem`: its certificate. parent: the one that has signed it; None: itself."""
 
-    def __init__(self, name: str = "test authority") -> None:
+    def __init__(self, name: str = "test authority", parent: CertificateAuthority | None = None) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         constraints = x509.BasicConstraints(ca=True, path_length=None)
-        builder = _builder(subject, subject, self.key, 3650).add_extension(constraints, critical=True)
-        self.certificate = builder.sign(self.key, hashes.SHA256())
+        issuer, issuer_key = (subject, self.key) if parent is None else (parent.certificate.subject, parent.key)
+        builder = _builder(subject, issuer, self.key, 3650).add_extension(constraints, critical=True)
+        self.certificate: x509.Certificate = builder.sign(issuer_key, hashes.SHA256())
         self.pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def issue(
@@ -97,7 +98,7 @@ class CertificateAuthority:
         path.write_text(self.pem)
         return path
 
-    def write_revocations(self, path: Path, *revoked: Identity, days: float = 30) -> Path:
+    def write_revocations(self, path: Path, *revoked: Identity | CertificateAuthority, days: float = 30) -> Path:
         """A revocation list (PEM) that has certificates of this authority. days: below zero: it is out of date."""
         now = datetime.now(UTC)
         builder = x509.CertificateRevocationListBuilder().issuer_name(self.certificate.subject)

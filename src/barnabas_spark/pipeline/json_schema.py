@@ -42,7 +42,8 @@ def _entry(properties: dict[str, Any], required: tuple[str, ...], kinds: tuple[s
 
 _OPTIONS = {
     "type": "object",
-    "description": "Options of format('barnabas') or of Spark's Parquet files, such as maxOffsetsPerTrigger.",
+    "description": "Options of format('barnabas'), such as maxOffsetsPerTrigger, or of Spark's Parquet files; the"
+    " properties of an Iceberg table that is made.",
     "additionalProperties": _SCALAR,
 }
 
@@ -116,6 +117,20 @@ _SINK = _entry(
         "from": _text("The source or transform whose rows are written."),
         "topic": _text("The topic to write to."),
         "parquet": _text("The directory to write Parquet files to."),
+        "iceberg": _text("The Iceberg table to write to: NAMESPACE.TABLE. It is made if it is missing."),
+        "catalog": {
+            "type": ["string", "object"],
+            "minLength": 1,
+            "additionalProperties": _SCALAR,
+            "description": "Iceberg: a directory, for a local catalog with its tables, or the properties with which"
+            " pyiceberg loads a catalog, such as type, uri and warehouse.",
+        },
+        "upsert_by": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "Iceberg: the columns of the key. A row replaces the earlier one with its key.",
+        },
         "console": {"type": "integer", "minimum": 1, "description": "Rows to print of every micro-batch."},
         **_FORMAT,
         "schema_id": {
@@ -138,13 +153,14 @@ _SINK = _entry(
             "type": "array",
             "items": {"type": "string"},
             "minItems": 1,
-            "description": "Parquet: columns that name directories.",
+            "description": "Parquet: columns that name directories. Iceberg: columns by whose values a table that is"
+            " made is partitioned.",
         },
         "brokers": _text("host:port, separated by commas, if others than the pipeline's."),
         "options": _OPTIONS,
     },
     ("from",),
-    ("topic", "parquet", "console"),
+    ("topic", "parquet", "iceberg", "console"),
 )
 
 PIPELINE_SCHEMA: dict[str, Any] = {

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas_spark.pipeline.iceberg.iceberg_target import iceberg_target
 from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
 from barnabas_spark.pipeline.parameters import Parameters
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
@@ -18,6 +19,7 @@ from barnabas_spark.pipeline.specification import (
     AVAILABLE_NOW,
     CODED_FORMATS,
     PROTOBUF_FORMAT,
+    IcebergTarget,
     Pipeline,
     RegistryAddress,
     Sink,
@@ -187,9 +189,9 @@ class _Reading:
                 path, entry, "that writes no topic",
                 ("format", "key", "delivery", "brokers", *_CODING_KEYS),
             )  # fmt: skip
-        if "parquet" not in entry:
-            self._refuse(path, entry, "that writes no Parquet", ("partition_by",))
-        elif entry.get("mode") == "update":
+        if "parquet" not in entry and "iceberg" not in entry:
+            self._refuse(path, entry, "that writes neither Parquet nor Iceberg", ("partition_by",))
+        elif "parquet" in entry and entry.get("mode") == "update":
             self._note((*path, "mode"), "files cannot be updated: use append or complete")
         if "console" in entry:
             self._refuse(path, entry, "that prints", ("options",))
@@ -203,6 +205,7 @@ class _Reading:
             reads=entry["from"],
             topic=entry.get("topic"),
             parquet=self._resolved(entry.get("parquet")),
+            iceberg=self._iceberg(entry, path),
             console_rows=entry.get("console"),
             format=entry.get("format", "json"),
             coding=coding,
@@ -242,6 +245,25 @@ class _Reading:
         if registry is not None and file is None and subject is None:
             self._note(path, f"{where} needs 'subject', the schema's name in the registry: there are several topics")
         return ValueCoding(file, entry.get("message"), subject, registry, is_framed, entry.get("schema_id"))
+
+    def _iceberg(self, entry: dict[str, Any], path: Path) -> IcebergTarget | None:
+        """Return the Iceberg table of a sink; None for other sinks."""
+        if "iceberg" not in entry:
+            self._refuse(path, entry, "that writes no Iceberg", ("catalog", "upsert_by"))
+            return None
+        if not all(entry["iceberg"].split(".")) or "." not in entry["iceberg"]:
+            self._note((*path, "iceberg"), f"{entry['iceberg']!r} must be NAMESPACE.TABLE")
+        if "catalog" not in entry:
+            self._note(
+                path, f"sinks.{path[1]} needs 'catalog': a directory, or the properties of a catalog of pyiceberg"
+            )
+        if entry.get("mode") == "update" and "upsert_by" not in entry:
+            self._note((*path, "mode"), "changed rows of an Iceberg table need 'upsert_by', the columns of its key")
+        if entry.get("mode") == "complete":
+            self._refuse(path, entry, "of mode complete, which replaces all rows", ("upsert_by",))
+        catalog = entry.get("catalog", "")
+        given = (self._resolved(catalog) or "") if isinstance(catalog, str) else _texts(catalog)
+        return iceberg_target(entry["iceberg"], given, tuple(entry.get("upsert_by", ())))
 
     def _registry(self) -> RegistryAddress | None:
         entry = self._values.get("registry")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,13 +19,17 @@ from barnabas_spark.connection_security import security_options
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
 from barnabas_spark.pipeline.coding.coding_errors import FormatError, RegistryFailed
+from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
-from barnabas_spark.pipeline.specification import Pipeline, Sink, Source, Transform
+from barnabas_spark.pipeline.specification import IcebergTarget, Pipeline, Sink, Source, Transform
 from barnabas_spark.pipeline.topic_options import topic_options
 from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_rows
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from barnabas_spark.pipeline.iceberg.iceberg_table import IcebergTable
 
 DEAD_LETTERS = "-dead-letters"
 """The end of the name of a query that writes a source's bad records."""
@@ -42,6 +46,8 @@ class PlannedQuery(NamedTuple):
     sink: Sink
     rows: DataFrame
     identity: QueryIdentity
+    iceberg: IcebergTable | None = None
+    """The table, if the sink is one."""
 
 
 class PipelinePlan:
@@ -73,15 +79,18 @@ class PipelinePlan:
             raise self._error(
                 sink.line, f"sinks.{sink.name}: {sink.reads} is a table, not a stream: nothing would be new"
             )
+        table = None
         with self._checked(sink.key_line if sink.key else sink.line, f"sinks.{sink.name}"):
             if sink.topic is not None:
                 SinkOptions.parse(topic_options(sink))
                 rows = encoded_rows(rows, sink)
-            elif sink.parquet is not None:
+            elif sink.console_rows is None:
                 rows = rows.drop(*[name for name in rows.columns if name.startswith("_")])
+            if sink.iceberg is not None:
+                table = _iceberg_table(sink, sink.iceberg, rows)
         self._check_mode(rows, sink)
         reads = tuple(source.what for source in self._pipeline.sources if source.name in wanted and not source.is_table)
-        return PlannedQuery(sink.name, sink.line, sink, rows, QueryIdentity(reads, sink.what))
+        return PlannedQuery(sink.name, sink.line, sink, rows, QueryIdentity(reads, sink.what), table)
 
     def _dead_letters(self, source: Source) -> PlannedQuery:
         name = f"{source.name}{DEAD_LETTERS}"
@@ -89,8 +98,9 @@ class PipelinePlan:
             rows = bad_records(self._records(source, name), source)
         sink = Sink(
             name=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
-            parquet=None, console_rows=None, format="raw", coding=None, key=None, is_exactly_once=True, mode="append",
-            partition_by=(), brokers=source.brokers, options=security_options(source.options),
+            parquet=None, iceberg=None, console_rows=None, format="raw", coding=None, key=None,
+            is_exactly_once=True, mode="append", partition_by=(), brokers=source.brokers,
+            options=security_options(source.options),
         )  # fmt: skip
         return PlannedQuery(name, source.line, sink, rows, QueryIdentity((source.what,), sink.what))
 
@@ -191,7 +201,7 @@ class PipelinePlan:
         """Turn what Spark and the formats reject into errors of the file. Raises PipelineError."""
         try:
             yield
-        except (FormatError, OptionError, RegistryFailed) as error:
+        except (FormatError, IcebergError, OptionError, RegistryFailed) as error:
             raise self._error(line, f"{where}: {error}") from error
         except PySparkException as error:
             raise self._error(line, f"{where}: {_told(error)}") from error
@@ -210,6 +220,15 @@ class PipelinePlan:
 
     def _error(self, line: int, message: str) -> PipelineError:
         return PipelineError(self._pipeline.path, [Problem(line, message)])
+
+
+def _iceberg_table(sink: Sink, target: IcebergTarget, rows: DataFrame) -> IcebergTable:
+    """Return the table of a sink. Raises IcebergError, also if pyiceberg is not installed."""
+    try:
+        from barnabas_spark.pipeline.iceberg.iceberg_table import IcebergTable  # noqa: PLC0415 - pyiceberg is an extra
+    except ModuleNotFoundError as error:
+        raise IcebergError(f"Iceberg tables need {error.name}: pip install 'barnabas[iceberg]'") from error
+    return IcebergTable(sink, target, rows)
 
 
 def _told(error: PySparkException) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,6 +18,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from barnabas_spark.pipeline.plan import PlannedQuery
 from barnabas_spark.pipeline.specification import AVAILABLE_NOW, CONTINUOUS, Sink
 from barnabas_spark.pipeline.topic_options import topic_options
+
+if TYPE_CHECKING:
+    from barnabas_spark.pipeline.iceberg.iceberg_table import IcebergTable
 
 Show = Callable[[str, int, DataFrame, int], None]
 """Shows the rows of a micro-batch: the sink's name, the micro-batch's number, the rows, how many to show at most."""
@@ -42,6 +46,8 @@ def _with_sink(writer: DataStreamWriter, query: PlannedQuery, checkpoint: str, s
             return writer.format("barnabas").options(**topic_options(sink), **once)
         # Spark lets no Python sink write a stream in mode update, so these modes go by micro-batches.
         return writer.foreachBatch(_topic_writer(sink, checkpoint))
+    if query.iceberg is not None:
+        return writer.foreachBatch(_iceberg_writer(query.iceberg, checkpoint))
     if sink.parquet is not None:
         if sink.mode == "append":
             files = writer.format("parquet").options(**sink.options).option("path", sink.parquet)
@@ -59,6 +65,10 @@ def _topic_writer(sink: Sink, checkpoint: str) -> Callable[[DataFrame, int], Non
         rows.write.format("barnabas").mode("append").options(**topic_options(sink), **once).save()
 
     return write
+
+
+def _iceberg_writer(table: IcebergTable, checkpoint: str) -> Callable[[DataFrame, int], None]:
+    return lambda rows, number: table.write(rows, _query_id(checkpoint), number)
 
 
 def _query_id(checkpoint: str) -> str:

@@ -26,6 +26,7 @@ from barnabas.protocol.errors import ApiError
 from barnabas_spark.connection_security import connection_security
 from barnabas_spark.option_values import OptionValues
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem, RunFailed
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
 from barnabas_spark.pipeline.progress import QueryProgress
@@ -79,6 +80,7 @@ def plan_in_words(pipeline: Pipeline) -> list[str]:
         plan = PipelinePlan(session, pipeline, layout)
         _claimable(pipeline, plan, layout)
         _check_topics(pipeline)
+        _prepare_tables(pipeline, plan, create=False)
         lines = []
         for query in plan.queries:
             batch = layout.next_batch(query.name)
@@ -108,6 +110,7 @@ def run_pipeline(
                 plan = PipelinePlan(session, pipeline, layout)
                 _claimable(pipeline, plan, layout)
                 _check_topics(pipeline)
+                _prepare_tables(pipeline, plan, create=True)
                 try:
                     _run(pipeline, plan, layout, running, display, is_stopping)
                 finally:
@@ -230,6 +233,19 @@ def _check_topics(pipeline: Pipeline) -> None:
             for line, topic in topics_of
             if topic not in known
         ]
+    if problems:
+        raise PipelineError(pipeline.path, problems)
+
+
+def _prepare_tables(pipeline: Pipeline, plan: PipelinePlan, *, create: bool) -> None:
+    """Check that Iceberg tables fit the rows, and make those that are missing. Raises PipelineError."""
+    problems = []
+    for query in plan.queries:
+        if query.iceberg is not None:
+            try:
+                query.iceberg.prepare(create=create)
+            except IcebergError as error:
+                problems.append(Problem(query.line, f"sinks.{query.name}: {error}"))
     if problems:
         raise PipelineError(pipeline.path, problems)
 

@@ -14,9 +14,7 @@ from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
 
 _REFUSED = {
-    "iceberg": "Iceberg tables are not written: pyiceberg is not among the packages of barnabas[pipelines], and Spark"
-    " itself needs a jar for them. Write Parquet",
-    "delta": "Delta tables are not written: Spark needs a jar for them. Write Parquet",
+    "delta": "Delta tables are not written: Spark needs a jar for them. Write Parquet, or Iceberg",
 }
 """Keys that are asked for, and what to say of them."""
 

@@ -95,6 +95,21 @@ class Transform(NamedTuple):
     inputs: tuple[str, ...]
 
 
+class IcebergTarget(NamedTuple):
+    """An Iceberg table."""
+
+    table: str
+    """NAMESPACE.TABLE."""
+    catalog: Mapping[str, str]
+    """The properties with which pyiceberg loads the catalog; they may have passwords."""
+    directory: str | None
+    """The absolute path of a local catalog. None: the catalog is elsewhere."""
+    place: str
+    """The catalog in words, without passwords."""
+    key_columns: tuple[str, ...]
+    """The columns by which rows replace earlier ones. Empty: rows are appended."""
+
+
 class Sink(NamedTuple):
     """One output, which is one streaming query."""
 
@@ -105,6 +120,7 @@ class Sink(NamedTuple):
     reads: str
     topic: str | None
     parquet: str | None
+    iceberg: IcebergTarget | None
     console_rows: int | None
     format: str
     """json, text, raw, avro or protobuf."""
@@ -122,6 +138,8 @@ class Sink(NamedTuple):
         """The output in words, which also tells one query's checkpoint from another's."""
         if self.topic is not None:
             return f"topic {self.topic}"
+        if self.iceberg is not None:
+            return f"the Iceberg table {self.iceberg.table} in {self.iceberg.place}"
         return "the console" if self.parquet is None else f"files of {self.parquet}"
 
 

@@ -1,0 +1,1 @@
+"""Iceberg tables as sinks of pipelines, written through pyiceberg, which needs no jar."""

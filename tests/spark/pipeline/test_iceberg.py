@@ -1,0 +1,214 @@
+"""Iceberg tables as sinks: what pyiceberg reads of them after runs, crashes and mistakes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from barnabas.clients.producer import Producer
+from barnabas_spark.pipeline.iceberg.iceberg_target import iceberg_target
+from barnabas_spark.pipeline.pipeline_error import PipelineError, RunFailed
+from tests.spark.pipeline.pipeline_in_session import run_in_session
+
+if importlib.util.find_spec("pyiceberg") is None:
+    if os.environ.get("CI"):
+        raise RuntimeError("pyiceberg is not installed, and under CI no test is left out")
+    pytest.skip("pyiceberg is not installed: pip install 'barnabas[iceberg]'", allow_module_level=True)
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+_FILE = """\
+name: shop
+brokers: {brokers}
+sources:
+  orders:
+    topic: {topic}
+    schema: id BIGINT, customer STRING, amount DECIMAL(10, 2), at TIMESTAMP, tags ARRAY<STRING>
+    options: {{startingOffsets: earliest, maxOffsetsPerTrigger: 10}}
+transforms:
+  wanted: {{sql: "{sql}"}}
+sinks:
+  out: {{from: wanted, iceberg: shop.orders, catalog: {catalog}, {more}}}
+"""
+_SINK_LINE = 11
+
+
+class Tables:
+    """A pipeline with one Iceberg sink, run in the tests' session, and its table as pyiceberg reads it."""
+
+    def __init__(self, spark: SparkSession, directory: Path, brokers: str, topic: str) -> None:
+        self._spark = spark
+        self._topic = topic
+        self.directory = directory
+        self.brokers = brokers
+        self.catalog: Any = "warehouse"
+        self.sql = "SELECT id, customer, amount, at, tags FROM orders"
+        self.more = "mode: append"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoints" / "shop" / "queries" / "out"
+
+    @property
+    def table(self) -> Table:
+        target = iceberg_target("shop.orders", os.fspath(self.directory / "warehouse"), ())
+        return load_catalog("default", **target.catalog).load_table("shop.orders")
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.table.scan().to_arrow().to_pylist()
+        return found
+
+    def ids(self) -> list[int]:
+        return sorted(int(row["id"]) for row in self.rows())
+
+    def produce(self, numbers: range, **more: object) -> None:
+        with Producer(self.brokers) as producer:
+            for number in numbers:
+                order = {"id": number, "customer": f"c{number % 3}", "amount": number, **more}
+                producer.send(self._topic, json.dumps(order).encode())
+
+    def run(self) -> None:
+        path = self.directory / "shop.yaml"
+        path.write_text(
+            _FILE.format(
+                brokers=self.brokers, topic=self._topic, sql=self.sql, catalog=json.dumps(self.catalog), more=self.more
+            )
+        )
+        run_in_session(self._spark, os.fspath(path), {})
+
+    def forget_commit(self, batch: int) -> None:
+        """Leave the checkpoint as a crash does that comes after the table's commit and before Spark's own note."""
+        for name in (f"{batch}", f".{batch}.crc"):
+            (self.checkpoint / "commits" / name).unlink()
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path, bootstrap_servers: str, new_topic: Callable[[int], str]) -> Tables:
+    return Tables(spark, tmp_path, bootstrap_servers, new_topic(1))
+
+
+def test_a_micro_batch_is_in_the_table_once_whenever_the_run_dies(tables: Tables) -> None:
+    tables.more = "partition_by: [customer], options: {comment: orders}"
+    tables.produce(range(15), at="2026-01-02T03:04:05Z", tags=["a", None])
+    tables.run()
+    assert tables.ids() == list(range(15))
+    first = next(row for row in tables.rows() if row["id"] == 7)
+    assert (first["customer"], str(first["amount"]), first["tags"]) == ("c1", "7.00", ["a", None])
+    assert first["at"].isoformat() == "2026-01-02T03:04:05+00:00"
+    assert [str(field.name) for field in tables.table.spec().fields] == ["customer"]
+    assert tables.table.properties["comment"] == "orders"
+    written = tables.table.metadata.current_snapshot_id
+    # After the commit to the table and before the checkpoint's: the micro-batch is repeated, and not written again.
+    tables.forget_commit(1)
+    tables.run()
+    assert tables.table.metadata.current_snapshot_id == written
+    # The next micro-batch is another.
+    tables.produce(range(15, 20))
+    tables.run()
+    assert tables.ids() == list(range(20))
+    summaries = [snapshot.summary for snapshot in tables.table.snapshots()]
+    assert [summary["barnabas.batch-id"] for summary in summaries if summary is not None] == ["0", "1", "2"]
+
+
+@pytest.mark.slow
+def test_a_commit_that_fails_leaves_nothing_and_the_next_run_writes_it(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.produce(range(5))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pyiceberg.catalog.sql.SqlCatalog.commit_table", refuse)
+        # The table itself is made by a commit.
+        with pytest.raises(
+            PipelineError, match=r"shop\.orders in .*warehouse cannot be used: OSError: the store is away"
+        ):
+            tables.run()
+    tables.run()
+    tables.produce(range(5, 8))
+    with monkeypatch.context() as patched:
+        patched.setattr("pyiceberg.catalog.sql.SqlCatalog.commit_table", refuse)
+        with pytest.raises(RunFailed, match=r"out failed in micro-batch 1.*cannot be used: OSError: the store is away"):
+            tables.run()
+    assert tables.ids() == list(range(5))
+    tables.run()
+    assert tables.ids() == list(range(8))
+
+
+@pytest.mark.slow
+def test_rows_replace_those_of_their_key(tables: Tables) -> None:
+    tables.sql = "SELECT customer, count(*) AS orders, max(id) AS id FROM orders GROUP BY customer"
+    tables.more = "mode: update, upsert_by: [customer]"
+    tables.produce(range(10))
+    tables.run()
+    tables.produce(range(10, 20), customer="c1")
+    tables.run()
+    counts = {row["customer"]: row["orders"] for row in tables.rows()}
+    assert counts == {"c0": 4, "c1": 13, "c2": 3}
+    tables.more = "mode: update, upsert_by: [nothing]"
+    with pytest.raises(PipelineError, match=r"there is no column 'nothing'; there are customer, orders, id"):
+        tables.run()
+
+
+@pytest.mark.slow
+def test_a_key_with_two_rows_is_told(tables: Tables) -> None:
+    tables.more = "upsert_by: [customer]"
+    tables.produce(range(2))
+    tables.run()
+    tables.produce(range(3, 5), customer="c7")
+    with pytest.raises(RunFailed, match=r"micro-batch 1 has 2 rows for customer = 'c7', and upsert_by takes one of"):
+        tables.run()
+
+
+@pytest.mark.slow
+def test_mode_complete_replaces_all_rows(tables: Tables) -> None:
+    tables.sql = "SELECT customer, count(*) AS id FROM orders GROUP BY customer"
+    tables.more = "mode: complete"
+    tables.produce(range(10))
+    tables.run()
+    tables.produce(range(10, 20), customer="c1")
+    tables.run()
+    assert {row["customer"]: row["id"] for row in tables.rows()} == {"c0": 4, "c1": 13, "c2": 3}
+
+
+def test_a_table_that_does_not_fit_is_told_before_anything_is_written(tables: Tables) -> None:
+    tables.produce(range(3))
+    tables.run()
+    tables.sql = "SELECT string(id) AS id, customer, float(amount) AS amount, 1 AS more FROM orders"
+    with pytest.raises(PipelineError) as caught:
+        tables.run()
+    (problem,) = caught.value.problems
+    assert problem.line == _SINK_LINE
+    assert problem.message == (
+        "sinks.out: the Iceberg table shop.orders does not fit: column 'id' is long in the table, and string in the"
+        " rows; column 'amount' is decimal(10, 2) in the table, and float in the rows; the table has no column 'more'"
+    )
+    # Fewer columns, and types that widen, do.
+    tables.sql = "SELECT int(id) AS id, customer FROM orders"
+    tables.produce(range(3, 6))
+    tables.run()
+    assert tables.ids() == list(range(6))
+    tables.sql = "SELECT id, INTERVAL 1 DAY AS period FROM orders"
+    with pytest.raises(PipelineError, match=r"column 'period' is interval day, which Iceberg tables cannot have"):
+        tables.run()
+
+
+def test_any_catalog_of_pyiceberg_serves_and_its_password_is_not_shown(tables: Tables) -> None:
+    tables.catalog = {"type": "rest", "uri": "http://reader:secret@127.0.0.1:9/api"}
+    with pytest.raises(PipelineError) as caught:
+        tables.run()
+    (problem,) = caught.value.problems
+    assert "shop.orders in the catalog http://127.0.0.1:9/api cannot be used: " in problem.message
+    assert "secret" not in problem.message

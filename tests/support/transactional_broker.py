@@ -23,6 +23,7 @@ from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.config.log_config import LogConfig
 from barnabas.coordinator.transaction.delayed_refusal import WAIT_MS, DelayedRefusal
 from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
+from barnabas.coordinator.transaction.patient_addition import PatientAdditions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -133,6 +134,7 @@ class TransactionalBroker:
                 replicas.metadata,
                 origin,
                 None,
+                PatientAdditions(self.transactions.service, self.scheduler, replicas.clock),
             ),
             TransactionMarkersApi(replicas.manager, origin, replicas.clock, 1000, groups.transactional.end_transaction),
             TransactionalOffsetsApi(groups.transactional, verification, replicas.metadata, None),

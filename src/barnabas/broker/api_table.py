@@ -66,6 +66,7 @@ from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+from barnabas.coordinator.transaction.patient_addition import PatientAdditions
 from barnabas.metadata.acl_admin import AclAdmin
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
@@ -184,6 +185,7 @@ def _record_families(
             metadata,
             brokers,
             authorizer,
+            PatientAdditions(parts.transactions.transactions, parts.transactions.scheduler, clock),
         ),
         TransactionAdminApi(parts.transactions.admin, authorizer),
     )

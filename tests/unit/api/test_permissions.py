@@ -36,6 +36,7 @@ from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.transaction.admin import TransactionAdmin
+from barnabas.coordinator.transaction.patient_addition import PatientAdditions
 from barnabas.coordinator.transaction.service import TransactionService
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
@@ -164,7 +165,8 @@ class Broker:
         transactions = transaction_environment(self.replicas, admin.generate)
         service = TransactionService(transactions, lambda _: None)
         origin = BrokerOrigin(self.permissions, lambda _address: False, listener_name="PLAINTEXT")
-        ids = TransactionsApi(service, admin, len, metadata, origin, self.permissions)
+        additions = PatientAdditions(service, self.replicas.broker.scheduler, clock)
+        ids = TransactionsApi(service, admin, len, metadata, origin, self.permissions, additions)
         transaction_admin = TransactionAdminApi(TransactionAdmin(transactions), self.permissions)
         cluster = ClusterApi(metadata, self.permissions)
         topics = TopicsApi(

@@ -23,6 +23,7 @@ from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, is_allo
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
+from barnabas.coordinator.transaction.patient_addition import PatientAdditions
 from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
@@ -76,8 +77,10 @@ class TransactionsApi:
         metadata: MetadataCache,
         origin: BrokerOrigin,
         authorizer: Authorizer | None,
+        additions: PatientAdditions,
     ) -> None:
         self._transactions = transactions
+        self._additions = additions
         self._producer_ids = producer_ids
         self._group_partition_for = group_partition_for
         self._metadata = metadata
@@ -170,7 +173,7 @@ class TransactionsApi:
             request.respond(_one_answer(dict.fromkeys(partitions, _for_version(request, error))))
 
         producer = ProducerIdAndEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
-        self._transactions.add_partitions(transactional_id, producer, partitions, request.deferred(answer))
+        self._additions.add(transactional_id, producer, partitions, request.deferred(answer))
 
     def _add_batches(self, request: Request[AddPartitionsToTxnRequest], batches: Sequence[_Transaction]) -> None:
         """Answer when every transaction of the request has its result."""
@@ -243,7 +246,7 @@ class TransactionsApi:
             request.respond(AddOffsetsToTxnResponse(error_code=_for_version(request, error)))
 
         producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
-        self._transactions.add_partitions(body.transactional_id, producer, [offsets], request.deferred(answer))
+        self._additions.add(body.transactional_id, producer, [offsets], request.deferred(answer))
 
     # -- EndTxn
 

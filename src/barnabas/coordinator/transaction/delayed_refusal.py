@@ -1,7 +1,8 @@
 """The refusal of a partition that its leader adds to a transaction, held back while the one before is being ended.
 
-Made by `TransactionCoordinator` for a leader's question (KIP-890), on any thread. `_lock` guards all fields; it is held
-for moments, and never while anything is called. Kafka: AddPartitionsToTxnConfig, by which a leader asks every 20 ms.
+Made by `TransactionCoordinator` for a leader's question (KIP-890), and by `patient_addition` for a producer's own, on
+any thread. `_lock` guards all fields; it is held for moments, and never while anything is called.
+Kafka: AddPartitionsToTxnConfig, by which a leader asks every 20 ms.
 
 A producer of `transaction.version` 2 goes on as soon as its EndTxn is answered, and the markers are written afterwards.
 So the first batch of nearly every transaction comes a few milliseconds too early. Told CONCURRENT_TRANSACTIONS, the
@@ -32,14 +33,17 @@ WAIT_MS: Final = 100
 class DelayedRefusal:
     """The answer to one question. on_done: called once, on any thread, without locks."""
 
-    __slots__ = ("_expiry", "_is_ended", "_lock", "_on_done", "_scheduler")
+    __slots__ = ("_expiry", "_is_ended", "_lock", "_on_done", "_scheduler", "_wait_ms", "is_expired")
 
-    def __init__(self, on_done: Callable[[ErrorCode], None], scheduler: Scheduler) -> None:
+    def __init__(self, on_done: Callable[[ErrorCode], None], scheduler: Scheduler, *, wait_ms: int = WAIT_MS) -> None:
         self._on_done = on_done
         self._scheduler = scheduler
+        self._wait_ms = wait_ms
         self._lock = threading.Lock()
         self._expiry: ScheduledTask | None = None
         self._is_ended = False
+        self.is_expired = False
+        """Whether the answer came because the time was over. Written before `on_done` is called."""
 
     @property
     def is_ended(self) -> bool:
@@ -53,7 +57,11 @@ class DelayedRefusal:
             return
         with self._lock:
             if not self._is_ended:
-                self._expiry = self._scheduler.schedule("delayed-refusal", self.again, delay_ms=WAIT_MS)
+                self._expiry = self._scheduler.schedule("delayed-refusal", self._expire, delay_ms=self._wait_ms)
+
+    def _expire(self) -> None:
+        self.is_expired = True
+        self.again()
 
     def again(self) -> None:
         """Say that the question may be asked again: after a transition, or when the time is over."""

@@ -28,6 +28,9 @@ class ProducerSettings(TypedDict, total=False):
     sasl_login_retry_backoff_ms: int
     sasl_login_retry_backoff_max_ms: int
     sasl_login_refresh_window_factor: float
+    sasl_login_refresh_window_jitter: float
+    sasl_login_refresh_min_period_seconds: int
+    sasl_login_refresh_buffer_seconds: int
     security_protocol: str
     ssl_truststore_location: str | None
     ssl_truststore_type: str

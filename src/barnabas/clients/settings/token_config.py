@@ -86,6 +86,20 @@ class ClientTokenConfig:
     sasl_login_refresh_window_factor: float = setting(
         0.8, "The share of a token's life after which the next one is fetched.", importance="low"
     )
+    sasl_login_refresh_window_jitter: float = setting(
+        0.05,
+        "How much larger that share is at most, by chance: many clients then do not ask at once.",
+        importance="low",
+    )
+    sasl_login_refresh_min_period_seconds: int = setting(
+        60, "How long a token is used at least, if it lives long enough.", minimum=0, importance="low"
+    )
+    sasl_login_refresh_buffer_seconds: int = setting(
+        300,
+        "How long before its end a token is replaced at the latest, if it lives long enough.",
+        minimum=0,
+        importance="low",
+    )
 
     def token_source(self, jaas: Secret | None) -> Callable[[], str]:
         """Return what gives a token for each login. jaas: the login context.
@@ -123,6 +137,10 @@ class ClientTokenConfig:
                 "sasl_login_refresh_window_factor must be above 0 and at most 1, not"
                 f" {self.sasl_login_refresh_window_factor}"
             )
+        if not 0 <= self.sasl_login_refresh_window_jitter <= 1:
+            raise ValueError(
+                f"sasl_login_refresh_window_jitter must be from 0 to 1, not {self.sasl_login_refresh_window_jitter}"
+            )
         request = TokenRequest(
             url,
             client_id,
@@ -137,6 +155,9 @@ class ClientTokenConfig:
             self.sasl_oauthbearer_sub_claim_name,
             self.sasl_oauthbearer_scope_claim_name,
             self.sasl_login_refresh_window_factor,
+            self.sasl_login_refresh_window_jitter,
+            self.sasl_login_refresh_min_period_seconds,
+            self.sasl_login_refresh_buffer_seconds,
             self.sasl_login_retry_backoff_ms,
             self.sasl_login_retry_backoff_max_ms,
         )

@@ -4,16 +4,17 @@ One object a client, called on the threads that log in. `_lock` guards the token
 fetched: the other logins need it as well. Kafka: OAuthBearerLoginCallbackHandler, HttpAccessTokenRetriever,
 LoginAccessTokenValidator, ExpiringCredentialRefreshingLogin.
 
-A token serves all logins until a share of its life is over (`refresh_window_factor`). The first login after that starts
-a thread that fetches the next token, and logs in with the old one, so no login waits for a provider that is slow or
-away as long as there is a token. A fetch is tried again after errors that may pass, with pauses that double, for at
-most `retry_backoff_max_ms` in all.
+A token serves all logins until a share of its life is over (`refresh_window_factor`, and a little more by chance, so
+that many clients do not ask at once). The first login after that starts a thread that fetches the next token, and logs
+in with the old one, so no login waits for a provider that is slow or away as long as there is a token. A fetch is tried
+again after errors that may pass, with pauses that double, for at most `retry_backoff_max_ms` in all.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -36,11 +37,17 @@ class NoToken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """When a token is fetched and again, and what it has to hold. The claims are those with the user and the scope."""
+    """When a token is fetched and again, and what it has to hold. The claims are those with the user and the scope.
+
+    refresh_min_period_seconds, refresh_buffer_seconds: they do not count for a token that lives shorter than both.
+    """
 
     user_claim: str = "sub"
     scope_claim: str = "scope"
     refresh_window_factor: float = 0.8
+    refresh_window_jitter: float = 0.05
+    refresh_min_period_seconds: int = 60
+    refresh_buffer_seconds: int = 300
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 10_000
 
@@ -62,12 +69,14 @@ class TokenEndpoint:
         rules: TokenRules,
         clock: Clock | None = None,
         pause: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        """pause: waits for some seconds, between two attempts."""
+        """pause: waits for some seconds, between two attempts. chance: returns a number from 0 to 1."""
         self._request = request
         self._rules = rules
         self._clock = clock or SystemClock()
         self._pause = pause
+        self._chance = chance
         self._lock = threading.Lock()
         self._held: _HeldToken | None = None
         self._refreshing: threading.Thread | None = None
@@ -135,5 +144,15 @@ class TokenEndpoint:
             expires_ms = valid_token(decoded_part(parts[1]), claims, now_ms).expires_ms
         except TokenInvalid as error:
             raise NoToken(f"{self._request.url}: the token cannot be used: {error}") from None
-        refresh_ms = now_ms + int((expires_ms - now_ms) * self._rules.refresh_window_factor)
-        return _HeldToken(Secret(token), refresh_ms, expires_ms)
+        return _HeldToken(Secret(token), self._refresh_time_ms(now_ms, expires_ms), expires_ms)
+
+    def _refresh_time_ms(self, now_ms: int, expires_ms: int) -> int:
+        """Return when to replace a token. Kafka: ExpiringCredentialRefreshingLogin.refreshMs."""
+        rules = self._rules
+        life_ms = expires_ms - now_ms
+        share = rules.refresh_window_factor + rules.refresh_window_jitter * self._chance()
+        refresh_ms = now_ms + int(life_ms * share)
+        least_ms, buffer_ms = rules.refresh_min_period_seconds * 1000, rules.refresh_buffer_seconds * 1000
+        if least_ms + buffer_ms <= life_ms:
+            refresh_ms = max(min(refresh_ms, expires_ms - buffer_ms), now_ms + least_ms)
+        return refresh_ms

@@ -37,7 +37,7 @@ class Client:
         self.clock = MockClock()
         self.pauses: list[float] = []
         request = TokenRequest(provider.token_url, "the id", Secret(SECRET), **more)
-        self.token = TokenEndpoint(request, rules or TokenRules(), self.clock, self._pause)
+        self.token = TokenEndpoint(request, rules or TokenRules(), self.clock, self._pause, lambda: 0.5)
 
     def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -75,7 +75,7 @@ def test_the_next_token_is_fetched_before_the_old_one_ends_and_no_login_waits(pr
     first = client.issue(1)
     provider.answer_token = lambda: TokenAnswer.with_token(first)
     assert client.token() == first
-    client.clock.advance(79_000)
+    client.clock.advance(82_000)  # of 100 s, 80 %, and by chance half of 5 % more
     assert client.token() == first
     end_refresh()
     assert len(provider.token_posts) == 1
@@ -93,6 +93,31 @@ def test_the_next_token_is_fetched_before_the_old_one_ends_and_no_login_waits(pr
     third = client.issue(3)
     provider.answer_token = lambda: TokenAnswer.with_token(third)
     assert client.token() == third
+
+
+@pytest.mark.parametrize(
+    ("life_s", "rules", "after_s"),
+    [
+        (3600, TokenRules(), 2970),
+        (1000, TokenRules(), 700),
+        (400, TokenRules(), 100),
+        (365, TokenRules(refresh_window_factor=0.1), 60),
+        (359, TokenRules(), 296),
+        (3600, TokenRules(refresh_window_jitter=0.0), 2880),
+    ],
+)
+def test_a_token_is_replaced_at_kafka_s_time(
+    provider: IdentityProvider, life_s: int, rules: TokenRules, after_s: int
+) -> None:
+    client = Client(provider, rules)
+    token = client.issue(1, life_s)
+    provider.answer_token = lambda: TokenAnswer.with_token(token)
+    client.token()
+    for wait_s, asked in ((after_s - 1, 1), (2, 2)):
+        client.clock.advance(wait_s * 1000)
+        client.token()
+        end_refresh()
+        assert len(provider.token_posts) == asked
 
 
 def test_errors_that_may_pass_are_tried_again_for_a_time(provider: IdentityProvider) -> None:

@@ -1,8 +1,12 @@
-"""Transactional producers of other libraries: commit, abort, fence; judged by what confluent-kafka reads."""
+"""Transactional producers of other libraries: commit, abort, fence; judged by what confluent-kafka reads.
+
+On our broker also at transaction.version 2: libraries that do not speak it go on as before.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Callable, Iterator
 
 import aiokafka
@@ -12,7 +16,10 @@ import kafka
 import kafka.errors
 import pytest
 
-from tests.support.server_fixtures import MODES, Server, make_server
+from barnabas.clients.admin import Admin, FeatureUpdate
+from tests.groups import member_builds
+from tests.support.maven import counterparts_needed
+from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
 
 SECONDS = 60
 Transaction = tuple[bool, list[bytes]]
@@ -20,11 +27,19 @@ Transaction = tuple[bool, list[bytes]]
 Write = Callable[[str, str, str, list[Transaction]], None]
 
 
-@pytest.fixture(scope="module", params=MODES)
+AT_2 = "inline, transaction.version 2"
+
+
+@pytest.fixture(scope="module", params=MODES if AGAINST_KAFKA else (*MODES, AT_2))
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server: Server = make_server(request.param, tmp_path_factory.mktemp("transactional"))
+    mode = "inline" if request.param == AT_2 else request.param
+    server: Server = make_server(mode, tmp_path_factory.mktemp("transactional"))
     with server.running():
-        yield f"{server.host}:{server.port}"
+        bootstrap = f"{server.host}:{server.port}"
+        if request.param == AT_2:
+            with Admin(bootstrap) as admin:
+                admin.update_features({"transaction.version": FeatureUpdate(2)})
+        yield bootstrap
 
 
 def confluent(servers: str, transactional_id: str, topic: str, transactions: list[Transaction]) -> None:
@@ -70,7 +85,28 @@ def aio_kafka(servers: str, transactional_id: str, topic: str, transactions: lis
     asyncio.run(write())
 
 
-LIBRARIES = [confluent, kafka_python, aio_kafka]
+def kafkajs(servers: str, transactional_id: str, topic: str, transactions: list[Transaction]) -> None:
+    with counterparts_needed():
+        program = member_builds.kafkajs_transactional_writer()
+    _run_writer(program, servers, transactional_id, topic, transactions)
+
+
+def franz_go(servers: str, transactional_id: str, topic: str, transactions: list[Transaction]) -> None:
+    with counterparts_needed():
+        program = member_builds.franz_go_transactional_writer()
+    _run_writer(program, servers, transactional_id, topic, transactions)
+
+
+def _run_writer(
+    program: list[str], servers: str, transactional_id: str, topic: str, transactions: list[Transaction]
+) -> None:
+    ends = [f"{'commit' if is_commit else 'abort'}={b','.join(values).decode()}" for is_commit, values in transactions]
+    command = [*program, servers, transactional_id, topic, *ends]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+LIBRARIES = [confluent, kafka_python, aio_kafka, kafkajs, franz_go]
 
 
 def read(servers: str, topic: str, isolation: str, count: int) -> list[bytes]:
@@ -107,9 +143,9 @@ def create(servers: str, topic: str) -> None:
 def test_committed_records_are_read_and_aborted_ones_are_not(servers: str, write: Write) -> None:
     topic = f"ends-{write.__name__}"
     create(servers, topic)
-    write(servers, topic, topic, [(True, [b"a", b"b"]), (False, [b"lost"]), (True, [b"c"]), (False, [b"lost, too"])])
+    write(servers, topic, topic, [(True, [b"a", b"b"]), (False, [b"lost"]), (True, [b"c"]), (False, [b"lost-too"])])
     assert read(servers, topic, "read_committed", 3) == [b"a", b"b", b"c"]
-    assert read(servers, topic, "read_uncommitted", 5) == [b"a", b"b", b"lost", b"c", b"lost, too"]
+    assert read(servers, topic, "read_uncommitted", 5) == [b"a", b"b", b"lost", b"c", b"lost-too"]
 
 
 @pytest.mark.parametrize("write", LIBRARIES)

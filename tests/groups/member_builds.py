@@ -1,7 +1,8 @@
-"""Builds the members that are not written in Python, once, into the cache of counterparts (tests/support/maven.py).
+"""Builds the programs that are not written in Python, once, into the cache of counterparts (tests/support/maven.py).
 
-Called by member_libraries.py. Each is built in a directory named after what it is built from, and appears there whole:
-two processes may build at once, the loser drops its copy.
+They are members of groups and transactional producers. Called by member_libraries.py and by
+tests/clients/test_transactional_clients.py. Each is built in a directory named after what it is built from, and appears
+there whole: two processes may build at once, the loser drops its copy.
 """
 
 from __future__ import annotations
@@ -29,20 +30,36 @@ def find_program(name: str, *elsewhere: str) -> str:
     return found
 
 
-@cache
 def franz_go_member() -> list[str]:
     """The command that runs the member written in Go."""
-    go = find_program("go", "/usr/local/go/bin/go")
-    built = _built("franz_go", lambda place: _run([go, "build", "-o", "member", "."], place))
-    return [str(built / "member")]
+    return [str(_franz_go() / "bin" / "member")]
+
+
+def franz_go_transactional_writer() -> list[str]:
+    """The command that runs the transactional producer written in Go."""
+    return [str(_franz_go() / "bin" / "transactional_writer")]
+
+
+def kafkajs_member() -> list[str]:
+    """The command that runs the member written in JavaScript."""
+    return [find_program("node"), str(_kafkajs() / "member.js")]
+
+
+def kafkajs_transactional_writer() -> list[str]:
+    """The command that runs the transactional producer written in JavaScript."""
+    return [find_program("node"), str(_kafkajs() / "transactional_writer.js")]
 
 
 @cache
-def kafkajs_member() -> list[str]:
-    """The command that runs the member written in JavaScript."""
-    node, npm = find_program("node"), find_program("npm")
-    built = _built("kafkajs", lambda place: _run([npm, "ci", "--no-audit", "--no-fund"], place))
-    return [node, str(built / "member.js")]
+def _franz_go() -> Path:
+    go = find_program("go", "/usr/local/go/bin/go")
+    return _built("franz_go", lambda place: _run([go, "build", "-o", "bin/", "./..."], place))
+
+
+@cache
+def _kafkajs() -> Path:
+    npm = find_program("npm")
+    return _built("kafkajs", lambda place: _run([npm, "ci", "--no-audit", "--no-fund"], place))
 
 
 @cache
@@ -58,7 +75,7 @@ def java_member() -> list[str]:
 def _built(name: str, build: Callable[[Path], None]) -> Path:
     source = SOURCES / name
     digest = hashlib.sha256()
-    for path in sorted(source.iterdir()):
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
         digest.update(path.name.encode() + path.read_bytes())
     target = counterparts_directory() / f"group-member-{name}-{digest.hexdigest()[:12]}"
     if target.is_dir():

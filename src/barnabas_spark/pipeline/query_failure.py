@@ -16,6 +16,8 @@ _CODE = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _DISK_SIGNS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 """What the JVM says of a disk without its name."""
+_ENDED_PROCESS = ("(no cause message)", "Broken pipe", "Connection reset")
+"""All that Spark says when a Python process of its driver has ended: the text of the JVM's error of the connection."""
 _LONGEST = 600
 
 
@@ -52,4 +54,9 @@ def cause_in(text: str) -> str:
     else:
         cause = " ".join(lines)
     cause = " ".join(_CODE.sub("", cause).split())
+    if cause in _ENDED_PROCESS:
+        return (
+            f"Spark says only {cause!r}, as it does when a Python process of its driver, which plans or commits"
+            " micro-batches, was killed (the machine may lack memory)"
+        )
     return cause if len(cause) <= _LONGEST else f"{cause[:_LONGEST]} ..."

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,19 @@ def failure(shop: PipelineInSession) -> str:
     assert "Traceback" not in said
     assert len(said.splitlines()) == 1
     return said
+
+
+def kill_driver_processes(spark: SparkSession) -> int:
+    """Kill the Python processes that plan micro-batches beside the session's JVM. Returns how many there were."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    killed = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == jvm and b"python_streaming_source_runner" in (process / "cmdline").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
+                killed += 1
+    return killed
 
 
 def create_again(shop: PipelineInSession) -> None:
@@ -238,3 +253,25 @@ def test_a_checkpoint_disk_that_fills_up(shop: PipelineInSession, directory: str
         assert shop.written() == list(range(20))
     finally:
         disk.unmount()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find Spark's processes")
+def test_a_killed_process_of_the_driver_is_told(spark: SparkSession, shop: PipelineInSession) -> None:
+    shop.trigger = "continuous"
+    shop.produce(orders(range(20)))
+    killed = 0
+
+    def kill_once() -> bool:
+        nonlocal killed
+        if killed == 0 and shop.layout.next_batch("out"):
+            killed = kill_driver_processes(spark)
+        return False
+
+    with pytest.raises(RunFailed, match="as it does when a Python process of its driver, which plans or"):
+        shop.run(kill_once)
+    assert killed
+    shop.trigger = "available-now"
+    shop.produce(orders(range(20, 30)))
+    shop.run()
+    assert shop.written() == list(range(30))

@@ -136,6 +136,26 @@ the driver is the server.
 Executors connect to the addresses that the brokers advertise (`advertised.listeners`), not only to the bootstrap
 servers; the driver does too, to plan. `127.0.0.1` works only when all run on one machine.
 
+## Spark Declarative Pipelines
+
+`spark-pipelines` of pyspark 4.1 and newer runs tables, views and sinks that Python files declare. The format `barnabas`
+serves as a source of its tables, and as the format of `create_sink`, with nothing to register.
+[examples/declarative](../examples/declarative) has a streaming table of a topic's orders, their sums, and the large
+ones in another topic:
+
+```bash
+pip install 'barnabas[spark]' 'pyspark[pipelines]'
+cd examples/declarative
+export BARNABAS_BROKERS=127.0.0.1:9092 PYSPARK_PYTHON=$(which python)
+spark-pipelines run --conf spark.sql.catalogImplementation=hive
+```
+
+- It needs Java 17 or 21 on the PATH, or JAVA_HOME, and a catalog that outlives the run: with Spark's own, which is in
+  memory, the second run fails with `LOCATION_ALREADY_EXISTS`. The setting above keeps one in `metastore_db`.
+- Each run reads what is there and ends; the next one goes on by the checkpoints below `storage`. A sink of a topic is
+  at-least-once there.
+- [Pipeline files](pipelines.md) need no catalog, check more before they run, and write bad records aside.
+
 ## Options
 
 Column "connector": the option in Spark's Kafka connector, where it differs.

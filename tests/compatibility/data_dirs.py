@@ -43,8 +43,8 @@ def copy_data_dir(source: Path, target: Path) -> Path:
     return target
 
 
-def adopt(*data_dirs: Path, configs: Mapping[str, Mapping[str, str]] = CONFIGS) -> str:
-    """`barnabas log adopt` with the settings of the topics that are there; what it printed."""
+def adopt(*data_dirs: Path, configs: Mapping[str, Mapping[str, str]] = CONFIGS, options: tuple[str, ...] = ()) -> str:
+    """`barnabas log adopt` with the settings of the topics that are there, and more options; what it printed."""
     topics = dict.fromkeys(topic for data_dir in data_dirs for topic in partition_counts(data_dir))
     settings = [
         word
@@ -52,7 +52,7 @@ def adopt(*data_dirs: Path, configs: Mapping[str, Mapping[str, str]] = CONFIGS) 
         for name, value in configs.get(topic, {}).items()
         for word in ("--topic-config", f"{topic}:{name}={value}")
     ]
-    return _barnabas_log("adopt", *map(str, data_dirs), *settings)
+    return _barnabas_log("adopt", *map(str, data_dirs), *settings, *options)
 
 
 def barnabas_dump(*arguments: Path | str) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 
 from barnabas.broker.linux_io import linux_io_counters
 from barnabas.metrics.metrics_registry import TICK_INTERVAL_MS, MetricsRegistry
-from barnabas.replica.fetcher.fetcher_metrics import register_fetcher_metrics
+from barnabas.replica.fetcher.fetcher_metrics import register_fetcher_metrics, register_log_dir_move_metrics
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.replica_metrics import register_replica_metrics
 from barnabas.runtime.clock import Clock
@@ -29,6 +29,7 @@ def register_broker_metrics(
     """Register the metrics, and begin to compute rates."""
     register_replica_metrics(registry, replicas, clock)
     register_fetcher_metrics(registry, replicas.fetchers)
+    register_log_dir_move_metrics(registry, replicas.moves)
     register_storage_metrics(registry, log_manager)
     for name in linux_io_counters():
         # `partial` binds the name now; a lambda in this loop would read the last one.

@@ -27,6 +27,7 @@ class DynamicThrottles:
             settings = self._settings()
             self._quotas.leader.limit(settings.throttle("leader.replication.throttled.rate"))
             self._quotas.follower.limit(settings.throttle("follower.replication.throttled.rate"))
+            self._quotas.alter_log_dirs.limit(settings.throttle("replica.alter.log.dirs.io.max.bytes.per.second"))
 
     def changed(self, entity: str, settings: dict[str, str]) -> None:
         """Do the same, for a change of some broker's settings."""

@@ -120,7 +120,8 @@ def _replication_quotas(foundations: Foundations, storage: StorageStage) -> Repl
     """Return the quotas of replication throttles, which follow the settings from now on."""
     windows = QuotaConfig.from_kafka_config(foundations.dynamic.current)
     window = SampleWindow(windows.replication_samples, windows.replication_window_ms)
-    quotas = ReplicationQuotas.of(window, foundations.clock)
+    moves_window = SampleWindow(windows.alter_log_dirs_samples, windows.alter_log_dirs_window_ms)
+    quotas = ReplicationQuotas.of(window, moves_window, foundations.clock)
     throttles = DynamicThrottles(lambda: foundations.dynamic.settings, quotas)
     # Registered behind the settings themselves, which a change therefore has reached already.
     storage.config_changes.register(ConfigEntityType.BROKER, throttles.changed)

@@ -21,11 +21,13 @@ from barnabas.cli.client_options import (
     timeout_option,
 )
 from barnabas.cli.number_types import COUNT, NUMBER
+from barnabas.cli.reassignment_directories import directories_missing, move_between_directories
 from barnabas.cli.reassignment_throttle import remove_throttle, set_throttle
 from barnabas.cli.tables import json_option, print_json
 from barnabas.cli.topic_partitions import parse_broker_ids
 
 if TYPE_CHECKING:
+    from barnabas.cli.reassignment_plan import Plan
     from barnabas.clients.admin import Admin
     from barnabas.protocol.errors import ApiError
     from barnabas.protocol.topic_partition import TopicPartition
@@ -115,7 +117,8 @@ def execute(
 ) -> None:
     """Begin to move partitions of a topic or of a plan. Replaces a reassignment in progress.
 
-    When the moves are done, `verify` removes the limits of --throttle; so does `cancel`.
+    When the moves are done, `verify` removes the limits of --throttle; so does `cancel`. A plan may name the log
+    directories of replicas ("log_dirs"): those that lie in another one of their broker move there.
 
     \b
         barnabas reassign execute flights --partition 0 --to 2,3
@@ -125,13 +128,18 @@ def execute(
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        wanted = _wanted(admin, name, indexes, to, plan)
+        wanted, log_dirs = _wanted(admin, name, indexes, to, plan)
         if throttle is not None:
             # Before the moves: not a byte of them is copied faster.
             present = _replicas(admin, {place.topic for place in wanted})
             set_throttle(admin, wanted, present, admin.list_partition_reassignments(list(wanted)), throttle)
         results = admin.alter_partition_reassignments(wanted)
+        refused = move_between_directories(admin, log_dirs)
+    for line in refused:
+        click.echo(f"barnabas: {line}", err=True)
     _report(context, results, "reassignment started")
+    if refused:
+        context.exit(EXIT_FAILED)
 
 
 @reassign.command()
@@ -165,13 +173,14 @@ def verify(
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        wanted = _wanted(admin, name, indexes, to, plan)
+        wanted, log_dirs = _wanted(admin, name, indexes, to, plan)
         # First what goes on, then the replicas: a move that ends in between is still in progress, and never lost.
         ongoing = admin.list_partition_reassignments(list(wanted))
         topics = {place.topic for place in wanted}
         present = _replicas(admin, topics)
         is_unlimited = not ongoing and not preserve_throttles and remove_throttle(admin, topics)
-    is_done = True
+        moving = directories_missing(admin, log_dirs)
+    is_done = not moving
     for place, replicas in sorted(wanted.items()):
         found = present.get(place)
         if place in ongoing:
@@ -184,6 +193,8 @@ def verify(
             state = f"no reassignment in progress, but the replicas are {_ids(found)}, not {_ids(replicas)}"
         is_done = is_done and state == "reassignment complete"
         click.echo(f"{place.topic}\tpartition {place.partition}\t{state}")
+    for line in moving:
+        click.echo(line)
     if is_unlimited:
         click.echo("throttle removed")
     if not is_done:
@@ -240,7 +251,7 @@ def cancel(
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         places = partitions_of(admin, names, indexes) if names else None
         if plan is not None:
-            places = list(_planned(plan))
+            places = list(_planned(plan).replicas)
         ongoing = admin.list_partition_reassignments(places)
         results = admin.alter_partition_reassignments(dict.fromkeys(ongoing)) if ongoing else {}
         if ongoing and not preserve_throttles:
@@ -250,18 +261,18 @@ def cancel(
         click.echo("no reassignment was in progress")
 
 
-def _wanted(
-    admin: Admin, name: str | None, indexes: tuple[int, ...], to: str | None, plan: Path | None
-) -> Mapping[TopicPartition, Sequence[int]]:
+def _wanted(admin: Admin, name: str | None, indexes: tuple[int, ...], to: str | None, plan: Path | None) -> Plan:
     """Return the replicas that the options ask for. Raises click.UsageError, ValueError, ApiError, ClientTimeout."""
+    from barnabas.cli.reassignment_plan import Plan
+
     if plan is not None and name is None and to is None and not indexes:
         return _planned(plan)
     if plan is not None or name is None or to is None:
         raise click.UsageError("give NAME and --to, or --plan FILE")
-    return dict.fromkeys(partitions_of(admin, (name,), indexes), parse_broker_ids(to, "--to"))
+    return Plan(dict.fromkeys(partitions_of(admin, (name,), indexes), parse_broker_ids(to, "--to")), {})
 
 
-def _planned(plan: Path) -> dict[TopicPartition, list[int]]:
+def _planned(plan: Path) -> Plan:
     from barnabas.cli.reassignment_plan import parse_plan
 
     return parse_plan(plan.read_text(encoding="utf-8"))

@@ -4,6 +4,8 @@ Used by `barnabas reassign` on the main thread; no state. A plan is JSON:
 
     {"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [1, 2]}]}
 
+and may name the log directory of each replica: "log_dirs": ["any", "/disk2/data"].
+
 Kafka: ReassignPartitionsCommand.
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -23,8 +25,15 @@ _VERSION = 1
 _ANY_DIRECTORY = "any"
 
 
-def parse_plan(text: str) -> dict[TopicPartition, list[int]]:
-    """Return the replicas of each partition of a plan. Raises ValueError for any other text, or a partition twice."""
+class Plan(NamedTuple):
+    """The replicas of each partition, and by broker the log directories in which replicas are to lie."""
+
+    replicas: Mapping[TopicPartition, Sequence[int]]
+    log_dirs: Mapping[int, Mapping[TopicPartition, str]]
+
+
+def parse_plan(text: str) -> Plan:
+    """Return a plan. Raises ValueError for any other text, a partition twice, or a wrong number of directories."""
     try:
         parsed = json.loads(text)
         if parsed.get("version", _VERSION) != _VERSION:
@@ -34,17 +43,32 @@ def parse_plan(text: str) -> dict[TopicPartition, list[int]]:
             TopicPartition(str(entry["topic"]), _number(entry["partition"])): list(map(_number, entry["replicas"]))
             for entry in entries
         }
-        directories = {name for entry in entries for name in entry.get("log_dirs", ())}
+        log_dirs: dict[int, dict[TopicPartition, str]] = {}
+        for (place, replicas), entry in zip(plan.items(), entries, strict=False):
+            for broker_id, path in _named_directories(place, replicas, entry):
+                log_dirs.setdefault(broker_id, {})[place] = path
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         example = '{"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [1, 2]}]}'
         raise ValueError(f"not a reassignment plan ({error}); a plan looks like {example}") from None
     if len(plan) < len(entries):
         raise ValueError("the plan names a partition twice")
-    if named := sorted(directories - {_ANY_DIRECTORY}):
-        raise ValueError(
-            f"the plan names the log directory {named[0]}: this command moves replicas between brokers only"
-        )
-    return plan
+    return Plan(plan, log_dirs)
+
+
+def _named_directories(place: TopicPartition, replicas: list[int], entry: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return the brokers whose replica is to lie in a directory of its own, with it. Raises ValueError."""
+    log_dirs = entry.get("log_dirs")
+    if log_dirs is None:
+        return []
+    if len(log_dirs) != len(replicas):
+        raise ValueError(f"{place} has {len(replicas)} replicas and {len(log_dirs)} log_dirs")
+    named = [(broker, str(path)) for broker, path in zip(replicas, log_dirs, strict=True) if path != _ANY_DIRECTORY]
+    for _, path in named:
+        if not path.startswith("/"):
+            raise ValueError(
+                f"the log directory {path!r} of {place} is neither {_ANY_DIRECTORY!r} nor an absolute path"
+            )
+    return named
 
 
 def plan_text(plan: Mapping[TopicPartition, Sequence[int]]) -> str:

@@ -99,8 +99,6 @@ _BY_REASON: Final = (
     (
         _NO_OTHER_BROKERS,
         """
-        alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-        num.replica.alter.log.dirs.threads
         unclean.leader.election.interval.ms
         """,
     ),
@@ -116,10 +114,7 @@ _BY_REASON: Final = (
     ("nothing in development is offered", "unstable.api.versions.enable unstable.feature.versions.enable"),
 )
 
-KEPT_KEYS: Final[Mapping[str, str]] = {
-    **{name: why for why, names in _BY_REASON for name in names.split()},
-    "replica.alter.log.dirs.io.max.bytes.per.second": _NO_OTHER_BROKERS,
-}
+KEPT_KEYS: Final[Mapping[str, str]] = {name: why for why, names in _BY_REASON for name in names.split()}
 """Name of a broker's setting -> why nothing acts on it."""
 
 KEPT_TOPIC_KEYS: Final[Mapping[str, str]] = {

@@ -155,6 +155,10 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
         "FailedPartitionsCount": "Partitions that are copied no more because of an error",
         "DeadThreadCount": "Threads that copy partitions and have ended by themselves",
     },
+    "ReplicaAlterLogDirsManager": {
+        "MaxLag": "Records by which the slowest copy into another log directory is behind its log",
+        "DeadThreadCount": "Threads that move logs between directories and have ended by themselves",
+    },
     "FetcherStats": {
         "RequestsPerSec": "Fetches that this thread has sent to its leader",
         "BytesPerSec": "Bytes that this thread has copied from its leader",
@@ -227,6 +231,7 @@ _BY_KIND: Final[dict[str, dict[str, str]]] = {
     "Fetch": {"byte-rate": "Bytes a second", "throttle-time": "Mean milliseconds that quotas held the client up"},
     "LeaderReplication": {"byte-rate": "Bytes a second sent to throttled replicas"},
     "FollowerReplication": {"byte-rate": "Bytes a second fetched for throttled replicas"},
+    "AlterLogDirsReplication": {"byte-rate": "Bytes a second copied between log directories"},
     "Request": {
         "request-time": "Percent of a thread's time spent on the client's requests",
         "exempt-request-time": "Percent of a thread's time spent on requests that no quota is for",

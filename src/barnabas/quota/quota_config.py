@@ -24,5 +24,7 @@ class QuotaConfig(Settings):
     controller_window_ms: int = setting("controller.quota.window.size.seconds", _in_milliseconds)
     replication_samples: int = setting("replication.quota.window.num")
     replication_window_ms: int = setting("replication.quota.window.size.seconds", _in_milliseconds)
+    alter_log_dirs_samples: int = setting("alter.log.dirs.replication.quota.window.num")
+    alter_log_dirs_window_ms: int = setting("alter.log.dirs.replication.quota.window.size.seconds", _in_milliseconds)
     statistics_samples: int = setting("metrics.num.samples")
     statistics_window_ms: int = setting("metrics.sample.window.ms")

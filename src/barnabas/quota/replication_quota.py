@@ -1,6 +1,7 @@
-"""The limit of the bytes a second that this broker sends to followers, or fetches from leaders, for throttled replicas.
+"""The limit of the bytes a second that this broker sends to followers, or fetches from leaders, for throttled replicas,
+and of those it copies between its log directories.
 
-Made by `broker`, one for each direction. Recorded and asked by request handlers and fetcher threads, limited by the
+Made by `broker`, one for each way. Recorded and asked by request handlers and fetcher threads, limited by the
 thread that reads changed settings; `_lock` guards the rate, and no other lock is taken under it. Time is monotonic,
 unlike Kafka's. Kafka: ReplicationQuotaManager.
 """
@@ -56,15 +57,23 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas(NamedTuple):
-    """The two directions of replication. leader: bytes sent to followers; follower: bytes fetched from leaders."""
+    """The ways of replication. leader: bytes sent to followers; follower: bytes fetched from leaders.
+
+    alter_log_dirs: bytes copied into other log directories of this broker.
+    """
 
     leader: ReplicationQuota
     follower: ReplicationQuota
+    alter_log_dirs: ReplicationQuota
 
     @classmethod
-    def of(cls, window: SampleWindow, clock: Clock) -> ReplicationQuotas:
-        """Return quotas without limits."""
-        return cls(ReplicationQuota(window, clock), ReplicationQuota(window, clock))
+    def of(cls, window: SampleWindow, alter_log_dirs_window: SampleWindow, clock: Clock) -> ReplicationQuotas:
+        """Return quotas without limits. window: of the first two."""
+        return cls(
+            ReplicationQuota(window, clock),
+            ReplicationQuota(window, clock),
+            ReplicationQuota(alter_log_dirs_window, clock),
+        )
 
 
 def register_replication_quota_metrics(registry: MetricsRegistry, quotas: ReplicationQuotas) -> None:
@@ -72,6 +81,7 @@ def register_replication_quota_metrics(registry: MetricsRegistry, quotas: Replic
     rates: tuple[tuple[str, Callable[[], float]], ...] = (
         ("LeaderReplication", quotas.leader.byte_rate),
         ("FollowerReplication", quotas.follower.byte_rate),
+        ("AlterLogDirsReplication", quotas.alter_log_dirs.byte_rate),
     )
     for kind, read in rates:
         registry.attribute(GROUP, kind, "byte-rate", read)

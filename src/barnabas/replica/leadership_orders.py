@@ -11,7 +11,7 @@ Kafka: ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataC
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -33,6 +33,7 @@ from barnabas.replica.fetcher.follower_logs import log_position
 from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.leadership_changes import LeadershipChange, LeadershipListeners
+from barnabas.replica.log_dir_moves import LogDirMoves
 from barnabas.replica.partition import Partition, PartitionState
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.replica.waiting_requests import WaitingRequests
@@ -60,7 +61,7 @@ class _Outcome:
 class LeadershipOrders:
     """The execution of a controller's orders; one of an older controller epoch is rejected.
 
-    fetchers: copy the partitions that other brokers lead.
+    fetchers: copy the partitions that other brokers lead. moves: take logs into other log directories.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class LeadershipOrders:
         waiting: WaitingRequests,
         stats: BrokerTopicStats,
         fetchers: ReplicaFetcherManager,
+        moves: LogDirMoves,
     ) -> None:
         self._environment = environment
         self._hosted = hosted
@@ -82,6 +84,7 @@ class LeadershipOrders:
         self._waiting = waiting
         self._stats = stats
         self._fetchers = fetchers
+        self._moves = moves
         self._state_change_lock = ranked_lock(LockRank.REPLICA_STATE_CHANGE)
         self._controller_epoch = 0
         self.listeners = LeadershipListeners()
@@ -114,6 +117,8 @@ class LeadershipOrders:
                 )
             # Once for the whole order: each call copies the map of topics.
             self._hosted.publish(outcome.opened)
+            for partition in filter(None, outcome.opened.values()):
+                self._moves.resume(partition)
             self._follow(outcome.following, request.live_leaders)
             self._fetchers.end_idle_threads()
         self._waiting.wake_all(outcome.changed)
@@ -157,6 +162,14 @@ class LeadershipOrders:
         self.listeners.notify(led)
         self._forget_topics(deleted)
         return response
+
+    def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Move the logs of partitions into the log directories named, as LogDirMoves.alter.
+
+        Not in the middle of an order: a partition that it deletes or opens must not begin to move.
+        """
+        with self._state_change_lock:
+            return self._moves.alter(wanted)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Update the metadata cache, unless the request comes from an earlier controller."""

@@ -38,4 +38,5 @@ class ReplicaConfig(Settings):
     transaction_max_timeout_ms: int = setting("transaction.max.timeout.ms")
     replica_lag_time_max_ms: int = setting("replica.lag.time.max.ms")
     replica_selector_class: str | None = setting("replica.selector.class")
+    alter_log_dirs_threads: int | None = setting("num.replica.alter.log.dirs.threads")
     alter_partition_version: int | None = setting("inter.broker.protocol.version", alter_partition_version_of)

@@ -34,6 +34,7 @@ from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leadership_orders import LeadershipOrders
 from barnabas.replica.log_dir_descriptions import LogDirDescription, describe_log_dirs
+from barnabas.replica.log_dir_moves import LogDirMoves
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_environment import PartitionEnvironment
 from barnabas.replica.read import ReplicaReader
@@ -53,7 +54,7 @@ class ReplicaManager:
     hosted: the partitions of this broker. appender, reader, deleter: the paths of produces, fetches and record
     deletions over them. orders: the controller's orders. waiting: the requests that wait for a partition.
     isr_updates: followers that join and leave the in-sync replicas. fetchers: the threads that copy partitions which
-    other brokers lead. topic_stats: the counters of each topic.
+    other brokers lead. moves: logs on their way into other log directories. topic_stats: the counters of each topic.
 
     Arguments: `metadata` is fed by the controller through `orders.update_metadata`; it knows whether the cluster has a
     partition at all, and which brokers are alive. `alter_partitions` has the cluster agree on changed in-sync replicas.
@@ -94,8 +95,15 @@ class ReplicaManager:
             return ReplicaFetcherThread(name, connect(fetcher_id), follower_logs, fetching, clock, on_failed)
 
         self.fetchers = ReplicaFetcherManager(new_fetcher, fetching.fetchers)
+        self.moves = LogDirMoves(
+            hosted,
+            log_manager,
+            quotas.alter_log_dirs,
+            config.alter_log_dirs_threads or len(log_manager.log_dirs),
+            self.checkpoint_high_watermarks,
+        )
         self.orders = LeadershipOrders(
-            environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats, self.fetchers
+            environment, hosted, log_manager, self._checkpoints, metadata, waiting, stats, self.fetchers, self.moves
         )
         self.appender = ReplicaAppender(hosted.partition_or_error, waiting, stats)
         selector = replica_selector(config.replica_selector_class, config.broker_id, lambda: metadata.image)
@@ -120,6 +128,7 @@ class ReplicaManager:
     def shutdown(self) -> None:
         """Copy no more, answer every waiting request, write the high watermarks. LogManager closes the logs."""
         self.fetchers.shutdown()
+        self.moves.shutdown()
         self.waiting.shutdown()
         self.checkpoint_high_watermarks()
 

@@ -24,7 +24,8 @@ class LockRank(IntEnum):
     REPLICA_FETCHER = 2
     PARTITION = 3
     LOG = 4
-    FLUSH = 5
+    FUTURE_LOG = 5
+    FLUSH = 6
 
 
 class LockOrderViolation(AssertionError):

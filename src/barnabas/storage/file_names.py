@@ -25,6 +25,10 @@ DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
 STRAY_DIR_SUFFIX = "-stray"
 
+MOVED_FROM_FILE = "moved-from"
+"""A file in the directory of a log that has just moved here: it holds the path of the directory it came from. It is
+removed with that directory; after a crash it tells which of the two is the log's."""
+
 RAFT_METADATA_TOPIC = "__cluster_metadata"
 """The name of KRaft's metadata log: it lies among the partitions but is none."""
 REMOTE_INDEX_CACHE_DIR = "remote-log-index-cache"
@@ -66,6 +70,16 @@ def parse_future_dir(name: str) -> TopicPartition | None:
         return None
     partition_dir, dot, unique = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
     return parse_partition_dir(partition_dir) if dot and unique and "-" not in unique else None
+
+
+def future_dir_name(topic_partition: TopicPartition, unique: str) -> str | None:
+    """Return the name of the directory of a copy on its way into a log directory: `topic-0.<unique>-future`.
+
+    None for a topic whose name leaves no room for that: unlike other names this one must not be cut, since a broker
+    that starts again finds the partition by it.
+    """
+    name = f"{topic_partition}.{unique}{FUTURE_DIR_SUFFIX}"
+    return name if len(name) <= _MAX_NAME_LENGTH else None
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique: str) -> str:

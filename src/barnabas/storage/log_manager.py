@@ -31,6 +31,8 @@ from barnabas.storage.directories.loading import LogLoading
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
 from barnabas.storage.directories.threads import run_per_directory
+from barnabas.storage.future_logs import FutureLogs
+from barnabas.storage.log.move import config_of_copy
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_manager_config import LogManagerConfig
@@ -52,9 +54,9 @@ class LogManager:
     """The logs in `directories`, which are open (LogDirectories.open).
 
     topic_config: the settings of a topic whose log is opened. chance: for roll jitter and names. get_log: the look-up
-    of a partition's log, None when there is none here, or only in a directory that failed. cleaner: made at start;
-    None where `log.cleaner.enable` is off. get_future_log: the look-up of a future log, which a move of the partition
-    to another log directory has begun. checkpoints, tasks: for tests, which run them at will.
+    of a partition's log, None when there is none here, or only in a directory that failed. futures: the copies of logs
+    that are moving into other directories. cleaner: made at start; None where `log.cleaner.enable` is off. checkpoints,
+    tasks: for tests, which run them at will.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class LogManager:
         self._directories = directories
         self._config = config
         self._creation_lock = threading.Lock()
+        self._paused: set[TopicPartition] = set()
+        """The partitions that the cleaner leaves alone because their logs are moving."""
         self._table = LogTable()
         self._deletion = LogDeletion(directories, files, scheduler, random_numbers)
         self.checkpoints = LogCheckpoints(directories, self._table)
@@ -86,9 +90,18 @@ class LogManager:
             lambda: self._config.verifies_transactions,
         )
         self._opener = LogOpener(directories, self._table, self.checkpoints, self._environment, topic_config)
+        self.futures = FutureLogs(
+            self._table,
+            self._creation_lock,
+            directories,
+            self._opener,
+            self._deletion,
+            self.checkpoints,
+            files,
+            random_numbers,
+        )
         self.tasks = LogTasks(self._table, self.checkpoints, self._deletion, clock)
         self.get_log = self._table.get
-        self.get_future_log = self._table.get_future
         self.cleaner: LogCleaner | None = None
 
     # -- start and shutdown
@@ -111,7 +124,7 @@ class LogManager:
             self._environment.clock,
             threads_per_dir=self._config.recovery_threads_per_dir,
             is_stray=is_stray,
-            mark_stray=self._deletion.mark_stray,
+            deletion=self._deletion,
         ).run()
         if make_cleaner is not None:
             logs = CleanerLogs(self._table.get, self._table.all, self._directories.failed)
@@ -154,10 +167,6 @@ class LogManager:
         """Return every current log, as of now."""
         return self._table.all()
 
-    def future_logs(self) -> list[UnifiedLog]:
-        """Return every future log, as of now."""
-        return self._table.futures()
-
     def logs_in(self, log_dir: str) -> list[UnifiedLog]:
         """Return the logs of one directory, current and future, as of now."""
         return self._table.in_dir(log_dir)
@@ -198,7 +207,7 @@ class LogManager:
                 if log is None:
                     self._refuse_if_offline(topic_partition, is_new=is_new)
                     config = log_config or self._opener.config_of(topic_partition.topic)
-                    log = self._opener.create(topic_partition, config)
+                    log = self._opener.create(topic_partition, config, self.futures.take_preferred(topic_partition))
                     self._table.add(log)
         if topic_id is not None and log.topic_id != topic_id:
             log.assign_topic_id(topic_id)
@@ -221,7 +230,7 @@ class LogManager:
             for log in self._table.of_topic(topic):
                 if log.config.is_compacted and not log_config.is_compacted:
                     no_longer_compacted.append(log.topic_partition)
-                log.update_config(log_config)
+                log.update_config(config_of_copy(log_config) if log.is_future else log_config)
         # Without the lock: to wait for the end of a cleaning takes long, and other logs are made meanwhile.
         if self.cleaner is not None:
             for topic_partition in no_longer_compacted:
@@ -246,9 +255,7 @@ class LogManager:
         # of it, without any lock: it needs the log's lock to finish its swap. Then the directory.
         with self._creation_lock:
             log = self._table.remove(topic_partition)
-            future = self._table.remove_future(topic_partition)
-        if future is not None:
-            self._delete_future(future)
+        self._drop_future(topic_partition)
         if log is not None:
             if self.cleaner is not None:
                 self.cleaner.abort_cleaning(topic_partition)
@@ -261,14 +268,14 @@ class LogManager:
                 f" {','.join(offline)}",
             )
 
-    def _delete_future(self, log: UnifiedLog) -> None:
-        """Delete a future log that is out of the table. A disk error there does not keep the current log."""
+    def _drop_future(self, topic_partition: TopicPartition) -> None:
+        """Delete the future log of a deleted partition. A disk error there does not keep the current log."""
         # A future log that stayed would bring the deleted topic's records into a new topic of the name, once a broker
         # goes on with the move. One that cannot be deleted is marked stray by the start that finds the new topic.
         try:
-            self._deletion.delete(log)
+            self.give_up_move(topic_partition)
         except ApiError as error:
-            logger.warning("The future log of %s was not deleted: %s", log.topic_partition, error)
+            logger.warning("The future log of %s was not deleted: %s", topic_partition, error)
 
     # -- truncation, with the cleaner kept away
 
@@ -311,6 +318,55 @@ class LogManager:
         finally:
             cleaner.resume_cleaning([log.topic_partition])
 
+    # -- moves into another log directory
+
+    def begin_move(self, log: UnifiedLog, log_dir: str) -> UnifiedLog:
+        """Make the copy of a log in another log directory, and keep the cleaner away from the log until the move ends.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION.
+        """
+        # Not while a directory is offline: it may hold another copy.
+        self._refuse_if_offline(log.topic_partition, is_new=False)
+        future = self.futures.create(log, log_dir)
+        self.pause_cleaning(log.topic_partition)
+        return future
+
+    def complete_move(self, log: UnifiedLog, future: UnifiedLog) -> bool:
+        """Put the copy in the place of the log's files; False when the move was given up meanwhile.
+
+        Call without the log's lock. Raises ApiError: KAFKA_STORAGE_ERROR.
+        """
+        source = log.parent_dir
+        if not self.futures.complete(log, future):
+            return False
+        if self.cleaner is not None:
+            self.cleaner.alter_checkpoint_dir(log.topic_partition, source, log.parent_dir)
+        self._resume_cleaning(log.topic_partition)
+        return True
+
+    def give_up_move(self, topic_partition: TopicPartition) -> None:
+        """Delete the copy of a log, if there is one; the log stays. Raises ApiError: KAFKA_STORAGE_ERROR."""
+        try:
+            self.futures.drop(topic_partition)
+        finally:
+            self._resume_cleaning(topic_partition)
+
+    def pause_cleaning(self, topic_partition: TopicPartition) -> None:
+        """Keep the cleaner away from a log that is moving: the copy is of the segments as they are."""
+        if self.cleaner is not None:
+            self.cleaner.abort_and_pause_cleaning(topic_partition)
+            with self._creation_lock:
+                self._paused.add(topic_partition)
+
+    def _resume_cleaning(self, topic_partition: TopicPartition) -> None:
+        # A move may end twice, as by a failed directory and a deletion, and one that an earlier run has begun may end
+        # before it goes on.
+        with self._creation_lock:
+            was_paused = topic_partition in self._paused
+            self._paused.discard(topic_partition)
+        if was_paused and self.cleaner is not None:
+            self.cleaner.resume_cleaning([topic_partition])
+
     # -- failed directories
 
     def directory_failed(self, log_dir: str, doing: str, error: OSError) -> None:
@@ -334,6 +390,9 @@ class LogManager:
         # Without a flush or a checkpoint: the disk cannot be trusted, and the next start recovers the logs.
         for log in failed:
             log.close_handlers()
+        for log in failed:
+            if log.is_future:
+                self._resume_cleaning(log.topic_partition)
         self._directories.release(log_dir)
         partitions = [log.topic_partition for log in failed if not log.is_future]
         logger.warning("Logs for partitions %s are offline: log directory %s has failed", partitions, log_dir)

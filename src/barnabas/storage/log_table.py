@@ -63,6 +63,18 @@ class LogTable:
                 self._by_dir[log.parent_dir].pop(topic_partition, None)
             return log
 
+    def take_place(self, log: UnifiedLog, source: str) -> None:
+        """Note that a log has left `source` for the log directory of its future log, whose place it has taken."""
+        key = log.topic_partition
+        with self._lock:
+            self._futures.pop(key, None)
+            self._by_dir.get(source, {}).pop(key, None)
+            # A log whose old directory has failed meanwhile was removed, and stays so.
+            if self._logs.get(key) is log:
+                self._by_dir.setdefault(log.parent_dir, {})[key] = log
+            else:
+                self._by_dir.get(log.parent_dir, {}).pop(key, None)
+
     def remove_dir(self, log_dir: str) -> list[UnifiedLog]:
         """Remove and return the logs of a log directory, current and future."""
         with self._lock:

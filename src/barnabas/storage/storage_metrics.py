@@ -23,7 +23,7 @@ class LogMetrics:
 
     def samples(self) -> Iterator[Sample]:
         """Yield four gauges per log; those of a future log have the tag `is-future`."""
-        for log in [*self._log_manager.all_logs(), *self._log_manager.future_logs()]:
+        for log in [*self._log_manager.all_logs(), *self._log_manager.futures.all()]:
             key = log.topic_partition
             tags: tuple[tuple[str, str], ...] = (("topic", key.topic), ("partition", str(key.partition)))
             if log.is_future:

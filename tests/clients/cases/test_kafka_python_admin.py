@@ -7,7 +7,7 @@ Each test has the name of its case. Without a counterpart, or elsewhere:
 | test_describe_configs_invalid_broker_id_raises | `ConfigResource.broker` takes a number; mypy rejects a text |
 | error codes in the results of create_topics, delete_topics and delete_records | ours raises ApiError instead |
 | test_describe_configs_mixed_resources_returns_configs in one call | a call describes one resource: two calls |
-| test_alter_replica_log_dirs | the broker does not serve it; the call of `Admin`: tests/clients/each_broker |
+| test_alter_replica_log_dirs | tests/broker/test_log_dir_moves.py; the call of `Admin`: tests/clients/each_broker |
 | test_describe_metadata_quorum | of KRaft controllers only, which the package does not have |
 | test_describe_topic_partitions_pagination | `describe_topics` returns whole topics; the broker's pages: tests/broker |
 | test_sasl_integration.py: its three cases | tests/security/test_our_sasl_clients.py |

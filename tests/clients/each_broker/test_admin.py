@@ -24,7 +24,6 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_codes import ConfigSource
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.rpc.client_request import UnsupportedVersion
 from tests.clients.each_broker.each_broker import BARNABAS, EachBroker, eventually, poll_records
 
 
@@ -253,10 +252,6 @@ def test_moves_between_log_directories(broker: EachBroker, admin: Admin, topic: 
     here, second, unknown = TopicPartition(topic, 0), TopicPartition(topic, 1), TopicPartition(f"not-{topic}", 0)
     (directory,) = admin.describe_log_dirs(broker.node_id)
     wanted = {here: directory.path, second: "/no/such/directory", unknown: directory.path}
-    if broker.name == BARNABAS:
-        with pytest.raises(UnsupportedVersion, match="ALTER_REPLICA_LOG_DIRS"):
-            admin.alter_replica_log_dirs(broker.node_id, wanted)
-        return
     results = admin.alter_replica_log_dirs(broker.node_id, wanted)
     assert {place: error and error.code for place, error in results.items()} == {
         here: None,

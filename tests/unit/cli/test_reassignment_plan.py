@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from barnabas.cli.reassignment_plan import parse_plan, plan_text, propose_plan
+from barnabas.cli.reassignment_plan import Plan, parse_plan, plan_text, propose_plan
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
@@ -27,7 +27,12 @@ def test_plans_are_written_and_read_back() -> None:
             {"topic": "flights", "partition": 1, "replicas": [2, 1], "log_dirs": ["any", "any"]},
         ],
     }
-    assert parse_plan(text) == {FIRST: [1, 2], SECOND: [2, 1]}
+    assert parse_plan(text) == Plan({FIRST: [1, 2], SECOND: [2, 1]}, {})
+
+
+def test_plan_that_names_log_directories() -> None:
+    entry = {"topic": "flights", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/disk2"]}
+    assert parse_plan(json.dumps({"partitions": [entry]})) == Plan({FIRST: [1, 2]}, {2: {FIRST: "/disk2"}})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,8 @@ def test_plans_are_written_and_read_back() -> None:
         ('{"version": 2, "partitions": []}', "version 2 is not known"),
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "not a reassignment plan"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [-1]}]}', "-1 is not in"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}', "directory /d"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["d"]}]}', "'d' of t-0"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": []}]}', "0 log_dirs"),
         (TWICE, "a partition twice"),
     ],
 )

@@ -87,7 +87,7 @@ class Replicas:
         self.timer = SystemTimer(self.clock, lambda task: task())
         self.metadata = MetadataCache(broker_id)
         self.alter_partitions = RecordedAlterPartitions()
-        self.quotas = ReplicationQuotas.of(SampleWindow(11, 1000), self.clock)
+        self.quotas = ReplicationQuotas.of(SampleWindow(11, 1000), SampleWindow(11, 1000), self.clock)
         config = ReplicaConfig(broker_id=broker_id, replica_selector_class=replica_selector_class)
         self.manager = ReplicaManager(
             config,

@@ -292,16 +292,16 @@ def test_a_future_log_is_loaded_and_kept_beside_the_current_one(end: Callable[[B
     path = _moving(files)
     broker = Broker(files, log_dirs=("/a", "/b"))
     for _ in range(2):
-        future = broker.manager.get_future_log(PARTITION)
+        future = broker.manager.futures.get(PARTITION)
         assert future is not None
         assert (future.directory, future.log_end_offset) == (path, 2)
         assert (broker.log().directory, broker.log().log_end_offset) == ("/a/topic-0", 3)
         assert broker.manager.all_logs() == [broker.log()]
-        assert broker.manager.logs_in("/b") == broker.manager.future_logs() == [future]
+        assert broker.manager.logs_in("/b") == broker.manager.futures.all() == [future]
         end(broker)
     # Settings of the topic reach both; a directory with a future log holds a log as any other does.
     broker.manager.update_log_config("topic", log_config(retention_ms=77))
-    assert [log.config.retention_ms for log in broker.manager.future_logs()] == [77]
+    assert [log.config.retention_ms for log in broker.manager.futures.all()] == [77]
     assert broker.log(partition(1)).parent_dir == "/a"
     assert broker.log(partition(2)).parent_dir == "/b"
 
@@ -311,10 +311,10 @@ def test_a_deleted_topic_takes_its_future_log_along() -> None:
     path = _moving(files)
     broker = Broker(files, log_dirs=("/a", "/b"))
     broker.manager.async_delete(PARTITION)
-    assert broker.manager.get_future_log(PARTITION) is None
+    assert broker.manager.futures.get(PARTITION) is None
     assert not files.exists(path)
     broker.crash()
-    assert broker.manager.future_logs() == []
+    assert broker.manager.futures.all() == []
     broker.scheduler.tick(60_000)
     assert not any(name.endswith("-delete") for name in files.list_dir("/b"))
 
@@ -324,7 +324,7 @@ def test_a_disk_error_at_a_future_log_leaves_the_current_one() -> None:
     _moving(files)
     broker = Broker(files, log_dirs=("/a", "/b"))
     assert broker.manager.fail_log_dir("/b") == []
-    assert broker.manager.get_future_log(PARTITION) is None
+    assert broker.manager.futures.get(PARTITION) is None
     assert broker.log().log_end_offset == 3
 
     broker = Broker(files, log_dirs=("/a", "/b"))
@@ -340,7 +340,7 @@ def test_future_directories_that_no_move_can_have_made_are_left_alone(caplog: py
     files.make_dirs("/b/topic-future")
     broker = Broker(files, log_dirs=("/a", "/b"))
     assert broker.manager.live_log_dirs == ["/a", "/b"]
-    assert broker.manager.future_logs() == []
+    assert broker.manager.futures.all() == []
     assert broker.log().log_end_offset == 3
     assert "the partition's current log is in this log directory too" in caplog.text
     assert "its name is not <topic>-<partition>.<unique>-future" in caplog.text
@@ -352,4 +352,4 @@ def test_two_future_logs_of_one_partition_are_refused() -> None:
     files.make_dirs(f"/c/topic-0.{'1e' * 16}-future")
     broker = Broker(files, log_dirs=("/a", "/b", "/c"))
     assert broker.manager.live_log_dirs == ["/a", "/b"]
-    assert [log.log_end_offset for log in broker.manager.future_logs()] == [2]
+    assert [log.log_end_offset for log in broker.manager.futures.all()] == [2]

@@ -405,8 +405,7 @@ class Admin:
 
         Returns the error of each partition, or None when the move has begun; `describe_log_dirs` shows its replica as
         `is_future` until it is done. A partition that the broker does not have yet gets REPLICA_NOT_AVAILABLE, and will
-        be made in that directory. Raises UnsupportedVersion: a Barnabas broker, which does not move replicas; those of
-        Apache Kafka do.
+        be made in that directory.
         """
         return records.alter_replica_log_dirs(self._calls, broker_id, wanted)
 

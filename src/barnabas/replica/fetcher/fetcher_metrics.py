@@ -1,4 +1,4 @@
-"""The metrics of replica fetchers by Kafka's names.
+"""The metrics of replica fetchers, and of moves between log directories, by Kafka's names.
 
 Registered once, at the broker's start. Gauges look at the threads when they are read; the threads of a moment are a
 family, since their number changes. Kafka: AbstractFetcherManager, FetcherStats, FetcherLagMetrics.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.replica.fetcher.fetcher_manager import CLIENT_ID, ReplicaFetcherManager
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
+from barnabas.replica.log_dir_moves import LogDirMoves
 
 SERVER = "kafka.server"
 MANAGER = "ReplicaFetcherManager"
@@ -42,6 +43,13 @@ def _lags(thread: ReplicaFetcherThread) -> Iterator[Sample]:
         if state.lag is not None:
             tags = (("clientId", thread.name), ("topic", key.topic), ("partition", str(key.partition)))
             yield Sample(MBeanName(SERVER, "FetcherLagMetrics", "ConsumerLag", tags), state.lag)
+
+
+def register_log_dir_move_metrics(registry: MetricsRegistry, moves: LogDirMoves) -> None:
+    """Register the gauges of moves between log directories."""
+    tags = {"clientId": "ReplicaAlterLogDirs"}
+    registry.gauge(SERVER, "ReplicaAlterLogDirsManager", "MaxLag", moves.max_lag, tags)
+    registry.gauge(SERVER, "ReplicaAlterLogDirsManager", "DeadThreadCount", lambda: moves.dead_threads, tags)
 
 
 def register_fetcher_metrics(registry: MetricsRegistry, fetchers: ReplicaFetcherManager) -> None:

@@ -11,10 +11,11 @@ import os
 import random
 
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.directories.log_dirs import LogDirectories
-from barnabas.storage.file_names import deleted_dir_name, stray_dir_name
+from barnabas.storage.file_names import MOVED_FROM_FILE, deleted_dir_name, stray_dir_name
 from barnabas.storage.log.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,20 @@ class LogDeletion:
     def mark_stray(self, log: UnifiedLog) -> None:
         """Close a log and rename its directory to `-stray`, which is left to the operator. Raises OSError."""
         self._rename(log, os.path.join(log.parent_dir, stray_dir_name(log.topic_partition, self._unique())))
+
+    def discard(self, topic_partition: TopicPartition, path: str) -> str:
+        """Rename the directory of a log that nobody has opened; return its name, for `remove`. Raises OSError."""
+        log_dir = os.path.dirname(path)
+        renamed = os.path.join(log_dir, deleted_dir_name(topic_partition, self._unique()))
+        self._files.rename(path, renamed)
+        self._files.sync_dir(log_dir)
+        logger.info("%s is renamed to %s: the log has moved to another log directory", path, renamed)
+        return renamed
+
+    def moved_from(self, path: str) -> str | None:
+        """Return the directory from which the log in `path` came; None when it was not moved. Raises OSError."""
+        mark = os.path.join(path, MOVED_FROM_FILE)
+        return os.fsdecode(self._files.read_bytes(mark)) if self._files.exists(mark) else None
 
     def remove(self, path: str) -> None:
         """Remove a directory that was renamed. A disk error takes the log directory offline."""

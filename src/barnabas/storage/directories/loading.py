@@ -8,14 +8,16 @@ logs. Kafka: LogManager.loadLogs.
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.storage.checkpoints import MalformedCheckpoint
+from barnabas.storage.directories.deletion import LogDeletion
 from barnabas.storage.directories.log_dir import LogDirectory
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.threads import run_per_directory
@@ -33,7 +35,7 @@ Load = Callable[[TopicPartition, str, LogDirectory], UnifiedLog]
 class LogLoading:
     """Loads the logs in `directories` into `table`.
 
-    is_stray: whether the topic of the log's name is another one by now. Then `mark_stray` renames the directory to
+    is_stray: whether the topic of the log's name is another one by now. Then `deletion` renames the directory to
     `-stray` and leaves it to the operator.
     """
 
@@ -46,7 +48,7 @@ class LogLoading:
         *,
         threads_per_dir: int,
         is_stray: Callable[[UnifiedLog], bool],
-        mark_stray: Callable[[UnifiedLog], None],
+        deletion: LogDeletion,
     ) -> None:
         self._directories = directories
         self._table = table
@@ -54,11 +56,9 @@ class LogLoading:
         self._clock = clock
         self._threads_per_dir = threads_per_dir
         self._is_stray = is_stray
-        self._mark_stray = mark_stray
+        self._deletion = deletion
         self._lock = threading.Lock()
         self._loaded: dict[str, int] = {}
-        self._paths: dict[tuple[TopicPartition, bool], str] = {}
-        """By partition, and whether the log is a future one: a partition may have one of each."""
 
     def run(self) -> list[str]:
         """Load everything; return the directories of logs that an earlier run had deleted but not removed.
@@ -68,6 +68,7 @@ class LogLoading:
         started_ns = self._clock.nanoseconds()
         logger.info("Loading logs from log dirs %s", ", ".join(self._directories.online_paths()))
         found, leftovers = self._survey()
+        leftovers += self._resolve_duplicates(found)
         tasks = {
             path: [partial(self._load_one, path, len(of_dir), *partition_dir) for partition_dir in of_dir]
             for path, of_dir in found.items()
@@ -101,7 +102,6 @@ class LogLoading:
             try:
                 directory.open()
                 of_dir = directory.partition_dirs()
-                self._refuse_duplicates(of_dir)
                 leftovers += directory.deleted_dirs()
             except OSError as error:
                 self._give_up(path, error)
@@ -115,17 +115,40 @@ class LogLoading:
                 logger.info("Recovering %d logs from %s: no clean shutdown file was found", len(of_dir), path)
         return found, leftovers
 
-    def _refuse_duplicates(self, found: Sequence[PartitionDir]) -> None:
-        """Note the directories of partitions. Raises OSError when a partition has two of one kind."""
-        named = {(topic_partition, path.endswith(FUTURE_DIR_SUFFIX)): path for topic_partition, path in found}
-        for (topic_partition, is_future), path in named.items():
-            present = self._paths.get((topic_partition, is_future))
-            if present is not None:
-                raise OSError(
-                    f"Duplicate log directories for {topic_partition} are found in both {path} and {present}. Recover"
-                    " broker from this failure by manually deleting one of the two directories for this partition."
-                )
-        self._paths.update(named)
+    def _resolve_duplicates(self, found: dict[str, list[PartitionDir]]) -> list[str]:
+        """Leave one current and one future log of each partition in `found`; return directories to be removed.
+
+        Of two directories of a partition, one may say that its log has moved there from the other one: the broker was
+        killed at the end of that move. Otherwise the log directory of the second one is given up.
+        """
+        removed: list[str] = []
+        # By partition, and whether the log is a future one: a partition may have one of each.
+        known: dict[tuple[TopicPartition, bool], str] = {}
+        for log_dir in list(found):
+            try:
+                for topic_partition, path in list(found[log_dir]):
+                    key = (topic_partition, path.endswith(FUTURE_DIR_SUFFIX))
+                    present = known.setdefault(key, path)
+                    if present == path:
+                        continue
+                    old = self._old_one(topic_partition, present, path)
+                    known[key] = path if old == present else present
+                    found[os.path.dirname(old)].remove((topic_partition, old))
+                    removed.append(self._deletion.discard(topic_partition, old))
+            except OSError as error:
+                self._give_up(log_dir, error)
+                del found[log_dir]
+        return removed
+
+    def _old_one(self, topic_partition: TopicPartition, present: str, other: str) -> str:
+        """Return which of two directories of a partition its log has left. Raises OSError when neither says so."""
+        for new, old in ((present, other), (other, present)):
+            if self._deletion.moved_from(new) == old:
+                return old
+        raise OSError(
+            f"Duplicate log directories for {topic_partition} are found in both {other} and {present}. Recover broker"
+            " from this failure by manually deleting one of the two directories for this partition."
+        )
 
     def _give_up(self, log_dir: str, error: Exception) -> None:
         """Take a directory offline and drop its loaded logs. Even a full disk counts: its logs are needed now."""
@@ -140,7 +163,7 @@ class LogLoading:
         started_ns = self._clock.nanoseconds()
         log = self._load(topic_partition, path, self._directories[log_dir])
         if self._is_stray(log):
-            self._mark_stray(log)
+            self._deletion.mark_stray(log)
             logger.warning("Log in %s marked stray and renamed to %s", path, log.directory)
         else:
             self._table.add(log)

@@ -138,6 +138,10 @@ class LeaderEpochCache:
             start = next((entry.start_offset for entry in older if entry.epoch == first.epoch), first.start_offset)
             self._set((*kept, EpochEntry(first.epoch, start), *self._entries[1:]))
 
+    def replace(self, entries: tuple[EpochEntry, ...]) -> None:
+        """Take over the entries of another cache."""
+        self._set(entries)
+
     def clear(self) -> None:
         """Drop all entries."""
         if self._entries:

@@ -14,10 +14,12 @@ from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
+from barnabas.runtime.lock_order import LockRank
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint
 from barnabas.storage.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    MOVED_FROM_FILE,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     base_offset_of,
@@ -79,6 +81,9 @@ class LogLoader:
             # that was taken out must not come back in the place of what is written from here on.
             self._files.sync_dir(self._directory)
         names = clear_leftovers(self._directory, self._local.config, environment)
+        if MOVED_FROM_FILE in names:
+            # The other directory of this log is gone (`directories.loading`): the move is complete.
+            self._files.unlink(os.path.join(self._directory, MOVED_FROM_FILE))
         # Epochs before segments: the recovery of a segment adds the epochs of its batches, and cuts those behind them.
         self._load_epochs()
         self._load_segments(names)
@@ -97,7 +102,8 @@ class LogLoader:
             # is acknowledged; from here on readers see the batch, and its producer's retry is answered as a duplicate.
             self._local.flush(before=self._epochs.flush)
         topic_id = read_partition_metadata(self._files, self._directory)
-        return UnifiedLog(self._local, self._epochs, start_offset, topic_id, environment, self._producers)
+        rank = LockRank.FUTURE_LOG if terms.is_future else LockRank.LOG
+        return UnifiedLog(self._local, self._epochs, start_offset, topic_id, environment, self._producers, rank)
 
     def _load_epochs(self) -> None:
         try:

@@ -52,8 +52,9 @@ class LogState:
         identity: TopicIdentity,
         environment: LogEnvironment,
         log_start_offset: int,
+        lock_rank: LockRank = LockRank.LOG,
     ) -> None:
-        self.lock = ranked_lock(LockRank.LOG, reentrant=True)
+        self.lock = ranked_lock(lock_rank, reentrant=True)
         self.local = local
         self.leader_epochs = leader_epochs
         self.producers = producers
@@ -133,7 +134,7 @@ class LogState:
         local.roll(expected_next_offset)
         if at_end:
             self.bounds = bounds.with_high_watermark(local.end)
-        self.environment.scheduler.schedule("flush-log", lambda: self._flush_before(base_offset, snapshot_taken))
+        self.environment.scheduler.schedule("flush-log", lambda: self._flush_before(local, base_offset, snapshot_taken))
 
     # -- durability; without the log's lock
 
@@ -148,17 +149,21 @@ class LogState:
                 self.write_identity()
         self.local.flush(offset, before=self.leader_epochs.flush)
 
-    def _flush_before(self, base_offset: int, snapshot_taken: bool) -> None:
-        """Flush what a roll has left behind. Errors are reported: nothing waits for the answer."""
-        if self.is_closed:
+    def _flush_before(self, local: LocalLog, base_offset: int, snapshot_taken: bool) -> None:
+        """Flush what a roll of `local` has left behind. Errors are reported: nothing waits for the answer."""
+        if not self._is_open(local):
             return
         try:
             if snapshot_taken:
                 self.producers.sync_snapshot(base_offset)
             self.flush(base_offset)
         except OSError as error:
-            if not self.is_closed:
+            if self._is_open(local):
                 self.failures.report("flushing the log behind a roll", error)
+
+    def _is_open(self, local: LocalLog) -> bool:
+        """Return whether `local` is open, and still this log's: after a move other files are, which were flushed."""
+        return not self.is_closed and self.local is local
 
     # -- bounds
 

@@ -18,10 +18,12 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import BatchHeader
 from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.runtime.files import Buffer
+from barnabas.runtime.lock_order import LockRank
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.file_names import FUTURE_DIR_SUFFIX
 from barnabas.storage.log.aborted_transactions import END_OF_ALL, collect_aborted, read_committed
 from barnabas.storage.log.bounds import LogBounds
+from barnabas.storage.log.exchange import exchange
 from barnabas.storage.log.failures import READ_ERRORS
 from barnabas.storage.log.follower_append import append_batches, checked_batches
 from barnabas.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
@@ -104,9 +106,10 @@ class UnifiedLog:
         topic_id: bytes | None,
         environment: LogEnvironment,
         producer_states: ProducerStateManager,
+        rank: LockRank = LockRank.LOG,
     ) -> None:
         identity = TopicIdentity(local.topic_partition, topic_id)
-        self._state = LogState(local, leader_epochs, producer_states, identity, environment, log_start_offset)
+        self._state = LogState(local, leader_epochs, producer_states, identity, environment, log_start_offset, rank)
         self._environment = environment
         self.lock = self._state.lock
         self.local = local
@@ -513,12 +516,15 @@ class UnifiedLog:
 
         Raises ApiError: KAFKA_STORAGE_ERROR.
         """
+        local = self.local
         try:
             self._state.flush(offset)
         except OSError as error:
             # A log that was deleted meanwhile has another directory by now, and is not wanted on the disk.
             self._state.refuse_if_closed()
-            self._state.failures.fail("flushing the log", error)
+            if self.local is local:
+                self._state.failures.fail("flushing the log", error)
+            self.flush(offset)  # it has moved meanwhile
 
     # -- settings, identity, life
 
@@ -550,8 +556,19 @@ class UnifiedLog:
                 except OSError as error:
                     self._state.failures.report("writing partition metadata", error)
 
+    def exchange_files(self, future: UnifiedLog) -> None:
+        """Exchange files with a copy, under both locks. Raises OSError, CorruptRecord, CorruptIndex: none changed."""
+        exchange(self._state, future._state)
+        self._take_parts()
+        future._take_parts()
+        self.local.update_config(self.config)
+
+    def _take_parts(self) -> None:
+        state = self._state
+        self.local, self.leader_epochs, self.producer_states = state.local, state.leader_epochs, state.producers
+
     def moved_to(self, directory: str) -> None:
-        """Note that the log's directory has been renamed: its topic is being deleted."""
+        """Note that the log's directory has been renamed: it is being deleted, or has moved."""
         with self.lock:
             self.local.moved_to(directory)
             self.producer_states.moved_to(directory)

@@ -126,13 +126,11 @@ def test_settings_of_brokers(run: Run) -> None:
     refused = run("configs", "set", "--broker=0", "num.io.threads=500")
     assert refused.exit_code == 1
     assert "INVALID_REQUEST" in refused.stderr or "INVALID_CONFIG" in refused.stderr
-    moves = "replica.alter.log.dirs.io.max.bytes.per.second"
-    kept = run("configs", "set", "--broker=0", f"{moves}=2", "log.cleaner.backoff.ms=15000")
+    tiers = "remote.log.index.file.cache.total.size.bytes"
+    kept = run("configs", "set", "--broker=0", f"{tiers}=2", "log.cleaner.backoff.ms=15000")
     assert (kept.exit_code, kept.stdout) == (0, "broker 0 changed\n")
-    assert kept.stderr == (
-        f"{moves}: a Barnabas broker keeps it, and nothing acts on it: clusters do not have this yet\n"
-    )
-    run("configs", "unset", "--broker=0", moves, "log.cleaner.backoff.ms")
+    assert kept.stderr == f"{tiers}: a Barnabas broker keeps it, and nothing acts on it: there is no tiered storage\n"
+    run("configs", "unset", "--broker=0", tiers, "log.cleaner.backoff.ms")
     run("configs", "unset", "--broker=0", "log.cleaner.threads")
     run("configs", "unset", "--all-brokers", "log.cleaner.threads")
     wait_for(lambda: run("configs", "get", "--all-brokers").stdout == "")

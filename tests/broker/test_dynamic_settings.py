@@ -558,7 +558,7 @@ def test_settings_survive_a_restart(own_server: Server, topic: str) -> None:
 @pytest.mark.parametrize("own_server", MODES[:1], indirect=True)
 def test_what_nothing_acts_on_is_named_at_start(own_server: Server) -> None:
     own_server._properties |= {
-        "alter.log.dirs.replication.quota.window.num": "5000",
+        "remote.log.reader.threads": "5",
         "unclean.leader.election.interval.ms": "7000",
         "num.io.threads": "4",
     }
@@ -567,4 +567,4 @@ def test_what_nothing_acts_on_is_named_at_start(own_server: Server) -> None:
     named = [line for line in own_server.log_text().splitlines() if "nothing acts on them" in line]
     assert len(named) == 1
     assert "WARNING" in named[0]
-    assert "alter.log.dirs.replication.quota.window.num, unclean.leader.election.interval.ms" in named[0]
+    assert "remote.log.reader.threads, unclean.leader.election.interval.ms" in named[0]

@@ -130,14 +130,14 @@ def test_a_host_that_is_not_known_any_more_does_not_end_the_start(caplog: pytest
 def test_a_change_that_nothing_acts_on_is_said_to_be_one(
     caplog: pytest.LogCaptureFixture, dynamic: DynamicBrokerConfig
 ) -> None:
-    moves = "replica.alter.log.dirs.io.max.bytes.per.second"
-    dynamic.entity_changed("7", {moves: "2"})
-    kept = f"{moves} (clusters do not have this yet)"
+    tiers = "remote.log.index.file.cache.total.size.bytes"
+    dynamic.entity_changed("7", {tiers: "2"})
+    kept = f"{tiers} (there is no tiered storage)"
     assert f"nothing acts on their change: {kept}" in caplog.text
     caplog.clear()
     dynamic.entity_changed(
         "7",
-        {moves: "2", "num.io.threads": "4"},
+        {tiers: "2", "num.io.threads": "4"},
     )
     assert "nothing acts" not in caplog.text
 

@@ -567,4 +567,4 @@ def test_what_nothing_acts_on_is_named_at_start(own_server: Server) -> None:
     named = [line for line in own_server.log_text().splitlines() if "nothing acts on them" in line]
     assert len(named) == 1
     assert "WARNING" in named[0]
-    assert "remote.log.reader.threads, unclean.leader.election.interval.ms" in named[0]
+    assert "remote.log.reader.threads (there is no tiered storage); unclean.leader.election.interval.ms (" in named[0]

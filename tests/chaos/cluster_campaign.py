@@ -3,7 +3,8 @@
     python -m tests.chaos.cluster_campaign --seconds 1800 --seed 7
 
 kill -9, SIGSTOP beyond the session's timeout, orderly restarts, of any broker or of the controller, and two brokers at
-once; with `splits`, cuts in the network. Topics have three replicas, `min.insync.replicas=2`; producers are idempotent
+once; sessions that end; a partition that loses a replica and gets it back, perhaps while the controller dies; with
+`splits`, cuts in the network. Topics have three replicas, `min.insync.replicas=2`; producers are idempotent
 with acks=all. After each round the writers rest, every broker runs, and everything is held against what the writers
 were told: each record once, at the offset that was acknowledged, in the order of sending, and in the same bytes on all
 three brokers.
@@ -18,10 +19,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.clients.producer import Producer, RecordMetadata
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import Cluster
 from tests.chaos.ledger import Ledger
 from tests.chaos.replicas import check_replicas
@@ -78,6 +83,8 @@ class ClusterCampaign:
             self._pause,
             self._restart,
             self._kill_two,
+            self._lose_session,
+            self._reassign,
         ]
         if splits:
             self._kinds += [self._isolate_one, self._isolate_controller, self._isolate_all, self._cut_link]
@@ -170,6 +177,41 @@ class ClusterCampaign:
     def _restart(self) -> None:
         self._cluster.restart(self._chance.choice(BROKERS))
 
+    def _lose_session(self) -> None:
+        """End a broker's session for a moment: it registers again with a new epoch, and resigns as controller."""
+        self._cluster.partition(without_store=[self._chance.choice(BROKERS)])
+        self._heal_later()
+
+    def _reassign(self) -> None:
+        """Take a replica of a partition away, and copy it anew; the controller may die when that has begun."""
+        partition = TopicPartition(self._chance.choice(TOPICS), self._chance.randrange(PARTITIONS))
+        replicas = self._chance.sample(BROKERS, len(BROKERS))
+        self._move(partition, replicas[:2])
+        with Admin(self._cluster.bootstrap_servers) as admin:
+            self._insist(partial(_is_accepted, admin, partition, replicas))
+        if self._chance.random() < 0.5:
+            self._kill_controller()
+        self._move(partition, replicas)
+
+    def _move(self, partition: TopicPartition, replicas: list[int]) -> None:
+        """Reassign a partition, and wait until that is done."""
+        with Admin(self._cluster.bootstrap_servers) as admin:
+            self._insist(partial(_is_accepted, admin, partition, replicas))
+            self._insist(lambda: not admin.list_partition_reassignments([partition]))
+
+    def _insist(self, is_done: Callable[[], bool]) -> None:
+        """Ask until it is done: controllers change. Raises AssertionError: not in time."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            problem: Exception | None = None
+            try:
+                if is_done():
+                    return
+            except (ApiError, ClientTimeout, Disconnected) as error:
+                problem = error
+            assert time.monotonic() < deadline, f"not done after {PATIENCE_SECONDS} s, last: {problem!r}"
+            time.sleep(0.1)
+
     def _isolate_one(self) -> None:
         self._isolate(self._chance.choice(BROKERS))
 
@@ -213,6 +255,11 @@ class ClusterCampaign:
                 assert not book.failed, f"{name}: {len(book.failed)} deliveries failed"
                 replicas = [Path(self._cluster.brokers[broker_id].data_dir, name) for broker_id in BROKERS]
                 check_replicas(name, book, replicas)
+
+
+def _is_accepted(admin: Admin, partition: TopicPartition, replicas: list[int]) -> bool:
+    """Ask for a reassignment. Raises ApiError, ClientTimeout, Disconnected."""
+    return admin.alter_partition_reassignments({partition: replicas})[partition] is None
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ KINDS = (
     "kill_controller",
     "pause",
     "restart",
+    "lose_session",
+    "reassign",
     "isolate_one",
     "isolate_controller",
     "isolate_all",

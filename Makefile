@@ -92,6 +92,7 @@ bench: compiled ## measure everything against Apache Kafka (an hour; needs Java,
 	$(BIN)/python -m benchmarks.fetch_sessions
 	$(BIN)/python -m benchmarks.group_load
 	$(BIN)/python -m benchmarks.group_loading
+	$(BIN)/python -m benchmarks.transaction_loading
 	$(BIN)/python -m benchmarks.transactions
 	$(BIN)/python -m benchmarks.security
 	$(BIN)/python -m benchmarks.cluster

@@ -19,11 +19,11 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.offsets import (
@@ -47,7 +47,7 @@ COMMIT, FETCH = 8, 5
 """Versions."""
 PIPELINED = 20
 PROBE_SECONDS, PROBE_ALONE_SECONDS = 0.05, 0.5
-LOADING_THREADS = ("group-metadata-", "group-coordinat")
+LOADING_THREADS = ("group-metadata-", "group-coordinat", "transaction-log")
 """As the kernel knows them in Apache Kafka 3.9 and 4."""
 IDLE_SHARE = 0.02
 """Of a core; who uses less afterwards is no thread that serves clients."""
@@ -108,7 +108,19 @@ def _error_of_commit(answer: object) -> int:
     return max(errors)
 
 
-class Probes:
+class Probes(Protocol):
+    """Asks whether everything is loaded. refused: the answers COORDINATOR_LOAD_IN_PROGRESS."""
+
+    refused: int
+
+    def ask(self) -> bool:
+        """Return whether everything is loaded."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class GroupProbes:
     """Asks for one group of each partition that has not been seen loaded."""
 
     def __init__(self, server: ServerProcess, groups: int) -> None:
@@ -151,11 +163,13 @@ class Loading(NamedTuple):
     resident_mib: float
 
 
-def load(server: ServerProcess, groups: int, *, beside: bool, least_seconds: float) -> Loading:
+def load(
+    server: ServerProcess, make_probes: Callable[[ServerProcess], Probes], *, beside: bool, least_seconds: float
+) -> Loading:
     """Start it and watch."""
     began = time.perf_counter()
     server.start()
-    probes, producer = Probes(server, groups), Connection(server.host, server.port)
+    probes, producer = make_probes(server), Connection(server.host, server.port)
     request = produce_frame(BUSY, 0, batch_of_count(1, 100), 1)
     if beside:
         _await_leader(producer, request)
@@ -282,10 +296,20 @@ def main() -> None:
             for how in ("beside a producer", "alone"):
                 for name, server in servers.items():
                     beside = how != "alone"
-                    found = load(server, options.groups, beside=beside, least_seconds=options.least_seconds)
+                    found = load(
+                        server,
+                        lambda started: GroupProbes(started, options.groups),
+                        beside=beside,
+                        least_seconds=options.least_seconds,
+                    )
                     seen.setdefault((how, name), []).append(found)
                     server.stop()
     print(f"\n{options.groups * PARTITIONS:,} offsets of {options.groups:,} groups, {options.rounds} rounds\n")
+    print_loadings(seen)
+
+
+def print_loadings(seen: Mapping[tuple[str, str], Sequence[Loading]]) -> None:
+    """Print a table of the medians. seen: by the way of loading, and the system."""
     print(f"| | system | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 2)}")
     for (how, name), starts in seen.items():
         figures = [median(column) for column in zip(*starts, strict=True)]

@@ -2,7 +2,7 @@
 # locked files of requirements/. A second run installs nothing: the stamp files in .venv say what is there.
 
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
-	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	command -v $$python >/dev/null 2>&1 && $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& { echo $$python; break; }; done)
 # A Python that is named gets an environment of its own: `make test PYTHON=python3.13` leaves .venv as it is.
 ifeq ($(origin PYTHON),command line)

@@ -96,6 +96,8 @@ class ZookeeperStore(Store):
         self._expiries = 0
         self._is_closed = False
         self._room = threading.Semaphore(config.max_in_flight)
+        # Without the lock: an answer that kazoo gives inside `_call` is taken out under it. Both changes are atomic.
+        self._unanswered: set[_Answer] = set()
         self._deliveries = WatchDelivery()
 
     def start(self) -> None:
@@ -139,7 +141,18 @@ class ZookeeperStore(Store):
         with self._lock:
             self._may_wait = False
             self._need_not_wait.set()
-            return self._is_connected
+            is_connected = self._is_connected
+        if not is_connected:
+            self._give_up()
+        return is_connected
+
+    def _give_up(self) -> None:
+        """Fail the requests without an answer.
+
+        kazoo keeps a request that came when the connection was just lost, to send it over the next one.
+        """
+        for answer in list(self._unanswered):
+            answer.set_exception(SessionExpiredError())
 
     def close(self) -> None:
         """End the session: its ephemeral znodes go. A second call does nothing."""
@@ -212,6 +225,7 @@ class ZookeeperStore(Store):
                     # Under the lock: at an expiry kazoo drops what is queued after it has told `_on_connection_state`.
                     # kazoo's own calls hand answers to a thread of their own, after the connection's thread may have
                     # read the event of the watch: the table of watches could not be kept in the order of the wire.
+                    self._unanswered.add(answer)
                     self._client._call(request, answer)  # noqa: SLF001
             if not may_send:
                 answer.set_exception(SessionExpiredError())
@@ -219,8 +233,9 @@ class ZookeeperStore(Store):
 
     # -- on the thread of kazoo's connection
 
-    def answered(self, operation: Operation, answer: Any) -> None:
+    def answered(self, place: _Answer, operation: Operation, answer: Any) -> None:
         """Make room for the next request, and remember the watch that ZooKeeper has set."""
+        self._unanswered.discard(place)
         self._room.release()
         if isinstance(answer, Exception) or not isinstance(operation, GetData | Exists | GetChildren):
             return
@@ -245,6 +260,9 @@ class ZookeeperStore(Store):
                 self._need_not_wait.set()
             elif self._may_wait and not (self._is_closed or self._is_expired):
                 self._need_not_wait.clear()
+            may_wait = self._may_wait
+        if not may_wait:
+            self._give_up()
 
     def _on_connected(self, session_id: int) -> None:
         with self._lock:
@@ -350,7 +368,7 @@ class _Answer:
     def set(self, answer: Any) -> None:
         """Take the answer."""
         if self._given.acquire(blocking=False):
-            self._store.answered(self._operation, answer)
+            self._store.answered(self, self._operation, answer)
             self._round.put(self._index, answer)
 
     def set_exception(self, error: Exception) -> None:

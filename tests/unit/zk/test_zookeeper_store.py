@@ -1,0 +1,52 @@
+"""The store of a cluster when the broker stops: no call waits for a ZooKeeper that may never come back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from kazoo.protocol.states import KazooState
+
+from barnabas.testing.znode_server import ZnodeServer
+from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.store import GetChildren
+from barnabas.zk.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper_store import ZookeeperStore
+
+SECONDS = 30
+
+
+@pytest.fixture
+def store() -> Iterator[ZookeeperStore]:
+    server = ZnodeServer()
+    session = ZookeeperStore(
+        ZookeeperConfig(
+            connect=server.new_address(), session_timeout_ms=60_000, connection_timeout_ms=10_000, max_in_flight=10
+        )
+    )
+    session.start()
+    yield session
+    session.close()
+    server.close()
+
+
+@pytest.mark.parametrize("stops_first", [True, False])
+def test_request_that_kazoo_keeps_for_the_next_connection(
+    store: ZookeeperStore, monkeypatch: pytest.MonkeyPatch, stops_first: bool
+) -> None:
+    """kazoo fails the requests that were sent; one that it has queued and not sent stays queued when it reconnects."""
+    queued = threading.Event()
+    monkeypatch.setattr(store._client, "_call", lambda *_: queued.set())
+    failures: list[BaseException | None] = []
+    caller = threading.Thread(target=lambda: failures.append(store.submit([GetChildren("/")]).exception(0)))
+    caller.start()
+    assert queued.wait(SECONDS)
+    if stops_first:
+        assert store.stop_waiting()
+        store._on_connection_state(KazooState.SUSPENDED)
+    else:
+        store._on_connection_state(KazooState.SUSPENDED)
+        assert not store.stop_waiting()
+    caller.join(SECONDS)
+    assert [type(failure) for failure in failures] == [StoreUnavailableError]

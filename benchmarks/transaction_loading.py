@@ -68,18 +68,25 @@ def make_ids(server: ServerProcess, ids: int) -> None:
     # The first look-up has the broker make `__transaction_state`.
     call(connection, FindCoordinatorRequest(key=transactional_id(0), key_type=TRANSACTION), FIND)
     for name in _one_of_each_partition(ids).values():  # a coordinator begins partition by partition
-        while _error_of_init(call(connection, _init(name), INIT)) in NOT_YET:
-            if time.monotonic() > give_up:
-                raise TimeoutError(f"no coordinator of {name}")
-            time.sleep(PROBE_SECONDS)
+        _init_until(give_up, connection, _init(name))
     for first in range(0, ids, PIPELINED):
         bodies = [_init(transactional_id(number)) for number in range(first, min(first + PIPELINED, ids))]
         connection.socket.sendall(b"".join(frame(body, INIT) for body in bodies))
-        for body in bodies:
-            error = _error_of_init(decoded(connection.read_answer(), body, INIT))
-            if error:
-                raise RuntimeError(f"InitProducerId of {body.transactional_id}: error {error}")
+        errors = [_error_of_init(decoded(connection.read_answer(), body, INIT)) for body in bodies]
+        for body, error in zip(bodies, errors, strict=True):
+            if error:  # Apache Kafka has no producer ids left, and fetches the next block
+                _init_until(time.monotonic() + GIVE_UP_SECONDS, connection, body)
     connection.close()
+
+
+def _init_until(give_up: float, connection: Connection, body: InitProducerIdRequest) -> None:
+    """Ask again while the coordinator is not ready. Raises RuntimeError for another error, TimeoutError."""
+    while error := _error_of_init(call(connection, body, INIT)):
+        if error not in NOT_YET:
+            raise RuntimeError(f"InitProducerId of {body.transactional_id}: error {error}")
+        if time.monotonic() > give_up:
+            raise TimeoutError(f"no coordinator of {body.transactional_id}")
+        time.sleep(PROBE_SECONDS)
 
 
 def _one_of_each_partition(ids: int) -> dict[int, str]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -27,8 +29,9 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.topic_partition import TopicPartition
 
 RECORDS_A_TRANSACTION: Final = 5
-SECONDS: Final = 60
-"""The longest that one call of a library waits. A copier whose call times out is replaced: nothing is lost but time."""
+SECONDS: Final = 20
+"""The longest that one call of a library takes, with all its attempts. A copier whose call takes longer is replaced:
+nothing is lost but time."""
 SESSION_MS: Final = 10_000
 """So long a group waits for a copier that could not leave it, because the broker was down."""
 CLOSE_SECONDS: Final = 5
@@ -39,8 +42,7 @@ PATIENCE: Final[Mapping[str, str | int]] = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 300,
     "log_level": 0,
-    # With its default, librdkafka forgets a broker that is down and still waits for it as the group's coordinator:
-    # TxnOffsetCommit is never sent (confluentinc/librdkafka issue 5511).
+    # Makes it rarer that librdkafka gives the group's coordinator up while it waits for it; see `_within`.
     "metadata.recovery.strategy": "none",
 }
 
@@ -109,7 +111,10 @@ class ConfluentCopier(Copier):
             offsets[partition] = offset + 1
         places = [ConfluentPartition(self._source, partition, offset) for partition, offset in offsets.items()]
         member = self._consumer.consumer_group_metadata()
-        _while_retriable(lambda: self._producer.send_offsets_to_transaction(places, member, SECONDS))
+        _within(
+            SECONDS,
+            lambda: _while_retriable(lambda: self._producer.send_offsets_to_transaction(places, member, SECONDS / 2)),
+        )
         _while_retriable(lambda: self._producer.commit_transaction(SECONDS))
 
     def close(self) -> None:
@@ -117,14 +122,34 @@ class ConfluentCopier(Copier):
 
 
 def _while_retriable(call: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
     while True:
         try:
             call()
         except KafkaException as failure:
-            if not failure.args[0].retriable():
+            if not failure.args[0].retriable() or time.monotonic() > deadline:
                 raise
         else:
             return
+
+
+def _within(seconds: float, call: Callable[[], object]) -> None:
+    """Return when `call` does. Raises TimeoutError: it takes longer; its thread is left behind.
+
+    librdkafka removes a broker that its metadata no longer name, and may go on waiting for it as the group's
+    coordinator: TxnOffsetCommit is never sent, and the call's own time-out is ignored (confluentinc/librdkafka issue
+    5511).
+    """
+    done: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as failure:  # noqa: BLE001 - raised by the thread that waits
+            done.set_exception(failure)
+
+    threading.Thread(target=run, name="send-offsets", daemon=True).start()
+    done.result(seconds)
 
 
 class BarnabasCopier(Copier):

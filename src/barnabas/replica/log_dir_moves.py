@@ -1,6 +1,6 @@
 """Moves of replicas between log directories: what AlterReplicaLogDirs asks for, and the threads that carry it out.
 
-A part of ReplicaManager. `alter`, `resume` and `stop` run under the replica-state-change lock, on handler threads. The
+A part of ReplicaManager. `alter` and `resume` run under the replica-state-change lock, on handler threads. The
 threads `ReplicaAlterLogDirsThread-<n>` (`num.replica.alter.log.dirs.threads`) begin with the first move; each moves one
 partition after the other, since a move that is done frees its old directory. `_changed` guards the partitions that
 wait for a thread, and the list of threads; no other lock is taken under it. A thread holds no lock while it copies, and
@@ -147,11 +147,10 @@ class LogDirMoves:
 
     def max_lag(self) -> int:
         """Return by how many records the copy that is furthest behind lacks its log's end. Kafka: MaxLag."""
-        futures = self._log_manager.futures
         lag = 0
-        for key in futures.partitions():
-            log, future = self._log_manager.get_log(key), futures.get(key)
-            if log is not None and future is not None:
+        for future in self._log_manager.futures.all():
+            log = self._log_manager.get_log(future.topic_partition)
+            if log is not None:
                 lag = max(lag, log.log_end_offset - future.log_end_offset)
         return lag
 

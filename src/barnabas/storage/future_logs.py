@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import threading
 from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.files import Files
 from barnabas.storage.directories.deletion import LogDeletion
 from barnabas.storage.directories.log_dirs import LogDirectories
@@ -23,8 +23,10 @@ from barnabas.storage.file_names import MOVED_FROM_FILE, future_dir_name
 from barnabas.storage.log.failures import READ_ERRORS
 from barnabas.storage.log.move import copy_batches
 from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_opener import LogOpener
 from barnabas.storage.log_table import LogTable
+from barnabas.storage.segment.index_file import CorruptIndex
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ MAX_PREFERRED: Final = 10_000
 
 
 class FutureLogs:
-    """The copies in `table`, of logs in it. chance: for the unique part of directory names."""
+    """The copies in `table`, of logs in it."""
 
     def __init__(
         self,
@@ -44,7 +46,6 @@ class FutureLogs:
         deletion: LogDeletion,
         checkpoints: LogCheckpoints,
         files: Files,
-        chance: random.Random,
     ) -> None:
         self._table = table
         self._creation_lock = creation_lock
@@ -53,7 +54,6 @@ class FutureLogs:
         self._deletion = deletion
         self._checkpoints = checkpoints
         self._files = files
-        self._random = chance
         self._preferred: dict[TopicPartition, str] = {}
         self.get = table.get_future
         """The look-up of a partition's copy; None when its log is not being moved."""
@@ -83,7 +83,7 @@ class FutureLogs:
 
     def create(self, log: UnifiedLog, log_dir: str) -> UnifiedLog:
         """Make the empty copy of a log. Raises ApiError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION."""
-        name = future_dir_name(log.topic_partition, f"{self._random.getrandbits(128):032x}")
+        name = future_dir_name(log.topic_partition, self._deletion.unique())
         if name is None:
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -103,9 +103,6 @@ class FutureLogs:
         """
         try:
             return copy_batches(log, future, max_bytes)
-        except FileNotFoundError:
-            # The segment was deleted between the look-up and the reading: now it is not found any more.
-            return copy_batches(log, future, max_bytes)
         except READ_ERRORS as error:
             code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
             raise ApiError(code, f"{log} cannot be copied: {error}") from error
@@ -113,9 +110,9 @@ class FutureLogs:
     def complete(self, log: UnifiedLog, future: UnifiedLog) -> bool:
         """Copy the rest under the log's lock, and put the copy in the place of the log's files.
 
-        False when the copy, or the log, was dropped meanwhile. The log is in the copy's directory afterwards, also when
-        the old files could not be removed, which is reported. Raises ApiError: KAFKA_STORAGE_ERROR; then the log is
-        where it was.
+        False when the copy, or the log, was dropped meanwhile. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE;
+        then the log is where it was. Otherwise it is in the copy's directory. That one has failed when the new name may
+        not be on stable storage, and then nothing is appended until a start has looked which name is.
         """
         source, destination = log.parent_dir, future.parent_dir
         if not self._is_moving(log, future):
@@ -128,18 +125,11 @@ class FutureLogs:
             with log.lock, future.lock:
                 while self.copy(log, future, 2**20):
                     pass
-                self._exchange(log, future)
+                is_durable = self._exchange(log, future)
             self._table.take_place(log, source)
-            try:
-                # `future` has the old files now.
-                self._deletion.delete(future)
-                self._files.unlink(os.path.join(log.directory, MOVED_FROM_FILE))
-            except ApiError:
-                # The old log directory has failed, which is reported. The mark stays: at the next start it tells that
-                # the files there are old.
-                logger.exception("The old files of %s could not be removed", log)
-            except OSError as error:
-                self._directories.failed(destination, f"completing the move of {log.topic_partition}", error)
+            if not is_durable:
+                return True
+            self._remove_old_files(log, future)
         for log_dir in (source, destination):
             try:
                 self._checkpoints.write_both(log_dir)
@@ -161,30 +151,68 @@ class FutureLogs:
     #     | the old directory is `-delete`              | the log with the mark         | removes the mark             |
     #     | the mark is removed                         | the log                       | nothing                      |
     #
-    # Nothing is appended between the first and the last line: the log's lock is held. Each line is on stable storage
-    # before the next begins.
+    # The log's lock is held until the copy has the log's name, and nothing is appended before. Each line is on stable
+    # storage before the next begins.
 
-    def _exchange(self, log: UnifiedLog, future: UnifiedLog) -> None:
-        """Rename the copy to the log's name, and exchange the files in memory. Raises ApiError: KAFKA_STORAGE_ERROR."""
+    def _exchange(self, log: UnifiedLog, future: UnifiedLog) -> bool:
+        """Rename the copy to the log's name, and exchange the files in memory. Under both locks.
+
+        False: the new name may not be on stable storage; both are closed. Raises ApiError: KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE; then the log is where it was.
+        """
         destination = future.parent_dir
         path = os.path.join(destination, str(log.topic_partition))
         future.flush()
+        high_watermark = self._place_in(future, log.high_watermark)
         try:
             self._files.write_atomically(os.path.join(future.directory, MOVED_FROM_FILE), os.fsencode(log.directory))
             self._files.rename(future.directory, path)
         except OSError as error:
-            self._directories.failed(destination, f"moving {log.topic_partition}", error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log} cannot be moved: {error}") from error
+            raise self._failed(future, error) from error
+        # From here on there is no way back, since a start keeps the copy: appends to the old files would be lost.
         future.moved_to(path)
+        log.exchange_files(future, high_watermark)
         try:
-            log.exchange_files(future)
             self._files.sync_dir(destination)
-        except READ_ERRORS as error:
-            # The directory has the new name, so there is no way back: it fails with the log in it, or with the copy
-            # that could not be read.
-            cause = error if isinstance(error, OSError) else OSError(str(error))
-            self._directories.failed(destination, f"moving {log.topic_partition}", cause)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log} cannot be moved: {error}") from error
+        except OSError:
+            # After a loss of power a start may find the old name, and take the old files for the log. They have every
+            # record as long as none is appended to the new ones.
+            logger.exception("The move of %s into %s may not be on stable storage", log.topic_partition, destination)
+            log.close_handlers()
+            future.close_handlers()
+            self._directories.give_up(destination)
+            return False
+        return True
+
+    def _place_in(self, future: UnifiedLog, offset: int) -> LogOffsetMetadata:
+        """Return the place of an offset in a copy. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
+        try:
+            return future.local.position_of(offset)
+        except OSError as error:
+            raise self._failed(future, error) from error
+        except (CorruptRecord, CorruptIndex) as error:
+            text = f"The copy of {future.topic_partition} in {future.directory} is damaged: {error}"
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from error
+
+    def _failed(self, future: UnifiedLog, error: OSError) -> ApiError:
+        """Report a disk error in the directory of a copy; return the error of the move."""
+        self._directories.failed(future.parent_dir, f"moving {future.topic_partition}", error)
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{future.topic_partition} cannot be moved into {future.parent_dir}: {error}",
+        )
+
+    def _remove_old_files(self, log: UnifiedLog, future: UnifiedLog) -> None:
+        """Delete the old files of a log that has moved, which `future` has now. A failure is reported."""
+        try:
+            self._deletion.delete(future)
+            self._files.unlink(os.path.join(log.directory, MOVED_FROM_FILE))
+        except ApiError:
+            # The old log directory has failed, which is reported. The mark stays: at the next start it tells that the
+            # files there are old.
+            logger.exception("The old files of %s could not be removed", log)
+        except OSError as error:
+            self._directories.failed(log.parent_dir, f"completing the move of {log.topic_partition}", error)
 
     def drop(self, topic_partition: TopicPartition) -> None:
         """Give a move up, and delete its copy. Raises ApiError: KAFKA_STORAGE_ERROR."""
@@ -197,7 +225,3 @@ class FutureLogs:
     def all(self) -> list[UnifiedLog]:
         """Return every copy, as of now."""
         return self._table.futures()
-
-    def partitions(self) -> list[TopicPartition]:
-        """Return the partitions whose logs are being moved, as of now."""
-        return [future.topic_partition for future in self._table.futures()]

@@ -98,7 +98,6 @@ class LogManager:
             self._deletion,
             self.checkpoints,
             files,
-            random_numbers,
         )
         self.tasks = LogTasks(self._table, self.checkpoints, self._deletion, clock)
         self.get_log = self._table.get

@@ -2,7 +2,8 @@
 
 A partition has one current log, which serves requests, and one future log while it moves to another log directory. All
 methods that do not say otherwise are about current logs; those about a log directory are about both kinds. Two logs of
-one partition never lie in one log directory (`LogDirectory.partition_dirs`).
+one partition never lie in one log directory (`LogDirectory.partition_dirs`), but for one case: a start without the
+current log's directory may make the log anew beside its copy, which is dropped as soon as the partition is opened.
 
 Owned by LogManager. Any thread looks logs up without a lock (one look-up in a dictionary is atomic). Changes, one key
 at a time, and copies are made under `_lock`; no other lock is taken inside it. Kafka: LogManager's pools of logs.
@@ -59,21 +60,18 @@ class LogTable:
         """Remove and return a future log; None when there is none."""
         with self._lock:
             log = self._futures.pop(topic_partition, None)
-            if log is not None:
-                self._by_dir[log.parent_dir].pop(topic_partition, None)
+            # The entry may be the current log's, which was made anew in this directory.
+            if log is not None and self._by_dir[log.parent_dir].get(topic_partition) is log:
+                del self._by_dir[log.parent_dir][topic_partition]
             return log
 
     def take_place(self, log: UnifiedLog, source: str) -> None:
-        """Note that a log has left `source` for the log directory of its future log, whose place it has taken."""
+        """Note that a log in the table has left `source` for the log directory of its future log, and has its place."""
         key = log.topic_partition
         with self._lock:
-            self._futures.pop(key, None)
-            self._by_dir.get(source, {}).pop(key, None)
-            # A log whose old directory has failed meanwhile was removed, and stays so.
-            if self._logs.get(key) is log:
-                self._by_dir.setdefault(log.parent_dir, {})[key] = log
-            else:
-                self._by_dir.get(log.parent_dir, {}).pop(key, None)
+            del self._futures[key]
+            del self._by_dir[source][key]
+            self._by_dir[log.parent_dir][key] = log
 
     def remove_dir(self, log_dir: str) -> list[UnifiedLog]:
         """Remove and return the logs of a log directory, current and future."""

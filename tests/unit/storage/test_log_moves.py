@@ -99,7 +99,7 @@ def test_move_goes_on_after_a_restart() -> None:
         log = start()
         assert log.parent_dir == "/a"
         assert read_all(log) == expected
-        assert broker.manager.futures.partitions() == [PARTITION]
+        assert [copy.topic_partition for copy in broker.manager.futures.all()] == [PARTITION]
     future = broker.manager.futures.get(PARTITION)
     assert future is not None
     catch_up(broker, log, future)
@@ -254,7 +254,64 @@ def test_disk_error_before_the_end_leaves_the_log() -> None:
     broker.manager.fail_log_dir("/b")
     append(log, 1, broker.random)
     assert read_all(log)[:-1] == expected
-    assert broker.manager.futures.partitions() == []
+    assert broker.manager.futures.all() == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+@pytest.mark.parametrize("kills", [True, False], ids=["kill", "power"])
+def test_new_name_that_may_not_be_durable(number: int, kills: bool) -> None:
+    """Whichever name a start finds, no record is missing: nothing was appended behind the exchange."""
+    broker = moving_broker()
+    assert isinstance(broker.files, SimulatedFiles)
+    log = broker.log()
+    log.flush()
+    future = broker.manager.begin_move(log, "/b")
+    catch_up(broker, log, future)
+    future.flush()  # which syncs the directory too, the first time
+    expected = read_all(log)
+    broker.files.fault = fault_once("sync_dir", OSError(number, "broken"), "/b")
+    assert broker.manager.complete_move(log, future)
+    assert broker.failed_dirs == ["/b"]
+    with pytest.raises(ApiError) as refused:
+        append(log, 1, broker.random)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.manager.fail_log_dir("/b") == [PARTITION]
+    assert broker.manager.get_log(PARTITION) is None
+    log = broker.kill() if kills else broker.crash()
+    assert read_all(log) == expected
+
+
+def test_damaged_copy_leaves_the_log() -> None:
+    broker = moving_broker()
+    assert isinstance(broker.files, SimulatedFiles)
+    log, chance = broker.log(), broker.random
+    future = broker.manager.begin_move(log, "/b")
+    catch_up(broker, log, future)
+    log.append_as_leader(batch(2, chance=chance), 0)  # so that the high watermark lies in the middle of a segment
+    log.append_as_leader(batch(2, chance=chance), 0)
+    log.update_high_watermark(log.log_end_offset - 2)
+    catch_up(broker, log, future)
+    expected = read_all(log)
+    active = f"{future.directory}/{future.local.segments.active.base_offset:020d}{LOG_SUFFIX}"
+    broker.files.write_bytes(active, bytes(len(broker.files.read_bytes(active))))
+    with pytest.raises(ApiError) as refused:
+        broker.manager.complete_move(log, future)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.directory == "/a/topic-0"
+    append(log, 1, chance)
+    broker.manager.give_up_move(PARTITION)
+    assert read_all(broker.restart())[:-1] == expected
+
+
+def test_log_that_is_made_anew_beside_its_copy() -> None:
+    broker = moving_broker()
+    broker.manager.begin_move(broker.log(), "/b")
+    broker.manager.shutdown()
+    broker.log_dirs = ("/b",)
+    broker.start()
+    log = broker.log()
+    broker.manager.give_up_move(PARTITION)
+    assert broker.manager.logs_in("/b") == [log]
 
 
 def test_two_logs_without_a_mark_are_refused() -> None:

@@ -36,7 +36,7 @@ class LogDeletion:
         Raises ApiError: KAFKA_STORAGE_ERROR.
         """
         topic_partition, log_dir = log.topic_partition, log.parent_dir
-        path = os.path.join(log_dir, deleted_dir_name(topic_partition, self._unique()))
+        path = os.path.join(log_dir, deleted_dir_name(topic_partition, self.unique()))
         try:
             self._rename(log, path)
         except OSError as error:
@@ -47,12 +47,12 @@ class LogDeletion:
 
     def mark_stray(self, log: UnifiedLog) -> None:
         """Close a log and rename its directory to `-stray`, which is left to the operator. Raises OSError."""
-        self._rename(log, os.path.join(log.parent_dir, stray_dir_name(log.topic_partition, self._unique())))
+        self._rename(log, os.path.join(log.parent_dir, stray_dir_name(log.topic_partition, self.unique())))
 
     def discard(self, topic_partition: TopicPartition, path: str) -> str:
         """Rename the directory of a log that nobody has opened; return its name, for `remove`. Raises OSError."""
         log_dir = os.path.dirname(path)
-        renamed = os.path.join(log_dir, deleted_dir_name(topic_partition, self._unique()))
+        renamed = os.path.join(log_dir, deleted_dir_name(topic_partition, self.unique()))
         self._files.rename(path, renamed)
         self._files.sync_dir(log_dir)
         logger.info("%s is renamed to %s: the log has moved to another log directory", path, renamed)
@@ -81,5 +81,6 @@ class LogDeletion:
         # After a crash, a deleted log must not come back in the place of a new one of the same name.
         self._files.sync_dir(log.parent_dir)
 
-    def _unique(self) -> str:
+    def unique(self) -> str:
+        """Return the part of a directory's name that no other directory has."""
         return f"{self._random.getrandbits(128):032x}"

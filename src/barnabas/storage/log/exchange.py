@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.storage.log.bounds import bounds_of
 from barnabas.storage.log.state import LogState
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 _EXCHANGED: Final = ("local", "leader_epochs", "producers", "failures", "identity")
 
 
-def exchange(state: LogState, future: LogState) -> None:
+def exchange(state: LogState, future: LogState, high_watermark: LogOffsetMetadata) -> None:
     """Exchange the files of a log and its copy, and keep what only the log knows. Under both locks.
 
-    Epochs that no batch has, producers whose batches retention has deleted, and verifications are not in the copy.
-    Raises OSError, CorruptRecord, CorruptIndex before anything has changed: the copy cannot be read.
+    high_watermark: its place in the copy. Epochs that no batch has, producers whose batches retention has deleted, and
+    verifications are not in the copy. Reads and writes no file, so that nothing fails half-way.
     """
     bounds = state.bounds
-    place = future.local.position_of(bounds.high_watermark.message_offset)
     epochs, producers = state.leader_epochs.entries, state.producers.states
     for name in _EXCHANGED:
         own = getattr(state, name)
@@ -30,7 +29,7 @@ def exchange(state: LogState, future: LogState) -> None:
         setattr(future, name, own)
     state.leader_epochs.replace(epochs)
     state.producers.states, future.producers.states = producers, state.producers.states
-    state.bounds = bounds_of(bounds.start, place, None)
-    state.update_first_unstable_offset()
+    # The first unstable offset stays: batches lie at the same places in both.
+    state.bounds = bounds.with_high_watermark(high_watermark)
     # Whatever was due to be written for the old files is due for the new ones.
     state.is_ready = False

@@ -61,6 +61,11 @@ class StoredPasswords:
                 logger.error("The stored password %s is ignored: %s", name, error)  # noqa: TRY400 as it says
         return settings
 
+    @property
+    def has_old_secret(self) -> bool:
+        """Whether stored passwords may have to be encoded anew."""
+        return self._old_encoder is not None
+
     def encoded_again(self, stored: Mapping[str, str]) -> dict[str, str] | None:
         """Return stored settings whose passwords the old secret decodes, encoded with the new one; None if none are."""
         if self._old_encoder is None:

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 ROLL_MS: Final = 30_000
 """The interval at which an owner rolls its meters: the default of Kafka's metrics.sample.window.ms."""
-_MARKS: Final = 2
-"""The default of Kafka's metrics.num.samples."""
+MARKS: Final = 2
+"""The marks that a window has: the default of Kafka's metrics.num.samples."""
 
 
 class _Mark(NamedTuple):
@@ -32,7 +32,7 @@ def span_ms(began_ms: int, now_ms: int) -> int:
     The span has at least all complete samples of a window, as in Kafka: a rate would be enormous at first.
     """
     elapsed_ms = now_ms - began_ms
-    missing = _MARKS - 1 - elapsed_ms // ROLL_MS
+    missing = MARKS - 1 - elapsed_ms // ROLL_MS
     return max(elapsed_ms + max(missing, 0) * ROLL_MS, 1)
 
 
@@ -64,7 +64,7 @@ class RolledMeter:
 
     def roll(self, now_ms: int) -> None:
         """Begin the next part of the window. Called by the owner."""
-        self._marks = (*self._marks, _Mark(now_ms, self.count, self.total))[-_MARKS:]
+        self._marks = (*self._marks, _Mark(now_ms, self.count, self.total))[-MARKS:]
         self._largest_before, self.largest = self.largest, -math.inf
 
     # -- reading

@@ -26,7 +26,7 @@ class ReplicaSize(NamedTuple):
     """The size of a replica: bytes of its log files.
 
     offset_lag: how far the log's end is behind the high watermark. Of a future log (`is_future`): how far it is behind
-    the end of the partition's current log, -1 when there is none.
+    the end of the partition's current log, -1 when the broker has no current log.
     """
 
     topic_partition: TopicPartition

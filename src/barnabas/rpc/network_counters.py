@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.metrics.rolled_meter import ROLL_MS, RolledMeter, span_ms
+from barnabas.metrics.rolled_meter import MARKS, ROLL_MS, RolledMeter, span_ms
 from barnabas.transport.selector_counters import SelectorCounters
-
-_MARKS = 2
 
 
 class NodeCounters:
@@ -109,7 +107,7 @@ class NetworkCounters:
     def roll(self, now_ms: int) -> None:
         """Begin the next part of the window."""
         self.next_roll_ms = now_ms + ROLL_MS
-        self._marks = (*self._marks, _Mark(now_ms, SelectorTotals.of(self._selector)))[-_MARKS:]
+        self._marks = (*self._marks, _Mark(now_ms, SelectorTotals.of(self._selector)))[-MARKS:]
         for counters in self.nodes.values():
             counters.roll(now_ms)
 

@@ -51,7 +51,7 @@ class PasswordEncoderConfig(Settings):
 
 @dataclass(frozen=True, slots=True)
 class _Parameters:
-    """The way in which one password is encrypted. vector: the initialization vector; None: a new one is drawn."""
+    """The way in which one password is encrypted. vector: the initialization vector."""
 
     key_factory: str
     cipher: str
@@ -67,7 +67,7 @@ class PasswordEncoder:
     __slots__ = ("_config", "_secret")
 
     def __init__(self, secret: Secret, config: PasswordEncoderConfig) -> None:
-        """Raises ConfigError: an algorithm is unknown, a length is no key's, or the package is missing."""
+        """Raises ConfigError: an algorithm or the key's length is unknown, or the package is missing."""
         for name, value, known in (
             ("password.encoder.keyfactory.algorithm", config.key_factory, tuple(_HASHES)),
             ("password.encoder.cipher.algorithm", config.cipher, (CBC, GCM)),
@@ -133,19 +133,22 @@ class PasswordEncoder:
     def _encrypt(self, parameters: _Parameters, data: bytes) -> bytes:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+        from cryptography.hazmat.primitives.padding import PKCS7  # noqa: PLC0415
 
         key = self._key(parameters)
         if parameters.cipher == GCM:
             return AESGCM(key).encrypt(parameters.vector, data, None)
-        missing = _BLOCK_BYTES - len(data) % _BLOCK_BYTES
+        padder = PKCS7(8 * _BLOCK_BYTES).padder()
+        padded = padder.update(data) + padder.finalize()
         encryptor = Cipher(algorithms.AES(key), modes.CBC(parameters.vector)).encryptor()
-        return encryptor.update(data + bytes([missing]) * missing) + encryptor.finalize()
+        return encryptor.update(padded) + encryptor.finalize()
 
     def _decrypt(self, parameters: _Parameters, data: bytes) -> bytes:
         """Raises ValueError: the data were not encrypted with this key."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+        from cryptography.hazmat.primitives.padding import PKCS7  # noqa: PLC0415
 
         key = self._key(parameters)
         if parameters.cipher == GCM:
@@ -155,10 +158,8 @@ class PasswordEncoder:
                 raise ValueError("wrong tag") from None
         decryptor = Cipher(algorithms.AES(key), modes.CBC(parameters.vector)).decryptor()
         padded = decryptor.update(data) + decryptor.finalize()
-        padding = padded[-1:] * padded[-1] if padded else b""
-        if not 1 <= len(padding) <= _BLOCK_BYTES or not padded.endswith(padding):
-            raise ValueError("wrong padding")
-        return padded[: -len(padding)]
+        unpadder = PKCS7(8 * _BLOCK_BYTES).unpadder()
+        return unpadder.update(padded) + unpadder.finalize()
 
 
 def _parameters_of(fields: Mapping[str, str]) -> _Parameters:

@@ -54,9 +54,9 @@ class LogManager:
     """The logs in `directories`, which are open (LogDirectories.open).
 
     topic_config: the settings of a topic whose log is opened. chance: for roll jitter and names. get_log: the look-up
-    of a partition's log, None when there is none here, or only in a directory that failed. futures: the copies of logs
-    that are moving into other directories. cleaner: made at start; None where `log.cleaner.enable` is off. checkpoints,
-    tasks: for tests, which run them at will.
+    of a partition's log, None when the broker has no log of it, or only in a directory that failed. futures: the copies
+    of logs that are moving into other directories. cleaner: made at start; None where `log.cleaner.enable` is off.
+    checkpoints, tasks: for tests, which run them at will.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class LogManager:
         """Remove a partition's logs and rename their directories; the files are deleted after file.delete.delay.ms.
 
         These are its current log and, while it moves to another log directory, its future log. Raises ApiError:
-        KAFKA_STORAGE_ERROR, also when there is no current log but a failed directory may hold one.
+        KAFKA_STORAGE_ERROR, also when the current log may be in a directory that has failed.
         """
         # Out of the table first, so that no thread finds the log any more. Then the cleaner, which may be in the middle
         # of it, without any lock: it needs the log's lock to finish its swap. Then the directory.

@@ -47,6 +47,7 @@ from barnabas.clients.consumer.offset_reset import (
     OffsetReset,
     parse_offset_reset,
 )
+from barnabas.clients.consumer.poll_metrics import OffsetCall
 from barnabas.clients.consumer.reading import Reading
 from barnabas.clients.consumer.rebalance_listener import RebalanceListener
 from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
@@ -320,7 +321,7 @@ class Consumer:
         self._check_usable()
         coordinator = self._group()
         chosen = self._subscriptions.all_consumed() if offsets is None else checked_offsets(offsets)
-        with self._reading.polls.measured_commit():
+        with self._reading.polls.measured(OffsetCall.COMMIT_SYNC):
             coordinator.offsets.commit_sync(chosen, self._deadline_ms(timeout_ms))
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -343,7 +344,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the group's committed offset of each partition, or None. Raises ApiError, ClientTimeout."""
         self._check_usable()
-        with self._reading.polls.measured_committed():
+        with self._reading.polls.measured(OffsetCall.COMMITTED):
             return self._group().offsets.committed(partitions, self._deadline_ms(timeout_ms))
 
     # -- the cluster

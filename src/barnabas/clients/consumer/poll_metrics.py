@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 
 from barnabas.metrics.rolled_meter import ROLL_MS, RolledMeter
 from barnabas.runtime.clock import Clock
+
+
+class OffsetCall(Enum):
+    """The calls about offsets whose time is measured, by the name of the metric."""
+
+    COMMIT_SYNC = "commit-sync-time-ns-total"
+    COMMITTED = "committed-time-ns-total"
 
 
 class PollMetrics:
@@ -22,8 +30,7 @@ class PollMetrics:
         self._next_roll_ms = now_ms + ROLL_MS
         self._last_poll_ms: int | None = None
         self._gap_ms = 0
-        self._commit_sync_ns = 0
-        self._committed_ns = 0
+        self._total_ns = dict.fromkeys(OffsetCall, 0)
 
     def poll_began(self, now_ms: int) -> None:
         """Note the begin of a poll."""
@@ -44,22 +51,13 @@ class PollMetrics:
             self._idle_ratios.record(poll_ms / (poll_ms + self._gap_ms))
 
     @contextmanager
-    def measured_commit(self) -> Iterator[None]:
-        """Add the time of a `commit_sync`. As in Kafka, a call that raises counts too."""
+    def measured(self, call: OffsetCall) -> Iterator[None]:
+        """Add the time of a call about offsets. As in Kafka, a call that raises counts too."""
         began_ns = self._clock.nanoseconds()
         try:
             yield
         finally:
-            self._commit_sync_ns += self._clock.nanoseconds() - began_ns
-
-    @contextmanager
-    def measured_committed(self) -> Iterator[None]:
-        """Add the time of a `committed`. As in Kafka, a call that raises counts too."""
-        began_ns = self._clock.nanoseconds()
-        try:
-            yield
-        finally:
-            self._committed_ns += self._clock.nanoseconds() - began_ns
+            self._total_ns[call] += self._clock.nanoseconds() - began_ns
 
     def measure(self, now_ms: int) -> Iterator[tuple[str, float]]:
         """Yield the name and the value of each metric."""
@@ -67,5 +65,5 @@ class PollMetrics:
         yield "time-between-poll-max", self._gaps.maximum()
         yield "poll-idle-ratio-avg", self._idle_ratios.average()
         yield "last-poll-seconds-ago", -1 if self._last_poll_ms is None else (now_ms - self._last_poll_ms) // 1_000
-        yield "commit-sync-time-ns-total", self._commit_sync_ns
-        yield "committed-time-ns-total", self._committed_ns
+        for call, total_ns in self._total_ns.items():
+            yield call.value, total_ns

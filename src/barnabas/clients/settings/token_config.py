@@ -142,24 +142,24 @@ class ClientTokenConfig:
                 f"sasl_login_refresh_window_jitter must be from 0 to 1, not {self.sasl_login_refresh_window_jitter}"
             )
         request = TokenRequest(
-            url,
-            client_id,
-            Secret(secret) if isinstance(secret, str) else secret,
-            self.sasl_oauthbearer_scope or options.get("scope"),
-            self.sasl_oauthbearer_header_urlencode,
-            self.sasl_login_connect_timeout_ms,
-            self.sasl_login_read_timeout_ms,
-            _trust(options.get("ssl.truststore.location"), options.get("ssl.truststore.type", "PEM")),
+            url=url,
+            client_id=client_id,
+            client_secret=Secret(secret) if isinstance(secret, str) else secret,
+            scope=self.sasl_oauthbearer_scope or options.get("scope"),
+            encodes_header=self.sasl_oauthbearer_header_urlencode,
+            connect_timeout_ms=self.sasl_login_connect_timeout_ms,
+            read_timeout_ms=self.sasl_login_read_timeout_ms,
+            trust=_trust(options.get("ssl.truststore.location"), options.get("ssl.truststore.type", "PEM")),
         )
         rules = TokenRules(
-            self.sasl_oauthbearer_sub_claim_name,
-            self.sasl_oauthbearer_scope_claim_name,
-            self.sasl_login_refresh_window_factor,
-            self.sasl_login_refresh_window_jitter,
-            self.sasl_login_refresh_min_period_seconds,
-            self.sasl_login_refresh_buffer_seconds,
-            self.sasl_login_retry_backoff_ms,
-            self.sasl_login_retry_backoff_max_ms,
+            user_claim=self.sasl_oauthbearer_sub_claim_name,
+            scope_claim=self.sasl_oauthbearer_scope_claim_name,
+            refresh_window_factor=self.sasl_login_refresh_window_factor,
+            refresh_window_jitter=self.sasl_login_refresh_window_jitter,
+            refresh_min_period_seconds=self.sasl_login_refresh_min_period_seconds,
+            refresh_buffer_seconds=self.sasl_login_refresh_buffer_seconds,
+            retry_backoff_ms=self.sasl_login_retry_backoff_ms,
+            retry_backoff_max_ms=self.sasl_login_retry_backoff_max_ms,
         )
         return TokenEndpoint(request, rules)
 

@@ -45,7 +45,7 @@ class TrustStore(NamedTuple):
 
 
 def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
-    """Read the key store of a configuration; None if there is none.
+    """Read the key store of a configuration; None when the configuration names no store.
 
     Raises ConfigError: settings contradict one another, or the store cannot be read with them.
     """
@@ -82,7 +82,7 @@ def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
 
 
 def load_trust_store(config: TrustStoreConfig) -> TrustStore | None:
-    """Read the trust store of a configuration, with its revocation lists; None if there is none.
+    """Read the trust store of a configuration, with its revocation lists; None when the configuration names no store.
 
     Raises ConfigError: settings contradict one another, or the store cannot be read with them.
     """

@@ -97,7 +97,7 @@ class TokenEndpoint:
             return held.token.reveal()
 
     def _refresh(self) -> None:
-        """Replace the token, on a thread of its own; if there is no new one, a later login tries again."""
+        """Replace the token, on a thread of its own. If the provider gives none, a later login tries again."""
         try:
             held = self._fetch()
             with self._lock:
@@ -126,7 +126,7 @@ class TokenEndpoint:
             backoff_ms *= 2
 
     def _checked(self, answer: bytes) -> _HeldToken:
-        """Take the token out of an answer. Raises NoToken: there is none that a broker could accept."""
+        """Take the token out of an answer. Raises NoToken: the answer has none that a broker could accept."""
         try:
             document = json.loads(answer)
             token = document["access_token"]

@@ -132,7 +132,7 @@ def _connection(kind: type[http.client.HTTPConnection], request: TokenRequest) -
 
 
 def _oauth_error(error: urllib.error.HTTPError) -> str:
-    """Return the error that RFC 6749 (5.2) has in the body, which is one of a few words; empty if there is none."""
+    """Return the error code of RFC 6749 (5.2) in the body, in brackets; "" when the body has none of them."""
     body = error.read(MOST_BYTES).decode("utf-8", "replace")
     for word in ("invalid_client", "invalid_scope", "unauthorized_client", "invalid_request", "unsupported_grant_type"):
         if f'"{word}"' in body:

@@ -276,36 +276,65 @@ COLUMNS = (
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given = Load(
+        name="groups",
+        default_count=20_000,
+        settings=SETTINGS,
+        write=commit_offsets,
+        probes=GroupProbes,
+    )
+    options, seen = measure(__doc__, given)
+    print(f"\n{options.count * PARTITIONS:,} offsets of {options.count:,} groups, {options.rounds} rounds\n")
+    print_loadings(seen)
+
+
+class Load(NamedTuple):
+    """What each system is given to load. write: makes so many of it; probes: ask whether it is all there again."""
+
+    name: str
+    default_count: int
+    settings: Mapping[str, str]
+    write: Callable[[ServerProcess, int], None]
+    probes: Callable[[ServerProcess, int], Probes]
+
+
+class Measured(NamedTuple):
+    """The options of a run, and the starts by the way of loading and the system."""
+
+    options: argparse.Namespace
+    starts: Mapping[tuple[str, str], Sequence[Loading]]
+
+
+def measure(description: str | None, given: Load) -> Measured:
+    """Take the options of the command line; have each system write once, and start it again and again."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", nargs="+", default=[REFERENCE, "barnabas"], choices=[*NAMES, BEFORE])
     parser.add_argument("--before", type=Path, help=f"directory with the package of the system {BEFORE}")
-    parser.add_argument("--groups", type=int, default=20_000)
+    parser.add_argument(f"--{given.name}", dest="count", type=int, default=given.default_count)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--least-seconds", type=float, default=2, help="to go on producing afterwards")
     options = parser.parse_args()
     seen: dict[tuple[str, str], list[Loading]] = {}
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        servers = {name: make_system(name, place, None, SETTINGS, options.before) for name in options.systems}
+        servers = {name: make_system(name, place, None, given.settings, options.before) for name in options.systems}
         for server in servers.values():
             stack.callback(server.close)
             server.start()
-            commit_offsets(server, options.groups)
+            given.write(server, options.count)
             server.stop()
         for _ in range(options.rounds):
             for how in ("beside a producer", "alone"):
                 for name, server in servers.items():
-                    beside = how != "alone"
                     found = load(
                         server,
-                        lambda started: GroupProbes(started, options.groups),
-                        beside=beside,
+                        lambda started: given.probes(started, options.count),
+                        beside=how != "alone",
                         least_seconds=options.least_seconds,
                     )
                     seen.setdefault((how, name), []).append(found)
                     server.stop()
-    print(f"\n{options.groups * PARTITIONS:,} offsets of {options.groups:,} groups, {options.rounds} rounds\n")
-    print_loadings(seen)
+    return Measured(options, seen)
 
 
 def print_loadings(seen: Mapping[tuple[str, str], Sequence[Loading]]) -> None:

@@ -9,11 +9,7 @@ partition of `__transaction_state` tells when all are loaded. The same figures a
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import time
-from contextlib import ExitStack
-from pathlib import Path
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -28,13 +24,12 @@ from benchmarks.group_loading import (
     GIVE_UP_SECONDS,
     LOADING,
     PROBE_SECONDS,
-    Loading,
-    load,
+    Load,
+    measure,
     offsets_partition,
     print_loadings,
 )
 from benchmarks.group_members import NOT_YET, call, decoded, frame
-from benchmarks.systems import BEFORE, NAMES, REFERENCE, make_system
 from benchmarks.wire_requests import Connection
 from tests.support.server_process import ServerProcess
 
@@ -127,34 +122,15 @@ class TransactionProbes:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--systems", nargs="+", default=[REFERENCE, "barnabas"], choices=[*NAMES, BEFORE])
-    parser.add_argument("--before", type=Path, help=f"directory with the package of the system {BEFORE}")
-    parser.add_argument("--ids", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--least-seconds", type=float, default=2, help="to go on producing afterwards")
-    options = parser.parse_args()
-    seen: dict[tuple[str, str], list[Loading]] = {}
-    with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        servers = {name: make_system(name, place, None, SETTINGS, options.before) for name in options.systems}
-        for server in servers.values():
-            stack.callback(server.close)
-            server.start()
-            make_ids(server, options.ids)
-            server.stop()
-        for _ in range(options.rounds):
-            for how in ("beside a producer", "alone"):
-                for name, server in servers.items():
-                    found = load(
-                        server,
-                        lambda started: TransactionProbes(started, options.ids),
-                        beside=how != "alone",
-                        least_seconds=options.least_seconds,
-                    )
-                    seen.setdefault((how, name), []).append(found)
-                    server.stop()
-    print(f"\n{options.ids:,} transactional ids, {options.rounds} rounds\n")
+    given = Load(
+        name="ids",
+        default_count=100_000,
+        settings=SETTINGS,
+        write=make_ids,
+        probes=TransactionProbes,
+    )
+    options, seen = measure(__doc__, given)
+    print(f"\n{options.count:,} transactional ids, {options.rounds} rounds\n")
     print_loadings(seen)
 
 

@@ -13,10 +13,9 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient, make_batch
-from tests.support.server_fixtures import AGAINST_KAFKA, MODES, SERVER_PROPERTIES, Server
+from tests.support.server_fixtures import AGAINST_KAFKA, MODES, SERVER_PROPERTIES, Server, make_server_with_two_dirs
 
 SMALL_SEGMENTS = {"segment.bytes": "1000"}
 BATCH = make_batch([b"x" * 600], timestamp_ms=1_700_000_000_000)
@@ -27,17 +26,8 @@ only_ours = pytest.mark.skipif(AGAINST_KAFKA, reason="Kafka keeps its metadata e
 
 @pytest.fixture(params=MODES)
 def two_dirs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    """A server with the log directories a and b, not started; its metadata lies in neither."""
-    dirs = (tmp_path / "a", tmp_path / "b")
-    server: Server
-    if request.param == "apache-kafka":
-        server = ApacheKafka(tmp_path / "server", SERVER_PROPERTIES | {"log.dirs": f"{dirs[0]},{dirs[1]}"})
-    else:
-        metadata = tmp_path / "metadata"
-        metadata.mkdir()
-        ours = {"metadata.log.dir": str(metadata), "inline.requests.enable": str(request.param == "inline").lower()}
-        server = BarnabasProcess(tmp_path / "server", SERVER_PROPERTIES | ours)
-        server.log_dirs = dirs
+    """A server with the log directories a and b, not started."""
+    server = make_server_with_two_dirs(request.param, tmp_path)
     yield server
     server.close()
 

@@ -22,10 +22,8 @@ from barnabas.protocol.messages.log_dirs import (
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import RecordBatch
 from tests.broker.versions import SERVED
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient
-from tests.support.server_fixtures import MODES, SERVER_PROPERTIES, Server
+from tests.support.server_fixtures import MODES, Server, make_server_with_two_dirs
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 SMALL_SEGMENTS = {"segment.bytes": "20000"}
@@ -33,17 +31,8 @@ SMALL_SEGMENTS = {"segment.bytes": "20000"}
 
 @pytest.fixture(params=MODES[:1])  # the request is never brief, so that one mode of ours says all
 def two_dirs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    """A server with the log directories a and b, started; its metadata lies in neither."""
-    dirs = (tmp_path / "a", tmp_path / "b")
-    server: Server
-    if request.param == "apache-kafka":
-        server = ApacheKafka(tmp_path / "server", SERVER_PROPERTIES | {"log.dirs": f"{dirs[0]},{dirs[1]}"})
-    else:
-        metadata = tmp_path / "metadata"
-        metadata.mkdir()
-        ours = {"metadata.log.dir": str(metadata), "inline.requests.enable": str(request.param == "inline").lower()}
-        server = BarnabasProcess(tmp_path / "server", SERVER_PROPERTIES | ours)
-        server.log_dirs = dirs
+    """A server with the log directories a and b, started."""
+    server = make_server_with_two_dirs(request.param, tmp_path)
     server.start()
     yield server
     server.close()

@@ -48,6 +48,19 @@ def make_server(mode: str, directory: Path, **properties: str) -> Server:
     return BarnabasProcess(directory, overrides | ours)
 
 
+def make_server_with_two_dirs(mode: str, directory: Path) -> Server:
+    """A server that is not started yet, with the log directories a and b; its metadata lies in neither."""
+    dirs = (directory / "a", directory / "b")
+    if mode == "apache-kafka":
+        return ApacheKafka(directory / "server", SERVER_PROPERTIES | {"log.dirs": f"{dirs[0]},{dirs[1]}"})
+    metadata = directory / "metadata"
+    metadata.mkdir()
+    ours = {"metadata.log.dir": str(metadata), "inline.requests.enable": str(mode == "inline").lower()}
+    server = BarnabasProcess(directory / "server", SERVER_PROPERTIES | ours)
+    server.log_dirs = dirs
+    return server
+
+
 class SharedServers:
     """The servers of a test session, one a mode, started when first asked for."""
 

@@ -66,10 +66,15 @@ def parse_future_dir(name: str) -> TopicPartition | None:
 
     `unique` has no dash and no dot. Such a directory holds the copy of a replica that is moving to this log directory.
     """
-    if not name.endswith(FUTURE_DIR_SUFFIX):
+    if not is_future_dir(name):
         return None
     partition_dir, dot, unique = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
     return parse_partition_dir(partition_dir) if dot and unique and "-" not in unique else None
+
+
+def is_future_dir(path: str) -> bool:
+    """Return whether a directory is that of a copy on its way into a log directory."""
+    return path.endswith(FUTURE_DIR_SUFFIX)
 
 
 def future_dir_name(topic_partition: TopicPartition, unique: str) -> str | None:

@@ -19,7 +19,7 @@ from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.directories.log_dir import LogDirectory
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
-from barnabas.storage.file_names import FUTURE_DIR_SUFFIX
+from barnabas.storage.file_names import is_future_dir
 from barnabas.storage.log.load_terms import LoadTerms
 from barnabas.storage.log.loader import load_log
 from barnabas.storage.log.move import config_of_copy
@@ -57,10 +57,9 @@ class LogOpener:
         A log that was closed in order is opened without a look at its batches. Where that fails, its active segment
         is recovered as after a crash. Raises OSError, MalformedCheckpoint, CorruptRecord, CorruptIndex.
         """
-        is_future = path.endswith(FUTURE_DIR_SUFFIX)
-        terms = directory.load_terms(topic_partition)._replace(is_future=is_future)
+        terms = directory.load_terms(topic_partition)
         config = self.config_of(topic_partition.topic)
-        if is_future:
+        if is_future_dir(path):
             config = config_of_copy(config)
         try:
             return load_log(path, topic_partition, config, terms, self._environment)
@@ -70,7 +69,7 @@ class LogOpener:
             logger.warning("%s was closed in order and is damaged (%s): recovering its active segment", path, error)
             # The checkpoints of a clean stop cover the whole log, so that nothing would be checked. With a recovery
             # point behind everything, the active segment alone is walked, and cut where it is damaged.
-            damaged = LoadTerms(False, BEHIND_EVERYTHING, terms.log_start_offset, is_future)
+            damaged = LoadTerms(False, BEHIND_EVERYTHING, terms.log_start_offset)
             return load_log(path, topic_partition, config, damaged, self._environment)
 
     def config_of(self, topic: str) -> LogConfig:
@@ -88,7 +87,7 @@ class LogOpener:
         online = self._directories.online_paths()
         tried = [preferred_dir] if preferred_dir in online else sorted(online, key=self._table.count_in)
         for log_dir in tried:
-            log = self._create_in(log_dir, str(topic_partition), topic_partition, config, is_future=False)
+            log = self._create_in(log_dir, str(topic_partition), topic_partition, config)
             if log is not None:
                 return log
         raise ApiError(
@@ -98,17 +97,17 @@ class LogOpener:
 
     def create_future(self, log: UnifiedLog, log_dir: str, name: str) -> UnifiedLog:
         """Make the empty copy of a log, in the directory `name` of `log_dir`. Raises ApiError: KAFKA_STORAGE_ERROR."""
-        future = self._create_in(log_dir, name, log.topic_partition, config_of_copy(log.config), is_future=True)
+        future = self._create_in(log_dir, name, log.topic_partition, config_of_copy(log.config))
         if future is None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"Could not create {name} in {log_dir}")
         return future
 
     def _create_in(
-        self, log_dir: str, name: str, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool
+        self, log_dir: str, name: str, topic_partition: TopicPartition, config: LogConfig
     ) -> UnifiedLog | None:
         """Make a log in a directory called `name`; None when the log directory fails, which is reported."""
         path = os.path.join(log_dir, name)
-        terms = LoadTerms(had_clean_shutdown=True, is_future=is_future)
+        terms = LoadTerms(had_clean_shutdown=True)
         try:
             if self._directories[log_dir].has_checkpoint_of(topic_partition):
                 # The entry is that of a deleted topic of this name. After a crash, batches of the new log below the old

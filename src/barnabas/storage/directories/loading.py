@@ -21,7 +21,7 @@ from barnabas.storage.directories.deletion import LogDeletion
 from barnabas.storage.directories.log_dir import LogDirectory
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.directories.threads import run_per_directory
-from barnabas.storage.file_names import FUTURE_DIR_SUFFIX
+from barnabas.storage.file_names import is_future_dir
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_table import LogTable
 
@@ -127,7 +127,7 @@ class LogLoading:
         for log_dir in list(found):
             try:
                 for topic_partition, path in list(found[log_dir]):
-                    key = (topic_partition, path.endswith(FUTURE_DIR_SUFFIX))
+                    key = (topic_partition, is_future_dir(path))
                     present = known.setdefault(key, path)
                     if present == path:
                         continue

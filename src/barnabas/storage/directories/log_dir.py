@@ -25,9 +25,9 @@ from barnabas.storage.directories.clean_shutdown import take_clean_shutdown
 from barnabas.storage.directories.meta_properties import MetaProperties, read_meta_properties
 from barnabas.storage.file_names import (
     DELETE_DIR_SUFFIX,
-    FUTURE_DIR_SUFFIX,
     RAFT_METADATA_TOPIC,
     STRAY_DIR_SUFFIX,
+    is_future_dir,
     parse_future_dir,
     parse_partition_dir,
 )
@@ -124,7 +124,7 @@ class LogDirectory:
             topic_partition = parse_partition_dir(name)
             if topic_partition is not None and topic_partition.topic != RAFT_METADATA_TOPIC:
                 found.append((topic_partition, path))
-            elif name.endswith(FUTURE_DIR_SUFFIX):
+            elif is_future_dir(name):
                 future = parse_future_dir(name)
                 if future is None:
                     logger.warning("Ignoring %s: its name is not <topic>-<partition>.<unique>-future", path)

@@ -6,12 +6,8 @@ from typing import NamedTuple
 
 
 class LoadTerms(NamedTuple):
-    """The entries of the checkpoints about a log, and whether its log directory was closed in order.
-
-    is_future: the log is a copy on its way into another log directory.
-    """
+    """The entries of the checkpoints about a log, and whether its log directory was closed in order."""
 
     had_clean_shutdown: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
-    is_future: bool = False

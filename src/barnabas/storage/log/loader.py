@@ -14,7 +14,6 @@ from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
-from barnabas.runtime.lock_order import LockRank
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint
 from barnabas.storage.file_names import (
     INDEX_SUFFIX,
@@ -102,8 +101,7 @@ class LogLoader:
             # is acknowledged; from here on readers see the batch, and its producer's retry is answered as a duplicate.
             self._local.flush(before=self._epochs.flush)
         topic_id = read_partition_metadata(self._files, self._directory)
-        rank = LockRank.FUTURE_LOG if terms.is_future else LockRank.LOG
-        return UnifiedLog(self._local, self._epochs, start_offset, topic_id, environment, self._producers, rank)
+        return UnifiedLog(self._local, self._epochs, start_offset, topic_id, environment, self._producers)
 
     def _load_epochs(self) -> None:
         try:

@@ -12,6 +12,7 @@ import logging
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.lock_order import LockRank, ranked_lock
+from barnabas.storage.file_names import is_future_dir
 from barnabas.storage.log.bounds import LogBounds, bounds_of
 from barnabas.storage.log.failures import LogFailures
 from barnabas.storage.log.leader_epochs import LeaderEpochCache
@@ -52,9 +53,10 @@ class LogState:
         identity: TopicIdentity,
         environment: LogEnvironment,
         log_start_offset: int,
-        lock_rank: LockRank = LockRank.LOG,
     ) -> None:
-        self.lock = ranked_lock(lock_rank, reentrant=True)
+        # The end of a move takes both locks, the copy's behind the log's.
+        rank = LockRank.FUTURE_LOG if is_future_dir(local.directory) else LockRank.LOG
+        self.lock = ranked_lock(rank, reentrant=True)
         self.local = local
         self.leader_epochs = leader_epochs
         self.producers = producers

@@ -18,9 +18,8 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import BatchHeader
 from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.runtime.files import Buffer
-from barnabas.runtime.lock_order import LockRank
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
-from barnabas.storage.file_names import FUTURE_DIR_SUFFIX
+from barnabas.storage.file_names import is_future_dir
 from barnabas.storage.log.aborted_transactions import END_OF_ALL, collect_aborted, read_committed
 from barnabas.storage.log.bounds import LogBounds
 from barnabas.storage.log.exchange import exchange
@@ -106,10 +105,9 @@ class UnifiedLog:
         topic_id: bytes | None,
         environment: LogEnvironment,
         producer_states: ProducerStateManager,
-        rank: LockRank = LockRank.LOG,
     ) -> None:
         identity = TopicIdentity(local.topic_partition, topic_id)
-        self._state = LogState(local, leader_epochs, producer_states, identity, environment, log_start_offset, rank)
+        self._state = LogState(local, leader_epochs, producer_states, identity, environment, log_start_offset)
         self._environment = environment
         self.lock = self._state.lock
         self.local = local
@@ -139,7 +137,7 @@ class UnifiedLog:
     @property
     def is_future(self) -> bool:
         """Whether it is a future log: the copy of a replica that is moving to this log directory."""
-        return self.local.directory.endswith(FUTURE_DIR_SUFFIX)
+        return is_future_dir(self.local.directory)
 
     @property
     def bounds(self) -> LogBounds:

@@ -17,6 +17,7 @@ import kafka.errors
 import pytest
 
 from barnabas.clients.admin import Admin, FeatureUpdate
+from barnabas.protocol.topic_partition import TopicPartition
 from tests.groups import member_builds
 from tests.support.maven import counterparts_needed
 from tests.support.server_fixtures import AGAINST_KAFKA, MODES, Server, make_server
@@ -25,6 +26,11 @@ SECONDS = 60
 Transaction = tuple[bool, list[bytes]]
 """Whether it is committed, and its values."""
 Write = Callable[[str, str, str, list[Transaction]], None]
+Move = tuple[bool, int]
+"""Whether it is committed, and its offset."""
+MoveOffsets = Callable[[str, str, str, str, list[Move]], None]
+"""Of servers, the name of the group and transactional id, source, target, and transactions."""
+END = {True: "commit", False: "abort"}
 
 
 AT_2 = "inline, transaction.version 2"
@@ -100,8 +106,11 @@ def franz_go(servers: str, transactional_id: str, topic: str, transactions: list
 def _run_writer(
     program: list[str], servers: str, transactional_id: str, topic: str, transactions: list[Transaction]
 ) -> None:
-    ends = [f"{'commit' if is_commit else 'abort'}={b','.join(values).decode()}" for is_commit, values in transactions]
-    command = [*program, servers, transactional_id, topic, *ends]
+    ends = [f"{END[is_commit]}={b','.join(values).decode()}" for is_commit, values in transactions]
+    _run([*program, servers, transactional_id, topic, *ends])
+
+
+def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -164,35 +173,87 @@ def test_a_second_producer_fences_the_first_and_aborts_its_transaction(servers: 
     assert read(servers, topic, "read_committed", 1) == [b"of its successor"]
 
 
-def test_offsets_are_committed_with_the_transaction(servers: str) -> None:
-    source, target = "offsets-source", "offsets-target"
+def confluent_moves(servers: str, name: str, source: str, target: str, moves: list[Move]) -> None:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": name, "enable.auto.commit": False})
+    consumer.subscribe([source])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": name})
+    producer.init_transactions(SECONDS)
+    for is_commit, offset in moves:
+        producer.begin_transaction()
+        producer.produce(target, b"%d" % offset)
+        places = [confluent_kafka.TopicPartition(source, 0, offset)]
+        producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), SECONDS)
+        if is_commit:
+            producer.commit_transaction(SECONDS)
+        else:
+            producer.abort_transaction(SECONDS)
+    consumer.close()
+
+
+def kafka_python_moves(servers: str, name: str, source: str, target: str, moves: list[Move]) -> None:
+    consumer = kafka.KafkaConsumer(source, bootstrap_servers=servers, group_id=name, enable_auto_commit=False)
+    while not consumer.assignment():
+        consumer.poll(100)
+    producer = kafka.KafkaProducer(bootstrap_servers=servers, transactional_id=name)
+    producer.init_transactions()
+    for is_commit, offset in moves:
+        producer.begin_transaction()
+        producer.send(target, b"%d" % offset)
+        offsets = {kafka.TopicPartition(source, 0): kafka.OffsetAndMetadata(offset, "", -1)}
+        producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        if is_commit:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    consumer.close()
+
+
+def aio_kafka_moves(servers: str, name: str, source: str, target: str, moves: list[Move]) -> None:
+    async def move() -> None:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers, transactional_id=name)
+        await producer.start()
+        for is_commit, offset in moves:
+            await producer.begin_transaction()
+            await producer.send_and_wait(target, b"%d" % offset)
+            await producer.send_offsets_to_transaction({aiokafka.TopicPartition(source, 0): offset}, name)
+            await (producer.commit_transaction() if is_commit else producer.abort_transaction())
+        await producer.stop()
+
+    asyncio.run(move())
+
+
+def kafkajs_moves(servers: str, name: str, source: str, target: str, moves: list[Move]) -> None:
+    with counterparts_needed():
+        program = member_builds.kafkajs_offset_mover()
+    _run_mover(program, servers, name, source, target, moves)
+
+
+def franz_go_moves(servers: str, name: str, source: str, target: str, moves: list[Move]) -> None:
+    with counterparts_needed():
+        program = member_builds.franz_go_offset_mover()
+    _run_mover(program, servers, name, source, target, moves)
+
+
+def _run_mover(program: list[str], servers: str, name: str, source: str, target: str, moves: list[Move]) -> None:
+    _run([*program, servers, name, source, target, *[f"{END[is_commit]}={offset}" for is_commit, offset in moves]])
+
+
+@pytest.mark.parametrize(
+    "commit_offsets", [confluent_moves, kafka_python_moves, aio_kafka_moves, kafkajs_moves, franz_go_moves]
+)
+def test_offsets_are_committed_with_the_transaction(servers: str, commit_offsets: MoveOffsets) -> None:
+    name = commit_offsets.__name__
+    source, target = f"{name}-source", f"{name}-target"
     create(servers, source)
     create(servers, target)
     confluent(servers, source, source, [(True, [b"1", b"2", b"3"])])
-    place = confluent_kafka.TopicPartition(source, 0)
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": servers, "group.id": "mover", "enable.auto.commit": False}
-    )
-    consumer.subscribe([source])
-    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": target})
-    producer.init_transactions(SECONDS)
-
-    def send(offset: int) -> None:
-        producer.begin_transaction()
-        producer.produce(target, b"%d" % offset)
-        offsets = [confluent_kafka.TopicPartition(source, 0, offset)]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), SECONDS)
-
-    while not consumer.assignment():
-        consumer.poll(0.1)
-    send(1)
-    producer.commit_transaction(SECONDS)
-    assert consumer.committed([place], SECONDS)[0].offset == 1
-    send(2)
-    producer.abort_transaction(SECONDS)
-    assert consumer.committed([place], SECONDS)[0].offset == 1
-    send(3)
-    producer.commit_transaction(SECONDS)
-    assert consumer.committed([place], SECONDS)[0].offset == 3
-    assert read(servers, target, "read_committed", 2) == [b"1", b"3"]
-    consumer.close()
+    with Admin(servers) as admin:
+        place = TopicPartition(source, 0)
+        commit_offsets(servers, name, source, target, [(True, 1), (False, 2)])
+        assert admin.list_group_offsets(name, [place], require_stable=True)[place].offset == 1
+        commit_offsets(servers, name, source, target, [(True, 2), (False, 3), (True, 3)])
+        assert admin.list_group_offsets(name, [place], require_stable=True)[place].offset == 3
+    assert read(servers, target, "read_committed", 3) == [b"1", b"2", b"3"]

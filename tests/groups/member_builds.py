@@ -40,6 +40,11 @@ def franz_go_transactional_writer() -> list[str]:
     return [str(_franz_go() / "bin" / "transactional_writer")]
 
 
+def franz_go_offset_mover() -> list[str]:
+    """The command that runs the committer of offsets written in Go."""
+    return [str(_franz_go() / "bin" / "offset_mover")]
+
+
 def kafkajs_member() -> list[str]:
     """The command that runs the member written in JavaScript."""
     return [find_program("node"), str(_kafkajs() / "member.js")]
@@ -48,6 +53,11 @@ def kafkajs_member() -> list[str]:
 def kafkajs_transactional_writer() -> list[str]:
     """The command that runs the transactional producer written in JavaScript."""
     return [find_program("node"), str(_kafkajs() / "transactional_writer.js")]
+
+
+def kafkajs_offset_mover() -> list[str]:
+    """The command that runs the committer of offsets written in JavaScript."""
+    return [find_program("node"), str(_kafkajs() / "offset_mover.js")]
 
 
 @cache

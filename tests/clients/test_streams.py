@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from barnabas.clients.admin import Admin, FeatureUpdate
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.memory_records import any_batches
 from tests.clients.streams_application import AT_LEAST_ONCE, EXACTLY_ONCE, POMS, StreamsApplication
@@ -182,8 +183,9 @@ def test_an_application_that_is_reset_begins_anew(
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("transaction_version", [0, 2])
 def test_words_are_counted_exactly_once_while_instances_and_the_broker_are_killed(
-    topic: str, release: str, stack: ExitStack, tmp_path: Path
+    topic: str, release: str, transaction_version: int, stack: ExitStack, tmp_path: Path
 ) -> None:
     properties = {
         "transaction.state.log.num.partitions": "3",
@@ -193,6 +195,9 @@ def test_words_are_counted_exactly_once_while_instances_and_the_broker_are_kille
     broker = BarnabasProcess(tmp_path / "server", SERVER_PROPERTIES | properties, port=free_port())
     stack.callback(broker.close)
     broker.start()
+    if transaction_version:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.update_features({"transaction.version": FeatureUpdate(transaction_version)})
     words = WordCounts(broker, topic)
     words.write()
     first = words.start(stack, release, tmp_path / "first", EXACTLY_ONCE)

@@ -23,7 +23,6 @@ from barnabas.storage.file_names import MOVED_FROM_FILE, future_dir_name
 from barnabas.storage.log.failures import READ_ERRORS
 from barnabas.storage.log.move import copy_batches
 from barnabas.storage.log.unified_log import UnifiedLog
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.log_opener import LogOpener
 from barnabas.storage.log_table import LogTable
 from barnabas.storage.segment.index_file import CorruptIndex
@@ -163,15 +162,18 @@ class FutureLogs:
         destination = future.parent_dir
         path = os.path.join(destination, str(log.topic_partition))
         future.flush()
-        high_watermark = self._place_in(future, log.high_watermark)
         try:
+            future.update_high_watermark(log.high_watermark)
             self._files.write_atomically(os.path.join(future.directory, MOVED_FROM_FILE), os.fsencode(log.directory))
             self._files.rename(future.directory, path)
         except OSError as error:
-            raise self._failed(future, error) from error
-        # From here on there is no way back, since a start keeps the copy: appends to the old files would be lost.
+            self._directories.failed(destination, f"moving {log.topic_partition}", error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log} cannot be moved: {error}") from error
+        except (CorruptRecord, CorruptIndex) as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{log} cannot be moved, its copy is damaged: {error}") from error
+        # The next start keeps the copy and deletes the old files. So nothing may be appended to the old files any more.
         future.moved_to(path)
-        log.exchange_files(future, high_watermark)
+        log.exchange_files(future)
         try:
             self._files.sync_dir(destination)
         except OSError:
@@ -183,24 +185,6 @@ class FutureLogs:
             self._directories.give_up(destination)
             return False
         return True
-
-    def _place_in(self, future: UnifiedLog, offset: int) -> LogOffsetMetadata:
-        """Return the place of an offset in a copy. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
-        try:
-            return future.local.position_of(offset)
-        except OSError as error:
-            raise self._failed(future, error) from error
-        except (CorruptRecord, CorruptIndex) as error:
-            text = f"The copy of {future.topic_partition} in {future.directory} is damaged: {error}"
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, text) from error
-
-    def _failed(self, future: UnifiedLog, error: OSError) -> ApiError:
-        """Report a disk error in the directory of a copy; return the error of the move."""
-        self._directories.failed(future.parent_dir, f"moving {future.topic_partition}", error)
-        return ApiError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"{future.topic_partition} cannot be moved into {future.parent_dir}: {error}",
-        )
 
     def _remove_old_files(self, log: UnifiedLog, future: UnifiedLog) -> None:
         """Delete the old files of a log that has moved, which `future` has now. A failure is reported."""

@@ -1,9 +1,9 @@
 """The logs that are open: by partition, by topic, and by log directory.
 
 A partition has one current log, which serves requests, and one future log while it moves to another log directory. All
-methods that do not say otherwise are about current logs; those about a log directory are about both kinds. Two logs of
-one partition never lie in one log directory (`LogDirectory.partition_dirs`), but for one case: a start without the
-current log's directory may make the log anew beside its copy, which is dropped as soon as the partition is opened.
+methods that do not say otherwise are about current logs; those about a log directory are about both kinds. Both logs of
+a partition lie in one log directory only where a start without the current log's directory made the log anew beside its
+copy, until the partition is opened and the copy dropped.
 
 Owned by LogManager. Any thread looks logs up without a lock (one look-up in a dictionary is atomic). Changes, one key
 at a time, and copies are made under `_lock`; no other lock is taken inside it. Kafka: LogManager's pools of logs.
@@ -26,7 +26,8 @@ class LogTable:
         self._lock = threading.Lock()
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._futures: dict[TopicPartition, UnifiedLog] = {}
-        self._by_dir: dict[str, dict[TopicPartition, UnifiedLog]] = {}
+        self._by_dir: dict[str, dict[UnifiedLog, None]] = {}
+        """The logs of each log directory, in the order in which they came."""
         self._by_topic: dict[str, dict[int, UnifiedLog]] = {}
         # The dictionary's own method: requests look logs up, and save the call of a Python function.
         self.get = self._logs.get
@@ -42,7 +43,7 @@ class LogTable:
             present = (self._futures if log.is_future else self._logs).setdefault(key, log)
             if present is not log:
                 return present
-            self._by_dir.setdefault(log.parent_dir, {})[key] = log
+            self._by_dir.setdefault(log.parent_dir, {})[log] = None
             if not log.is_future:
                 self._by_topic.setdefault(key.topic, {})[key.partition] = log
             return None
@@ -52,7 +53,7 @@ class LogTable:
         with self._lock:
             log = self._logs.pop(topic_partition, None)
             if log is not None:
-                self._by_dir[log.parent_dir].pop(topic_partition, None)
+                del self._by_dir[log.parent_dir][log]
                 self._remove_from_topic(topic_partition)
             return log
 
@@ -60,30 +61,30 @@ class LogTable:
         """Remove and return a future log; None when there is none."""
         with self._lock:
             log = self._futures.pop(topic_partition, None)
-            # The entry may be the current log's, which was made anew in this directory.
-            if log is not None and self._by_dir[log.parent_dir].get(topic_partition) is log:
-                del self._by_dir[log.parent_dir][topic_partition]
+            if log is not None:
+                del self._by_dir[log.parent_dir][log]
             return log
 
     def take_place(self, log: UnifiedLog, source: str) -> None:
         """Note that a log in the table has left `source` for the log directory of its future log, and has its place."""
         key = log.topic_partition
         with self._lock:
-            del self._futures[key]
-            del self._by_dir[source][key]
-            self._by_dir[log.parent_dir][key] = log
+            del self._by_dir[log.parent_dir][self._futures.pop(key)]
+            del self._by_dir[source][log]
+            self._by_dir[log.parent_dir][log] = None
 
     def remove_dir(self, log_dir: str) -> list[UnifiedLog]:
         """Remove and return the logs of a log directory, current and future."""
         with self._lock:
             removed = self._by_dir.pop(log_dir, {})
-            for key, log in removed.items():
+            for log in removed:
+                key = log.topic_partition
                 if log.is_future:
                     del self._futures[key]
                 else:
                     del self._logs[key]
                     self._remove_from_topic(key)
-            return list(removed.values())
+            return list(removed)
 
     def all(self) -> list[UnifiedLog]:
         """Return every log, as of now."""
@@ -109,7 +110,7 @@ class LogTable:
     def in_dir(self, log_dir: str) -> list[UnifiedLog]:
         """Return the logs of a log directory, current and future, as of now."""
         with self._lock:
-            return list(self._by_dir.get(log_dir, {}).values())
+            return list(self._by_dir.get(log_dir, {}))
 
     def count_in(self, log_dir: str) -> int:
         """Return the number of logs in a log directory, current and future."""

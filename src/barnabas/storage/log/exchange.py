@@ -10,16 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.storage.log.state import LogState
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 _EXCHANGED: Final = ("local", "leader_epochs", "producers", "failures", "identity")
 
 
-def exchange(state: LogState, future: LogState, high_watermark: LogOffsetMetadata) -> None:
+def exchange(state: LogState, future: LogState) -> None:
     """Exchange the files of a log and its copy, and keep what only the log knows. Under both locks.
 
-    high_watermark: its place in the copy. Epochs that no batch has, producers whose batches retention has deleted, and
-    verifications are not in the copy. Reads and writes no file, so that nothing fails half-way.
+    The copy has the log's high watermark already. Epochs that no batch has, producers whose batches retention has
+    deleted, and verifications are not in the copy. Reads and writes no file, so that nothing fails half-way.
     """
     bounds = state.bounds
     epochs, producers = state.leader_epochs.entries, state.producers.states
@@ -30,6 +29,6 @@ def exchange(state: LogState, future: LogState, high_watermark: LogOffsetMetadat
     state.leader_epochs.replace(epochs)
     state.producers.states, future.producers.states = producers, state.producers.states
     # The first unstable offset stays: batches lie at the same places in both.
-    state.bounds = bounds.with_high_watermark(high_watermark)
+    state.bounds = bounds.with_high_watermark(future.bounds.high_watermark)
     # Whatever was due to be written for the old files is due for the new ones.
     state.is_ready = False

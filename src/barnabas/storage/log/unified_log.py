@@ -554,9 +554,9 @@ class UnifiedLog:
                 except OSError as error:
                     self._state.failures.report("writing partition metadata", error)
 
-    def exchange_files(self, future: UnifiedLog, high_watermark: LogOffsetMetadata) -> None:
-        """Exchange files with a copy, under both locks. high_watermark: its place in the copy."""
-        exchange(self._state, future._state, high_watermark)
+    def exchange_files(self, future: UnifiedLog) -> None:
+        """Exchange files with a copy that has this log's high watermark, under both locks."""
+        exchange(self._state, future._state)
         self._take_parts()
         future._take_parts()
         self.local.update_config(self.config)

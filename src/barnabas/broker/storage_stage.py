@@ -122,9 +122,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
 
 def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepository, broker: str) -> None:
     """Replace stored passwords that `password.encoder.old.secret` has encoded."""
-    if not dynamic.passwords.has_old_secret:
-        return
-    encoded = dynamic.passwords.encoded_again(repository.broker_overrides(broker))
+    encoded = dynamic.passwords.encoded_again(lambda: repository.broker_overrides(broker))
     if encoded is not None:
         repository.change_broker_config(broker, encoded)
 

@@ -8,7 +8,7 @@ Kafka: DynamicBrokerConfig.toPersistentProps, fromPersistentProps, maybeReEncode
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
@@ -61,15 +61,14 @@ class StoredPasswords:
                 logger.error("The stored password %s is ignored: %s", name, error)  # noqa: TRY400 as it says
         return settings
 
-    @property
-    def has_old_secret(self) -> bool:
-        """Whether stored passwords may have to be encoded anew."""
-        return self._old_encoder is not None
+    def encoded_again(self, read_stored: Callable[[], Mapping[str, str]]) -> dict[str, str] | None:
+        """Return stored settings whose passwords the old secret decodes, encoded with the new one; None if none are.
 
-    def encoded_again(self, stored: Mapping[str, str]) -> dict[str, str] | None:
-        """Return stored settings whose passwords the old secret decodes, encoded with the new one; None if none are."""
+        read_stored: called only with an old secret, since each start asks.
+        """
         if self._old_encoder is None:
             return None
+        stored = read_stored()
         settings = dict(stored)
         for name, value in stored.items():
             if is_password(name):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import aiokafka
 import aiokafka.errors
@@ -26,11 +27,18 @@ SECONDS = 60
 Transaction = tuple[bool, list[bytes]]
 """Whether it is committed, and its values."""
 Write = Callable[[str, str, str, list[Transaction]], None]
-Move = tuple[bool, int]
-"""Whether it is committed, and its offset."""
+END = {True: "commit", False: "abort"}
+
+
+class Move(NamedTuple):
+    """A transaction that commits an offset, and writes it."""
+
+    is_commit: bool
+    offset: int
+
+
 MoveOffsets = Callable[[str, str, str, str, list[Move]], None]
 """Of servers, the name of the group and transactional id, source, target, and transactions."""
-END = {True: "commit", False: "abort"}
 
 
 AT_2 = "inline, transaction.version 2"
@@ -252,8 +260,8 @@ def test_offsets_are_committed_with_the_transaction(servers: str, commit_offsets
     confluent(servers, source, source, [(True, [b"1", b"2", b"3"])])
     with Admin(servers) as admin:
         place = TopicPartition(source, 0)
-        commit_offsets(servers, name, source, target, [(True, 1), (False, 2)])
+        commit_offsets(servers, name, source, target, [Move(True, 1), Move(False, 2)])
         assert admin.list_group_offsets(name, [place], require_stable=True)[place].offset == 1
-        commit_offsets(servers, name, source, target, [(True, 2), (False, 3), (True, 3)])
+        commit_offsets(servers, name, source, target, [Move(False, 2), Move(True, 3)])
         assert admin.list_group_offsets(name, [place], require_stable=True)[place].offset == 3
-    assert read(servers, target, "read_committed", 3) == [b"1", b"2", b"3"]
+    assert read(servers, target, "read_committed", 2) == [b"1", b"3"]

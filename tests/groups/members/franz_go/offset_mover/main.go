@@ -9,24 +9,16 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"member/program"
 )
-
-const patience = time.Minute
-
-func must(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
 
 func readUpTo(ctx context.Context, session *kgo.GroupTransactSession, offset int64) {
 	for {
 		fetches := session.PollRecords(ctx, 1)
-		must(fetches.Err())
+		program.Must(fetches.Err())
 		for _, record := range fetches.Records() {
 			if record.Offset+1 == offset {
 				return
@@ -37,7 +29,7 @@ func readUpTo(ctx context.Context, session *kgo.GroupTransactSession, offset int
 
 func main() {
 	bootstrap, name, source, target := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), program.Patience)
 	defer cancel()
 	session, err := kgo.NewGroupTransactSession(
 		kgo.SeedBrokers(bootstrap),
@@ -49,19 +41,19 @@ func main() {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(),
 	)
-	must(err)
+	program.Must(err)
 	defer session.Close()
 	for _, transaction := range os.Args[5:] {
 		end, text, _ := strings.Cut(transaction, "=")
 		offset, err := strconv.ParseInt(text, 10, 64)
-		must(err)
-		must(session.Begin())
+		program.Must(err)
+		program.Must(session.Begin())
 		readUpTo(ctx, session, offset)
-		must(session.ProduceSync(ctx, kgo.StringRecord(text)).FirstErr())
+		program.Must(session.ProduceSync(ctx, kgo.StringRecord(text)).FirstErr())
 		isCommitted, err := session.End(ctx, kgo.TransactionEndTry(end == "commit"))
-		must(err)
+		program.Must(err)
 		if isCommitted != (end == "commit") {
-			must(fmt.Errorf("transaction %s: committed is %v", transaction, isCommitted))
+			program.Must(fmt.Errorf("transaction %s: committed is %v", transaction, isCommitted))
 		}
 	}
 }

@@ -66,9 +66,9 @@ def deliver(
     for batch in batches:
         for topic, partition, encoded in addresser.batches(batch):
             topics.add(topic)
-            unanswered.append(producer.send_batch(topic, partition, encoded.data))
+            unanswered.append(producer.send_batch(topic, partition, encoded))
             rows += encoded.record_count
-            size_bytes += len(encoded.data)
+            size_bytes += encoded.size
             if len(unanswered) >= _UNANSWERED_BATCHES:
                 # The oldest result is awaited first: its batch is the likeliest to have been answered.
                 unanswered.popleft().result()

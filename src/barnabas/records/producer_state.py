@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.records.crc import crc32c
-from barnabas.records.record_batch import (
-    ATTRIBUTES_POSITION,
-    CRC_POSITION,
-    PRODUCER_ID_POSITION,
-    TRANSACTIONAL_MASK,
-)
+from barnabas.records.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, PRODUCER_ID_POSITION, TRANSACTIONAL_MASK
+from barnabas.records.encoded_batch import sealed
 
 _STATE = struct.Struct(">qhi")
 
@@ -24,11 +19,8 @@ def with_producer_state(
 ) -> bytes:
     """Return a copy of the batch with this producer state and a new checksum; part of a transaction, or as it was."""
     # Producer id, epoch and base sequence lie side by side in the header, and the checksum covers all three.
-    changed = bytearray(batch)
-    _STATE.pack_into(changed, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
+    header = bytearray(batch[:HEADER_SIZE])
+    _STATE.pack_into(header, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
     if is_transactional:
-        changed[ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL_MASK
-    with memoryview(changed) as view, view[ATTRIBUTES_POSITION:] as covered:
-        crc = crc32c(covered)
-    changed[CRC_POSITION : CRC_POSITION + 4] = crc.to_bytes(4, "big")
-    return bytes(changed)
+        header[ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL_MASK
+    return sealed(header, memoryview(batch)[HEADER_SIZE:])

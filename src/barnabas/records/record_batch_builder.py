@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.records.compression import Codec, compress
-from barnabas.records.crc import crc32c
+from barnabas.records.encoded_batch import sealed
 from barnabas.records.record_batch import (
-    ATTRIBUTES_POSITION,
     CONTROL_MASK,
     CREATE_TIME,
     HEADER,
@@ -201,10 +200,7 @@ class RecordBatchBuilder:
             fixed.base_sequence,
             self.count,
         )
-        # The checksum goes on from the header to the body: nothing is joined for it, so the body is copied only once.
-        crc = crc32c(body, crc32c(header[ATTRIBUTES_POSITION:]))
-        header[17:21] = crc.to_bytes(4, "big")
-        return b"".join((header, body))
+        return sealed(header, body)
 
 
 def encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> bytes:

@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from barnabas.clients.arrow.decoder import RecordArrays, Wanted, empty_headers
-from barnabas.clients.arrow.encoder import BatchFormat, EncodedBatch, RecordColumns, encode_batches
+from barnabas.clients.arrow.encoder import BatchFormat, RecordColumns, encode_batches
 from barnabas.clients.arrow.fetched_batches import (
     COLUMNS,
     RECORD_SCHEMA,
@@ -22,6 +22,7 @@ from barnabas.clients.arrow.fetched_batches import (
 )
 from barnabas.clients.arrow.record_tables import TABLE_SCHEMA
 from barnabas.clients.arrow.table_delivery import DeliveredBatch, TableMetadata, TableNotDelivered
+from barnabas.records.encoded_batch import EncodedBatch
 
 __all__ = [
     "COLUMNS",

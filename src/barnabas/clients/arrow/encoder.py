@@ -20,10 +20,8 @@ import pyarrow.compute as pc
 
 from barnabas.clients.arrow.varints import Bytes, Codes, Integers, code_sizes, write_varints, zigzag
 from barnabas.records.compression import Codec, compress
-from barnabas.records.crc import crc32c
+from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.record_batch import (
-    ATTRIBUTES_POSITION,
-    CRC_POSITION,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -43,13 +41,6 @@ Length 5, attributes 1, timestamp 10, offset 5, lengths of key, value and header
 """
 _JOINED_BYTES = 1 << 30
 """The most bytes that are encoded at once: Arrow's binary type counts with 31 bits."""
-
-
-class EncodedBatch(NamedTuple):
-    """One batch that is ready to be produced, with offsets from 0 and no producer id."""
-
-    data: bytes
-    record_count: int
 
 
 class RecordColumns(NamedTuple):
@@ -155,7 +146,7 @@ def _encode_group(rows: RecordColumns, firsts: Integers, batch_format: BatchForm
         records = records_of_all[int(ends[start]) : int(ends[stop])]
         timestamp = int(rows.timestamps[start])
         body = compress(batch_format.codec, records, batch_format.level) if batch_format.codec else records
-        yield EncodedBatch(_with_header(body, batch_format.codec, stop - start, timestamp, largest), stop - start)
+        yield EncodedBatch(_unsealed(body, batch_format.codec, stop - start, timestamp, largest), stop - start)
 
 
 def _record_bodies(
@@ -186,15 +177,12 @@ def _record_bodies(
     return memoryview(joined.buffers()[2]), _offsets(joined)
 
 
-def _with_header(body: bytes | memoryview, codec: Codec, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
-    header = bytearray(HEADER_SIZE)
-    HEADER.pack_into(
-        header, 0, 0, HEADER_SIZE - LOG_OVERHEAD + len(body), NO_LEADER_EPOCH, 2, 0, codec, count - 1,
+def _unsealed(body: bytes | memoryview, codec: Codec, count: int, base_timestamp: int, max_timestamp: int) -> bytes:
+    """Return a batch with 0 for its checksum."""
+    header = HEADER.pack(
+        0, HEADER_SIZE - LOG_OVERHEAD + len(body), NO_LEADER_EPOCH, 2, 0, codec, count - 1,
         base_timestamp, max_timestamp, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count,
     )  # fmt: skip
-    # The checksum covers everything from the attributes on, so it comes last.
-    crc = crc32c(body, crc32c(header[ATTRIBUTES_POSITION:]))
-    header[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
     return b"".join((header, body))
 
 

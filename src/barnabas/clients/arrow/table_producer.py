@@ -29,6 +29,7 @@ from barnabas.clients.arrow.varints import Integers
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.protocol.errors import ApiError
+from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.record_batch import HEADER_SIZE
 
 STRETCH_BYTES = 8 << 20
@@ -41,7 +42,9 @@ _ROWS_PER_RUN = 64
 class BatchQueue(Protocol):
     """The part of Producer that takes the batches."""
 
-    def send_batch(self, topic: str, partition: int, batch: bytes, on_delivery: BatchCallback | None = None) -> object:
+    def send_batch(
+        self, topic: str, partition: int, batch: EncodedBatch, on_delivery: BatchCallback | None = None
+    ) -> object:
         """Queue one batch, and wait while `buffer.memory` is full. Errors go to the callback."""
         ...
 
@@ -121,8 +124,8 @@ class TableProducer:
                 return _batch_rows(row, stop - start, start, order)
             partition = int(grouped.partitions[row])
             placed = _batch_rows(row, row + batch.record_count, start, order)
-            ended = delivery.begin_batch(partition, placed, len(batch.data))
-            self._queue.send_batch(topic, partition, batch.data, ended)
+            ended = delivery.begin_batch(partition, placed, batch.size)
+            self._queue.send_batch(topic, partition, batch, ended)
             row += batch.record_count
         return None
 

@@ -58,6 +58,7 @@ from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.record_batch_builder import estimate_size
 from barnabas.rpc.client_selector import SelectorFactory
 from barnabas.rpc.network_client import NetworkClient
@@ -181,11 +182,12 @@ class Producer:
             return self._failed(topic, error, on_delivery)
 
     def send_batch(
-        self, topic: str, partition: int, batch: bytes, on_delivery: DeliveryCallback | None = None
+        self, topic: str, partition: int, batch: bytes | EncodedBatch, on_delivery: DeliveryCallback | None = None
     ) -> Future[RecordMetadata]:
         """Queue a ready-made v2 batch as it is, and return a future of its first record's offset.
 
-        Raises CorruptRecord for bytes that are not one batch, ClientClosed.
+        An EncodedBatch is not checked and needs one checksum less than bytes do. Raises CorruptRecord for bytes that
+        are not one batch, ClientClosed.
         """
         self._thread.check_usable()
         if self._transactions is not None:
@@ -194,8 +196,8 @@ class Producer:
         try:
             left_ms = self._topics.wait(topic, partition).left_ms
             made.restart_time(self._now_ms())
-            if len(batch) > self.config.largest_record:
-                self._appender.reject_size(len(batch))
+            if made.allocated_bytes > self.config.largest_record:
+                self._appender.reject_size(made.allocated_bytes)
             future = self._accumulator.append_batch(made, on_delivery, max_block_ms=left_ms)
         except (ApiError, ClientTimeout) as error:
             return self._failed(topic, error, on_delivery)

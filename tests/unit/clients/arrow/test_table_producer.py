@@ -21,6 +21,7 @@ from barnabas.clients.producer.record_metadata import DeliveryCallback
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
+from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.record_batch import HEADER_SIZE, RecordBatch
 
 np = pytest.importorskip("numpy")
@@ -60,11 +61,11 @@ class Queue:
         return tuple(PartitionInfo(topic, each, 0, 0, (0,), (0,), ()) for each in range(self.partition_count))
 
     def send_batch(
-        self, topic: str, partition: int, batch: bytes, on_delivery: DeliveryCallback | None = None
+        self, topic: str, partition: int, batch: EncodedBatch, on_delivery: DeliveryCallback | None = None
     ) -> Future[RecordMetadata]:
-        read = RecordBatch(batch)
+        read = RecordBatch(batch.data)
         read.check()
-        self.batches.append((partition, batch))
+        self.batches.append((partition, batch.data))
         assert on_delivery is not None
         self.answer(len(self.batches) - 1, partition, read, on_delivery)
         return Future()

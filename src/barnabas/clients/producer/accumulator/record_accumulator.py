@@ -304,6 +304,7 @@ class RecordAccumulator:
                 if batch.codec is not Codec.NONE:
                     with self._lock:
                         self._ratios.observe(batch.topic_partition.topic, batch.codec, ratio)
+            batch.seal()
         except Exception as error:  # the callers of `send` must learn of every failure
             logger.exception("A batch of %s cannot be encoded", batch.topic_partition)
             if self._sequences is not None:

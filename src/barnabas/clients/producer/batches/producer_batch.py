@@ -14,6 +14,7 @@ from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
+from barnabas.records.encoded_batch import EncodedBatch, with_checksum
 from barnabas.records.producer_state import with_producer_state
 from barnabas.records.record_batch import HEADER_SIZE, NO_SEQUENCE, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_size
@@ -26,6 +27,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_builder",
+        "_is_sealed",
         "allocated_bytes",
         "attempts",
         "backoff_ms",
@@ -60,6 +62,8 @@ class ProducerBatch:
         self.allocated_bytes = allocated_bytes
         self.deliveries = Deliveries()
         self.data: bytes | None = None
+        self._is_sealed = True
+        """Whether `data` has its checksum, if there are data. Ready-made batches may get it in `seal`."""
         self.is_closed = False
         """Whether the batch takes no more records. `close` may still have to encode it."""
         self.is_transactional = False
@@ -79,13 +83,19 @@ class ProducerBatch:
         self._builder: RecordBatchBuilder | None = RecordBatchBuilder(codec, compression_level=compression_level)
 
     @classmethod
-    def ready_made(cls, topic_partition: TopicPartition, data: bytes, created_ms: int) -> ProducerBatch:
-        """Return a batch that the caller encoded. Raises CorruptRecord when `data` is not one whole v2 batch."""
+    def ready_made(
+        cls, topic_partition: TopicPartition, encoded: bytes | EncodedBatch, created_ms: int
+    ) -> ProducerBatch:
+        """Return a batch that the caller encoded. Raises CorruptRecord when bytes are not one whole v2 batch."""
+        is_sealed = not isinstance(encoded, EncodedBatch)
+        data = encoded.unsealed if isinstance(encoded, EncodedBatch) else encoded
         header = RecordBatch(data)
-        header.check()
+        if is_sealed:
+            header.check()
         batch = cls(topic_partition, header.codec, created_ms, allocated_bytes=len(data))
         batch._builder = None
         batch.data = data
+        batch._is_sealed = is_sealed
         batch.is_closed = True
         batch.record_count = header.count
         batch.uncompressed_bytes = len(data)
@@ -164,6 +174,14 @@ class ProducerBatch:
             self.data = with_producer_state(
                 self.data, producer_id, epoch, base_sequence, is_transactional=self.is_transactional
             )
+            self._is_sealed = True
+
+    def seal(self) -> None:
+        """Write the checksum of a ready-made batch, unless it has one. Called before the first attempt."""
+        if not self._is_sealed:
+            assert self.data is not None
+            self.data = with_checksum(self.data)
+            self._is_sealed = True
 
     @property
     def has_sequence(self) -> bool:

@@ -12,7 +12,9 @@ from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.record_metadata import RecordMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.batch_header import ATTRIBUTES_POSITION, CRC_POSITION
 from barnabas.records.compression import Codec
+from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
@@ -119,6 +121,24 @@ def test_producer_state_is_stamped_with_a_right_checksum() -> None:
     header = RecordBatch(batch.data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 55)
     assert header.is_valid_crc()
+
+
+@pytest.mark.parametrize("is_numbered", [False, True])
+def test_an_encoded_batch_gets_its_checksum_before_it_is_sent(*, is_numbered: bool) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(7, b"k", b"v")
+    whole = builder.build()
+    unsealed = whole[:CRC_POSITION] + bytes(4) + whole[ATTRIBUTES_POSITION:]
+    batch = ProducerBatch.ready_made(TP, EncodedBatch(unsealed, 1), 0)
+    if is_numbered:
+        batch.set_producer_state(9, 1, 55)
+    batch.seal()
+    assert batch.data is not None
+    sent = RecordBatch(batch.data)
+    sent.check()
+    assert (sent.producer_id, sent.base_sequence) == ((9, 55) if is_numbered else (-1, -1))
+    if not is_numbered:
+        assert batch.data == whole == EncodedBatch(unsealed, 1).data
 
 
 def test_ready_made_batches() -> None:

@@ -105,9 +105,20 @@ def aiokafka(servers: str, topic: str, partitions: int, meter: Meter) -> None:
 
 def confluent_kafka(servers: str, topic: str, partitions: int, meter: Meter) -> None:
     """Read with confluent-kafka, whose network and queues are C threads of librdkafka."""
+    _confluent_kafka(servers, topic, partitions, meter, {})
+
+
+def confluent_kafka_checked(servers: str, topic: str, partitions: int, meter: Meter) -> None:
+    """Read with confluent-kafka, and let it check checksums, as the other libraries do by default."""
+    _confluent_kafka(servers, topic, partitions, meter, {"check.crcs": True})
+
+
+def _confluent_kafka(servers: str, topic: str, partitions: int, meter: Meter, settings: dict[str, Any]) -> None:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "benchmark", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "benchmark", "enable.auto.commit": False, **settings}
+    )
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     while not meter.is_done(
         len(message.value() or b"")
@@ -124,6 +135,7 @@ LIBRARIES: dict[str, Callable[[str, str, int, Meter], None]] = {
     "kafka-python": kafka_python,
     "aiokafka": aiokafka,
     "confluent-kafka": confluent_kafka,
+    "confluent-kafka, check.crcs": confluent_kafka_checked,
 }
 
 

@@ -92,17 +92,17 @@ def whole_run(body: Buffer, shape: RunShape, batch: BatchFields) -> Run | None:
 
 def records_of(runs: Sequence[Run], shape: RunShape, batch: BatchFields) -> list[ConsumerRecord]:
     """Return the records of all runs. `batch`: of its fields those that all the runs share, the topic among them."""
-    keys, values = zip(
-        *chain.from_iterable(map(shape.keys_and_values.iter_unpack, [run.records for run in runs])), strict=True
-    )
+    # Key and value of one record after the other: where both are wanted, `zip` takes the key for one field and then the
+    # value for the next. Taken out of each record by itself, they would cost a tuple a record.
+    keys_and_values = chain.from_iterable([shape.keys_and_values(run.records, run.record_count) for run in runs])
     fields = zip(
         repeat(batch.topic),
         repeat(batch.partition),
         chain.from_iterable([range(run.first_offset, run.first_offset + run.record_count) for run in runs]),
         chain.from_iterable([run.timestamps for run in runs]),
         repeat(batch.timestamp_type),
-        keys if shape.has_keys else repeat(None),
-        values if shape.has_values else repeat(None),
+        keys_and_values if shape.has_keys else repeat(None),
+        keys_and_values if shape.has_values else repeat(None),
         repeat(()),
         strict=False,  # `repeat` has no end
     )

@@ -15,14 +15,17 @@ shape again in each batch would take as long as decoding the records one by one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
+from barnabas.records.compression import Buffer
 from barnabas.records.varint import encode_zigzag
 
-_SHAPES: Final = 256
-"""Shapes whose `struct` is kept. A producer chooses the lengths, so their number has a limit."""
+_STRUCTS: Final = 256
+"""The structs that are kept, one for each shape and number of records. A producer chooses both, so there is a limit."""
 ONE_BYTE_DELTAS: Final = 1 << 6
 """Offset deltas below this one take one byte."""
 _TWO_BYTE_DELTAS: Final = 1 << 13
@@ -54,13 +57,26 @@ class FixedField(NamedTuple):
     content: bytes
 
 
+class PartSizes(NamedTuple):
+    """The sizes of a record's parts: what is before the key, the key, the length of the value, the value.
+
+    None for a key or value that is null.
+    """
+
+    before_key: int
+    key: int | None
+    value_length: int
+    value: int | None
+
+
 class RunShape(NamedTuple):
     """The layout of the records of a run. Places are counted from the beginning of a record; sizes are in bytes.
 
     `fixed_fields`: the three lengths and the number of headers. `fixed_bytes`: the same, a field for each byte.
-    `keys_and_values`: takes the key and the value out of one record. `timestamp_size`, `offset_size`: 1 or 2.
+    `sizes`: those of the parts around key and value. `timestamp_size`, `offset_size`: 1 or 2.
     `columns`: the fixed bytes, then the bytes of the offsets, each as the slice that takes it from all records.
     `columns_by_count`: what these slices of so many first records of a batch are, where they were made already.
+    `structs_by_count`: what takes the keys and values out of so many records, where it was made already.
     """
 
     size: int
@@ -70,11 +86,30 @@ class RunShape(NamedTuple):
     timestamp_size: int
     offset_place: int
     offset_size: int
-    keys_and_values: Struct
-    has_keys: bool
-    has_values: bool
+    sizes: PartSizes
     columns: tuple[slice, ...]
     columns_by_count: dict[int, list[bytes]]
+    structs_by_count: dict[int, Struct]
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the records have keys."""
+        return self.sizes.key is not None
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the records have values."""
+        return self.sizes.value is not None
+
+    def keys_and_values(self, records: Buffer, count: int) -> Iterable[bytes]:
+        """Return the key and the value of each of `count` records, one after the other, as far as there are some."""
+        if count > ONE_BYTE_DELTAS:
+            # Runs of so many records have all kinds of lengths, and a struct of each would cost more than it saves.
+            return chain.from_iterable(_keys_and_values(self.sizes, 1).iter_unpack(records))
+        struct = self.structs_by_count.get(count)
+        if struct is None:
+            struct = self.structs_by_count[count] = _keys_and_values(self.sizes, count)
+        return struct.unpack(records)
 
     def deltas_left(self, delta: int) -> int:
         """Return how many offset deltas from `delta` on have as many bytes as the shape says, none for another size."""
@@ -148,11 +183,9 @@ def shape_of(body: bytes, record: DecodedRecord) -> RunShape | None:
     if offset - timestamp > _LONGEST_DELTA or key_length - offset > _LONGEST_DELTA:
         return None
     key_start = _behind_number(body, key_length)
-    key_size = len(key or b"")
-    value_length = key_start + key_size
+    value_length = key_start + len(key or b"")
     value_start = _behind_number(body, value_length)
-    value_size = len(value or b"")
-    headers = value_start + value_size
+    headers = value_start + len(value or b"")
     size = headers + len(_NO_HEADERS) - start
     fields = (
         FixedField(0, body[start:attributes]),
@@ -173,10 +206,14 @@ def shape_of(body: bytes, record: DecodedRecord) -> RunShape | None:
         offset - timestamp,
         offset - start,
         key_length - offset,
-        _keys_and_values(_Sizes(key_start - start, key_size, value_start - value_length, value_size)),
-        key is not None,
-        value is not None,
+        PartSizes(
+            key_start - start,
+            None if key is None else len(key),
+            value_start - value_length,
+            None if value is None else len(value),
+        ),
         (*(slice(place, None, size) for place, _ in fixed_bytes), slice(offset - start, None, size)),
+        {},
         {},
     )
 
@@ -188,15 +225,9 @@ def _behind_number(body: bytes, position: int) -> int:
     return position + 1
 
 
-class _Sizes(NamedTuple):
-    """The sizes of a record's parts: what is before the key, the key, the length of the value, the value."""
-
-    before_key: int
-    key: int
-    value_length: int
-    value: int
-
-
-@lru_cache(maxsize=_SHAPES)
-def _keys_and_values(sizes: _Sizes) -> Struct:
-    return Struct(f"<{sizes.before_key}x{sizes.key}s{sizes.value_length}x{sizes.value}s{len(_NO_HEADERS)}x")
+@lru_cache(maxsize=_STRUCTS)
+def _keys_and_values(sizes: PartSizes, count: int) -> Struct:
+    """Return the struct of the keys and values of `count` records, without a field for a null."""
+    key = "" if sizes.key is None else f"{sizes.key}s"
+    value = "" if sizes.value is None else f"{sizes.value}s"
+    return Struct("<" + f"{sizes.before_key}x{key}{sizes.value_length}x{value}{len(_NO_HEADERS)}x" * count)

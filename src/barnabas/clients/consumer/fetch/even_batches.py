@@ -17,6 +17,7 @@ compressed batches are left to the careful reader at once.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
@@ -27,7 +28,6 @@ from barnabas.records.batch_header import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL_MASK,
-    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
@@ -41,10 +41,9 @@ _NOT_PLAIN: Final = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _CODECS: Final = tuple(Codec)
 _MOST_UNPACKED_BYTES: Final = 1 << 20
 """Larger compressed batches are left to the careful reader: what a batch claims to hold does not allocate more."""
-_ENOUGH_UNPACKED_BYTES: Final = 1 << 16
-"""With so many decompressed bytes, the records are made. With more, the heap grows with each call and shrinks after it:
-glibc gives free memory of 128 KiB back to the system, and new pages cost more than the decoding."""
 _RECORD_BATCH_MAGIC: Final = 2
+_FIELDS: Final = Struct(">qiibIhiq22xi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp; record count."""
 
 
 class WantedRecords(NamedTuple):
@@ -79,28 +78,17 @@ def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: 
     if shape is None:
         return None
     (topic, partition), start_offset, limit, check_crcs = wanted
+    unpack = _FIELDS.unpack_from
     record_size = shape.size
     runs: list[Run] = []
     fields = BatchFields(topic, partition, start_offset, -1, CREATE_TIME, None)
-    next_offset, epoch, size, unpacked_bytes, last = 0, -1, len(buffer), 0, position
+    next_offset, epoch, size, last = 0, -1, len(buffer), position
     # No view outlives the call: the frame of the answer goes back to its pool.
     with memoryview(buffer) as view:
-        while limit > 0 and position + HEADER_SIZE <= size and unpacked_bytes < _ENOUGH_UNPACKED_BYTES:
-            (
-                base_offset,
-                length,
-                batch_epoch,
-                magic,
-                crc,
-                attributes,
-                last_offset_delta,
-                base_timestamp,
-                _,
-                _,
-                _,
-                _,
-                count,
-            ) = HEADER.unpack_from(view, position)
+        while limit > 0 and position + HEADER_SIZE <= size:
+            base_offset, length, batch_epoch, magic, crc, attributes, last_offset_delta, base_timestamp, count = unpack(
+                view, position
+            )
             codec = attributes & CODEC_MASK
             body_size = count * record_size
             end = position + LOG_OVERHEAD + length
@@ -122,7 +110,6 @@ def take_even_batches(buffer: Buffer, position: int, shapes: RunShapes, wanted: 
             body: Buffer | None = view[position + HEADER_SIZE : end]
             if codec:
                 body = _unpacked(codec, view[position + HEADER_SIZE : end], body_size, shapes)
-                unpacked_bytes += body_size
             fields = BatchFields(topic, partition, base_offset, base_timestamp, CREATE_TIME, None)
             run = None if body is None else whole_run(body, shape, fields)
             if run is None:

@@ -49,9 +49,12 @@ class RunStart(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Records of one shape and successive offsets: their bytes, the first one's offset, and a timestamp for each."""
+    """Records of one shape and successive offsets: keys and values, the first one's offset, and a timestamp for each.
 
-    records: Buffer
+    `keys_and_values`: the key and the value of one record after the other, as far as the shape has them.
+    """
+
+    keys_and_values: Iterable[bytes]
     record_count: int
     first_offset: int
     timestamps: Iterable[int]
@@ -70,7 +73,8 @@ def take_run(body: bytes, start: RunStart, shape: RunShape, limit: int, batch: B
     if not count:
         return []
     records = records[: count * size]
-    run = Run(records, count, batch.base_offset + delta, _timestamps(records, shape, batch))
+    keys_and_values = shape.keys_and_values(records, count)
+    run = Run(keys_and_values, count, batch.base_offset + delta, _timestamps(records, shape, batch))
     return records_of([run], shape, batch)
 
 
@@ -80,21 +84,22 @@ def whole_run(body: Buffer, shape: RunShape, batch: BatchFields) -> Run | None:
     `body` holds whole records with an offset of one byte each, at least one.
     """
     # A copy, if these are no bytes yet: slices with a step take three times as long of a memoryview. The run does not
-    # keep the copy: the heap would grow with each call, and shrink after it.
+    # keep the copy: the heap would grow with each call, and shrink after it. Keys and values are taken out at once,
+    # while the processor's cache has the copy.
     records = bytes(body)
     count = len(records) // shape.size
     if count > shape.deltas_left(0) or [records[each] for each in shape.columns] != shape.first_columns(count):
         return None
     if _whole_timestamps(records, shape, count) != count:
         return None
-    return Run(body, count, batch.base_offset, _timestamps(records, shape, batch))
+    return Run(shape.keys_and_values(records, count), count, batch.base_offset, _timestamps(records, shape, batch))
 
 
 def records_of(runs: Sequence[Run], shape: RunShape, batch: BatchFields) -> list[ConsumerRecord]:
     """Return the records of all runs. `batch`: of its fields those that all the runs share, the topic among them."""
     # Key and value of one record after the other: where both are wanted, `zip` takes the key for one field and then the
     # value for the next. Taken out of each record by itself, they would cost a tuple a record.
-    keys_and_values = chain.from_iterable([shape.keys_and_values(run.records, run.record_count) for run in runs])
+    keys_and_values = chain.from_iterable([run.keys_and_values for run in runs])
     fields = zip(
         repeat(batch.topic),
         repeat(batch.partition),

@@ -204,8 +204,8 @@ def kafka_python_moves(servers: str, name: str, source: str, target: str, moves:
     consumer = kafka.KafkaConsumer(
         source, bootstrap_servers=servers, group_id=name, enable_auto_commit=False, auto_offset_reset="earliest"
     )
-    # One long poll, which ends with the first record: a join that outlives its poll() is lost in kafka-python 3.0.12.
-    # Its task ends in the background, and nothing applies the assignment it was given.
+    # One long poll, which ends with the first record: kafka-python may lose a join that outlives the poll() it began in
+    # (HUNG_SECONDS in tests/groups/members/kafka_python_member.py).
     assert consumer.poll(SECONDS * 1000)
     producer = kafka.KafkaProducer(bootstrap_servers=servers, transactional_id=name)
     producer.init_transactions()

@@ -29,7 +29,9 @@ from tests.groups.members.talk import (
 SECONDS = 60
 HUNG_SECONDS = 30
 """kafka-python 3.0 loses, once in some fifty times, the answer to a leader's SyncGroup that follows soon upon another,
-and neither joins nor heartbeats from then on; with Apache Kafka as with us. Who has nothing for so long starts anew."""
+and neither joins nor heartbeats from then on; with Apache Kafka as with us. The poll() that began the join has ended by
+then: the join ends in the background, and nothing applies its assignment. A member that has nothing for so long starts
+anew."""
 METADATA_SECONDS = 0.5
 ASSIGNORS = {
     "range": RangePartitionAssignor,

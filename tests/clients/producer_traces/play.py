@@ -59,7 +59,7 @@ def play_ours(session: Session) -> dict[str, Any]:
                     )
                 )
         producer.close()
-        return result(session, broker.trace, [_outcome(future) for future in futures])
+        return result(session, broker.whole_trace(), [_outcome(future) for future in futures])
 
 
 def our_config(session: Session) -> ProducerConfig:
@@ -117,7 +117,7 @@ class JavaPlayer:
             self._process.stdin.write("\n".join([*lines, "begin", *session.steps, "end", ""]))
             self._process.stdin.flush()
             outcomes = self._process.stdout.readline().split()
-            return result(session, broker.trace, outcomes)
+            return result(session, broker.whole_trace(), outcomes)
 
 
 def main() -> None:

@@ -66,9 +66,15 @@ class TracedBroker:
         """Its address."""
         return f"127.0.0.1:{self._server.getsockname()[1]}"
 
-    @property
-    def trace(self) -> list[Any]:
-        """What it was sent so far."""
+    def whole_trace(self) -> list[Any]:
+        """What it was sent by a producer that is closed.
+
+        A producer that awaits no answer (acks=0) may be closed before its last request is read: waits for the end of
+        each connection.
+        """
+        for thread in self._threads[1:]:
+            thread.join(10)
+            assert not thread.is_alive(), "a connection of the closed producer is still open"
         with self._lock:
             return [["before", sorted(self._before, key=str)], *self._after]
 

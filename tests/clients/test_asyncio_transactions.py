@@ -16,6 +16,7 @@ from barnabas.clients.consumer import TopicPartition
 from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.producer import ProducerFenced, TransactionAborted
 from barnabas.testing import BrokerProcess, Delay, First, broker
+from tests.support.transaction_markers import wait_for_markers
 
 SECONDS = 60
 
@@ -45,6 +46,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def committed_values(running: BrokerProcess, topic: str) -> list[bytes | None]:
     """The records that a reader of committed ones sees, up to the end that it is told."""
     partition = TopicPartition(topic, 0)
+    wait_for_markers(running.bootstrap_servers, [partition])
     with CoreConsumer(running.bootstrap_servers, isolation_level="read_committed") as consumer:
         consumer.assign([partition])
         consumer.seek_to_beginning()

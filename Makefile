@@ -59,6 +59,10 @@ chaos-pipeline: $(VENV)/.installed-test ## kill -9 the parts of a Spark pipeline
 fuzz: $(VENV)/.installed-test ## mutated requests of every API and version against a broker, for ten minutes (ARGS="--seed 7")
 	$(BIN)/python -m tests.fuzz.campaign $(ARGS)
 
+.PHONY: fuzz-logins
+fuzz-logins: $(VENV)/.installed-test ## 200,000 mutated logins, handshakes and TLS streams (ARGS="--seed 7 --count 10000")
+	$(BIN)/python -m tests.fuzz.login_campaign $(ARGS)
+
 .PHONY: groups
 groups: $(VENV)/.installed-test ## groups of seven client libraries: every exam (20 minutes; needs Java, Maven, Node and Go)
 	$(PYTEST) tests/groups $(PYTEST_ARGS)

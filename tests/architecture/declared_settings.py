@@ -20,6 +20,9 @@ CHECKED_BY_RULES = dict.fromkeys(
         "group.consumer.min.heartbeat.interval.ms",
         "group.consumer.min.session.timeout.ms",
         "metadata.store",
+        "zookeeper.clientCnxnSocket",
+        "zookeeper.ssl.crl.enable",
+        "zookeeper.ssl.ocsp.enable",
     ),
     "the rules between settings",
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from barnabas.cli.client_options import fail
-
-SESSION_TIMEOUT_MS = 18_000
-IN_FLIGHT = 10
-"""The defaults of zookeeper.session.timeout.ms and zookeeper.max.in.flight.requests."""
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.properties_file import load_properties
 
 
 @click.command()
@@ -19,8 +18,16 @@ IN_FLIGHT = 10
     type=click.Path(exists=True, file_okay=False),
     help="The directory of the metadata, as metadata.log.dir. [default: the first DIR]",
 )
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The broker's server.properties, whose zookeeper.* settings say how to connect: TLS, login, ACLs.",
+)
 @click.option("--back", is_flag=True, help="Out of ZooKeeper into the directory, for a cluster of one broker.")
-def migrate(log_dirs: tuple[str, ...], zookeeper: str, metadata_dir: str | None, back: bool) -> None:
+def migrate(
+    log_dirs: tuple[str, ...], zookeeper: str, metadata_dir: str | None, config_file: str | None, back: bool
+) -> None:
     """Move the metadata of a stopped broker that stands alone into ZooKeeper, where other brokers can join it.
 
     Name all log directories of the broker. Topics, settings, ACLs, users, tokens, quotas, producer ids and the
@@ -42,13 +49,10 @@ def migrate(log_dirs: tuple[str, ...], zookeeper: str, metadata_dir: str | None,
         from barnabas.zk.zookeeper_store import ZookeeperStore
     except ImportError as error:
         fail(f"this command needs the extra zookeeper: pip install barnabas[zookeeper] ({error})")
-    config = ZookeeperConfig(
-        connect=zookeeper,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        connection_timeout_ms=SESSION_TIMEOUT_MS,
-        max_in_flight=IN_FLIGHT,
-    )
-    store = ZookeeperStore(config)
+    try:
+        store = ZookeeperStore(ZookeeperConfig.from_kafka_config(_settings(zookeeper, config_file)))
+    except ConfigError as error:
+        fail(str(error))
     try:
         store.start()
         with MetadataMigration(log_dirs, metadata_dir, store, zookeeper) as migration:
@@ -61,3 +65,14 @@ def migrate(log_dirs: tuple[str, ...], zookeeper: str, metadata_dir: str | None,
         store.close()
     click.echo(f"cluster {moved.cluster_id}\tznodes {moved.znodes}\tcopied and checked")
     click.echo(f"start the broker {'without zookeeper.connect' if back else f'with zookeeper.connect={zookeeper}'}")
+
+
+def _settings(zookeeper: str, config_file: str | None) -> KafkaConfig:
+    """Return the settings of the connection. Raises ConfigError: a setting of the file cannot be used."""
+    properties = {} if config_file is None else load_properties(config_file)
+    of_zookeeper = {name: text for name, text in properties.items() if name.startswith("zookeeper.")}
+    return KafkaConfig.parse(
+        {**of_zookeeper, "zookeeper.connect": zookeeper, "metadata.store": "zookeeper"},
+        config_file or "the command line",
+        tolerated=of_zookeeper.keys(),
+    )

@@ -102,7 +102,7 @@ def serve(
 
     A file with zookeeper.connect joins the cluster of that ZooKeeper. With --override metadata.store=embedded the
     broker stands alone instead, and keeps the metadata in its data directory; a file for KRaft needs that switch.
-    Settings that promise protection which this version does not have (TLS to ZooKeeper, for example) stop the start.
+    Settings that promise protection which this version does not have (Kerberos, for example) stop the start.
 
     \b
         barnabas serve

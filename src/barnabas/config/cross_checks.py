@@ -9,19 +9,14 @@ from __future__ import annotations
 from barnabas.config.config_error import ConfigError, RequirementFailed
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import advertised_listeners_of, inter_broker_listener_name_of, listeners_of
-from barnabas.config.metadata_store import uses_zookeeper
 from barnabas.config.protection import check_protection
+from barnabas.config.zookeeper_checks import check_zookeeper
 
 _KRAFT_ONLY = (
     "process.roles",
     "controller.quorum.voters",
     "controller.quorum.bootstrap.servers",
     "controller.listener.names",
-)
-_TLS_TO_ZOOKEEPER = (
-    "zookeeper.clientCnxnSocket",
-    "zookeeper.ssl.keystore.location",
-    "zookeeper.ssl.truststore.location",
 )
 _STAND_ALONE = (
     "Set metadata.store=embedded (in the file, or by --override metadata.store=embedded): the broker then stands "
@@ -38,6 +33,7 @@ def check_settings(config: ConfigValues) -> None:
     """Check every rule. Raises ConfigError: `config` breaks one; the message is about the first."""
     _check_metadata_store(config)
     check_protection(config)
+    check_zookeeper(config)
     _check_identity(config)
     _check_listeners(config)
     _check_logs(config)
@@ -53,11 +49,11 @@ def _require(condition: bool, name: str, message: str) -> None:
 
 
 def _check_metadata_store(config: ConfigValues) -> None:
-    """Check that ZooKeeper can be reached as the file says, and that a file for KRaft asks for a broker that is alone.
+    """Check that ZooKeeper has an address, and that a file for KRaft asks for a broker that is alone.
 
     A broker that ignored those settings silently would split the cluster that its operator means.
 
-    Raises ConfigError: ZooKeeper has no address or needs TLS, the file is for KRaft and does not say that the broker
+    Raises ConfigError: ZooKeeper has no address, the file is for KRaft and does not say that the broker
     shall stand alone, or it is for a controller without a broker.
     """
     if config.string("metadata.store") == "zookeeper" and not config.optional_string("zookeeper.connect"):
@@ -65,20 +61,6 @@ def _check_metadata_store(config: ConfigValues) -> None:
             "metadata.store=zookeeper: zookeeper.connect is missing; set it to host:port[,host:port...][/chroot], or "
             "metadata.store=embedded, which keeps the metadata in the data directory",
             "zookeeper.connect",
-        )
-    if uses_zookeeper(config) and config.boolean("zookeeper.ssl.client.enable"):
-        raise ConfigError(
-            "zookeeper.ssl.client.enable=true: this version connects to ZooKeeper in plaintext only. Leave the setting "
-            "out if the network between the brokers and ZooKeeper is trusted",
-            "zookeeper.ssl.client.enable",
-        )
-    # Kafka reads these only with zookeeper.ssl.client.enable: a file that says false has decided on plaintext.
-    tls = [name for name in _TLS_TO_ZOOKEEPER if config.text(name)]
-    if tls and uses_zookeeper(config) and not config.is_set("zookeeper.ssl.client.enable"):
-        raise ConfigError(
-            f"{', '.join(tls)}: this version connects to ZooKeeper in plaintext only. Leave the settings out, or add "
-            "zookeeper.ssl.client.enable=false, if the network between the brokers and ZooKeeper is trusted",
-            tls[0],
         )
     # KRaft's own defaults are empty, so a name that has a text was given.
     given = [name for name in _KRAFT_ONLY if config.text(name)]

@@ -38,16 +38,6 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "the connection to ZooKeeper is in plaintext",
-        """
-        zookeeper.clientCnxnSocket zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
-        zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm
-        zookeeper.ssl.keystore.location zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type
-        zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol zookeeper.ssl.truststore.location
-        zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type
-        """,
-    ),
-    (
         "there is one group coordinator, which works on the threads of requests and of the scheduler",
         "group.coordinator.append.linger.ms group.coordinator.new.enable group.coordinator.threads",
     ),

@@ -36,10 +36,6 @@ def _is_given(value: ConfigValue) -> bool:
     return value not in (None, "", ())
 
 
-def _is_true(value: ConfigValue) -> bool:
-    return value is True
-
-
 def _differs(name: str) -> Callable[[ConfigValue], bool]:
     default = BROKER_CONFIG_KEYS[name].default
     return lambda value: _is_given(value) and value != default
@@ -79,8 +75,6 @@ PROMISES: Final[Mapping[str, Promise]] = {
         lambda value: _is_given(value) and value not in TOKEN_HANDLERS, _NO_JAVA
     ),
     "sasl.kerberos.service.name": Promise(_is_given, "there is no Kerberos, so no ticket would be checked"),
-    # -- the metadata store
-    "zookeeper.set.acl": Promise(_is_true, "znodes are created without access control lists"),
     # -- classes that would refuse or limit requests
     "create.topic.policy.class.name": Promise(_is_given, _NO_JAVA),
     "alter.config.policy.class.name": Promise(_is_given, _NO_JAVA),

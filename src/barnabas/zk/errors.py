@@ -40,6 +40,10 @@ class BadArgumentsError(StoreError):
     """The path is malformed. ZooKeeper: BADARGUMENTS."""
 
 
+class AccessDeniedError(StoreError):
+    """The session has no user, or none whom the znode's access control list names. ZooKeeper: NOAUTH, INVALIDACL."""
+
+
 class StoreUnavailableError(StoreError):
     """The store cannot be reached, is closed, or failed to write. The batch was most likely not applied.
 

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Final
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from barnabas.zk.errors import (
+    AccessDeniedError,
     BadArgumentsError,
     BadVersionError,
     NoChildrenForEphemeralsError,
@@ -47,6 +47,7 @@ from barnabas.zk.store import (
     SetData,
     Stat,
 )
+from barnabas.zk.znode_acls import acls_of
 from barnabas.zk.znode_path import check_path
 
 _EPHEMERAL: Final = 1
@@ -67,6 +68,13 @@ _ERRORS: Final[dict[type[Exception], type[StoreError]]] = {
     kazoo_errors.ConnectionLoss: StoreUnavailableError,
     kazoo_errors.SessionExpiredError: StoreUnavailableError,
     kazoo_errors.AuthFailedError: StoreUnavailableError,
+}
+
+_DENIALS: Final = {
+    kazoo_errors.NoAuthError: "is denied to this session by its access control list: the user of "
+    "zookeeper.sasl.jaas.config, or of the certificate in zookeeper.ssl.keystore.location, is missing or another one",
+    kazoo_errors.InvalidACLError: "cannot be given an access control list: ZooKeeper knows no user of this session "
+    "(zookeeper.set.acl needs zookeeper.sasl.jaas.config, or zookeeper.ssl.keystore.location)",
 }
 
 WireRequest = Any
@@ -138,13 +146,14 @@ def set_watches(
     ]
 
 
-def request_of(operation: Operation, chroot: str, watcher: Any) -> WireRequest:
+def request_of(operation: Operation, chroot: str, watcher: Any, *, is_secure: bool = False) -> WireRequest:
     """Return the request for an operation. watcher: called by kazoo if the operation sets a watch.
 
-    Raises BadArgumentsError: the path is malformed.
+    is_secure: whether a new znode gets an access control list. Raises BadArgumentsError: the path is malformed.
     """
     if isinstance(operation, Multi):
-        return MultiRequest(tuple(request_of(each, chroot, None) for each in operation.operations))
+        requests = (request_of(each, chroot, None, is_secure=is_secure) for each in operation.operations)
+        return MultiRequest(tuple(requests))
     if isinstance(operation, Check):
         check_path(operation.path)
         return wire.CheckVersion(absolute_path(chroot, operation.path), operation.version)
@@ -152,7 +161,7 @@ def request_of(operation: Operation, chroot: str, watcher: Any) -> WireRequest:
     path = absolute_path(chroot, operation.path)
     if isinstance(operation, Create):
         flags = _EPHEMERAL * operation.ephemeral | _SEQUENTIAL * operation.sequential
-        return wire.Create2(path, operation.data, OPEN_ACL_UNSAFE, flags)
+        return wire.Create2(path, operation.data, acls_of(operation.path, is_secure=is_secure), flags)
     if isinstance(operation, SetData):
         return wire.SetData(path, operation.data, operation.version)
     if isinstance(operation, Delete):
@@ -197,6 +206,8 @@ def _result_of(operation: Operation, answer: Any, chroot: str) -> Result:
 
 def _error_of(operation: Operation, error: Exception) -> StoreError:
     path = "" if isinstance(operation, Multi) else operation.path
+    if (denial := _DENIALS.get(type(error))) is not None:
+        return AccessDeniedError(path, denial)
     known = _ERRORS.get(type(error))
     return StoreError(path, f"failed: {error!r}") if known is None else known(path)
 

@@ -29,9 +29,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, SessionExpiredError
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from barnabas.zk.errors import NodeExistsError, StoreError, StoreUnavailableError
@@ -51,11 +49,11 @@ from barnabas.zk.store import (
 )
 from barnabas.zk.watch_delivery import WatchDelivery
 from barnabas.zk.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper_connection import LOGGER_NAME, FirstConnection, new_client
 from barnabas.zk.zookeeper_requests import absolute_path, outcome_of, request_of, set_watches
 
 logger = logging.getLogger(__name__)
 
-_RECONNECTION: Final = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 _EVENTS: Final = {
     "CREATED": WatchEventType.CREATED,
     "DELETED": WatchEventType.DELETED,
@@ -75,13 +73,10 @@ class ZookeeperStore(Store):
     """One session with ZooKeeper, and those that follow it after an expiry."""
 
     def __init__(self, config: ZookeeperConfig) -> None:
+        """Raises ConfigError: a key store for TLS, or the login, cannot be used."""
         self._config = config
-        self._client = KazooClient(
-            hosts=config.servers,
-            timeout=config.session_timeout_ms / 1_000,
-            connection_retry=_RECONNECTION,
-            logger=logging.getLogger("barnabas.zk.kazoo"),
-        )
+        self._first_connection = FirstConnection()
+        self._client = new_client(config, self._first_connection)
         self._client.add_listener(self._on_connection_state)
         self._lock = threading.Lock()
         self._watches = _WatchesSet()
@@ -101,22 +96,29 @@ class ZookeeperStore(Store):
         self._deliveries = WatchDelivery()
 
     def start(self) -> None:
-        """Connect, and create the chroot. Raises StoreUnavailableError: no ZooKeeper answers in time."""
+        """Connect, log in, and create the chroot. Raises StoreUnavailableError: no ZooKeeper lets us in in time."""
         config = self._config
         # Of kazoo's own lines only those about lost connections interest an operator.
-        logging.getLogger("barnabas.zk.kazoo").setLevel(logging.WARNING)
-        try:
-            self._client.start(timeout=config.connection_timeout_ms / 1_000)
-        except KazooTimeoutError:
-            raise StoreUnavailableError(
-                config.servers,
-                f"cannot be reached: no ZooKeeper answered within {config.connection_timeout_ms} ms "
-                "(zookeeper.connect, zookeeper.connection.timeout.ms). For a broker that stands alone, set "
-                "metadata.store=embedded",
-            ) from None
+        logging.getLogger(LOGGER_NAME).setLevel(logging.WARNING)
+        self._client.start_async()
+        if not self._first_connection.wait(config.connection_timeout_ms / 1_000):
+            self._client.stop()
+            self._client.close()
+            raise StoreUnavailableError(config.servers, self._why_not_connected())
         self._deliveries.start()
         if config.chroot:
             self._create_chroot()
+
+    def _why_not_connected(self) -> str:
+        first = self._first_connection
+        if first.is_refused:
+            return f"cannot be used: {first.reasons}"
+        text = (
+            f"cannot be reached: no ZooKeeper answered within {self._config.connection_timeout_ms} ms "
+            "(zookeeper.connect, zookeeper.connection.timeout.ms). For a broker that stands alone, set "
+            "metadata.store=embedded"
+        )
+        return f"{text}. Last: {first.reasons}" if first.reasons else text
 
     @property
     def session_id(self) -> int:
@@ -211,7 +213,7 @@ class ZookeeperStore(Store):
         for index in indexes:
             operation = operations[index]
             try:
-                request = request_of(operation, chroot, self._on_event)
+                request = request_of(operation, chroot, self._on_event, is_secure=self._config.has_acls)
             except StoreError as error:
                 round_.put(index, error)
                 continue

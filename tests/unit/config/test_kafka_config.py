@@ -93,13 +93,39 @@ def test_zookeeper_is_selected_by_its_address_unless_the_broker_stands_alone() -
     assert not uses_zookeeper(KafkaConfig.parse({}))
     with pytest.raises(ConfigError, match=r"zookeeper\.connect is missing"):
         KafkaConfig.parse({"metadata.store": "zookeeper"})
-    with pytest.raises(ConfigError, match="in plaintext only"):
-        KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "zookeeper.ssl.client.enable": "true"})
-    netty = {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty"}
-    with pytest.raises(ConfigError, match=r"^zookeeper\.clientCnxnSocket: this version connects .* in plaintext only"):
-        KafkaConfig.parse({"zookeeper.connect": "localhost:2181", **netty})
-    KafkaConfig.parse({"zookeeper.connect": "localhost:2181", "zookeeper.ssl.client.enable": "false", **netty})
-    KafkaConfig.parse({"metadata.store": "embedded", **netty})
+
+
+ZOOKEEPER = {"zookeeper.connect": "localhost:2181"}
+NETTY = {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty"}
+TLS = {**ZOOKEEPER, "zookeeper.ssl.client.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({**ZOOKEEPER, **NETTY}, r"^zookeeper\.clientCnxnSocket: the connection to ZooKeeper is in plaintext unless"),
+        ({**ZOOKEEPER, "zookeeper.ssl.keystore.location": "/x"}, "is in plaintext unless"),
+        (
+            {**TLS, "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"},
+            "other classes have no TLS",
+        ),
+        ({**TLS, "zookeeper.ssl.crl.enable": "true"}, "does not look up whether ZooKeeper's certificate is revoked"),
+        ({**TLS, "zookeeper.ssl.ocsp.enable": "true"}, "does not look up whether ZooKeeper's certificate is revoked"),
+        ({**TLS, "zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"}, "HTTPS verifies the name"),
+        ({**ZOOKEEPER, "zookeeper.set.acl": "true"}, "needs a user of ZooKeeper"),
+        ({**TLS, "zookeeper.set.acl": "true"}, "needs a user of ZooKeeper"),
+    ],
+)
+def test_protection_of_zookeeper_that_would_be_missing(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        KafkaConfig.parse(settings)
+
+
+def test_protection_of_zookeeper_that_is_complete() -> None:
+    KafkaConfig.parse({**ZOOKEEPER, **NETTY, "zookeeper.ssl.client.enable": "false"})
+    KafkaConfig.parse({"metadata.store": "embedded", **NETTY, "zookeeper.set.acl": "true"})
+    KafkaConfig.parse({**TLS, **NETTY, "zookeeper.set.acl": "true", "zookeeper.ssl.keystore.location": "/x"})
+    KafkaConfig.parse({**ZOOKEEPER, "zookeeper.set.acl": "true", "zookeeper.sasl.jaas.config": "x"})
 
 
 def test_kraft_is_refused_with_all_its_settings_named() -> None:

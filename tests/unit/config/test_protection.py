@@ -24,7 +24,6 @@ from barnabas.config.protection import PROMISES, ProtectionMissing
             "it would refuse nothing",
         ),
         ("sasl.kerberos.service.name", "kafka", "there is no Kerberos"),
-        ("zookeeper.set.acl", "true", "without access control lists"),
         ("principal.builder.class", "org.example.Principals", "it would name no principal"),
         ("create.topic.policy.class.name", "org.example.Policy", "it would refuse nothing"),
     ],

@@ -73,4 +73,12 @@ BARNABAS_KEYS = (
         "or zookeeper. If it is not given, zookeeper.connect decides.",
         OneOf(("embedded", "zookeeper")),
     ),
+    # Kafka takes the login from the section `Client` of the file that Java's java.security.auth.login.config names.
+    ConfigKey(
+        "zookeeper.sasl.jaas.config",
+        ConfigType.PASSWORD,
+        None,
+        'The login to ZooKeeper: `org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" '
+        'password="...";`, as in the section Client of a JAAS file. If unset, the broker does not log in.',
+    ),
 )

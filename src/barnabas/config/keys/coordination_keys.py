@@ -31,7 +31,13 @@ COORDINATION_KEYS = (
         None,
         "How long the broker waits for its first connection to ZooKeeper; zookeeper.session.timeout.ms if unset.",
     ),
-    ConfigKey("zookeeper.set.acl", ConfigType.BOOLEAN, False, "Whether znodes are created with access control lists."),
+    ConfigKey(
+        "zookeeper.set.acl",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether znodes are created with access control lists: for the broker's user alone, others may read what is no "
+        "secret. Needs a login (zookeeper.sasl.jaas.config), or a certificate (zookeeper.ssl.keystore.location).",
+    ),
     ConfigKey(
         "zookeeper.max.in.flight.requests",
         ConfigType.INT,
@@ -43,8 +49,18 @@ COORDINATION_KEYS = (
     ConfigKey(
         "zookeeper.ssl.client.enable", ConfigType.BOOLEAN, False, "Whether the connection to ZooKeeper uses TLS."
     ),
-    ConfigKey("zookeeper.clientCnxnSocket", ConfigType.STRING, None, "The Java class of connections to ZooKeeper."),
-    ConfigKey("zookeeper.ssl.keystore.location", ConfigType.STRING, None, "The key store for TLS to ZooKeeper."),
+    ConfigKey(
+        "zookeeper.clientCnxnSocket",
+        ConfigType.STRING,
+        None,
+        "The Java class of connections to ZooKeeper: with TLS org.apache.zookeeper.ClientCnxnSocketNetty, or unset.",
+    ),
+    ConfigKey(
+        "zookeeper.ssl.keystore.location",
+        ConfigType.STRING,
+        None,
+        "The key store for TLS to ZooKeeper, where it wants certificates.",
+    ),
     ConfigKey(
         "zookeeper.ssl.keystore.password",
         ConfigType.PASSWORD,
@@ -52,9 +68,17 @@ COORDINATION_KEYS = (
         "The password of the key store for TLS to ZooKeeper.",
     ),
     ConfigKey(
-        "zookeeper.ssl.keystore.type", ConfigType.STRING, None, "The type of the key store for TLS to ZooKeeper."
+        "zookeeper.ssl.keystore.type",
+        ConfigType.STRING,
+        None,
+        "The type of the key store for TLS to ZooKeeper: PEM or PKCS12; by its file's name if unset.",
     ),
-    ConfigKey("zookeeper.ssl.truststore.location", ConfigType.STRING, None, "The trust store for TLS to ZooKeeper."),
+    ConfigKey(
+        "zookeeper.ssl.truststore.location",
+        ConfigType.STRING,
+        None,
+        "The trust store for TLS to ZooKeeper; the system's authorities if unset.",
+    ),
     ConfigKey(
         "zookeeper.ssl.truststore.password",
         ConfigType.PASSWORD,
@@ -62,10 +86,20 @@ COORDINATION_KEYS = (
         "The password of the trust store for TLS to ZooKeeper.",
     ),
     ConfigKey(
-        "zookeeper.ssl.truststore.type", ConfigType.STRING, None, "The type of the trust store for TLS to ZooKeeper."
+        "zookeeper.ssl.truststore.type",
+        ConfigType.STRING,
+        None,
+        "The type of the trust store for TLS to ZooKeeper: PEM or PKCS12; by its file's name if unset.",
     ),
-    ConfigKey("zookeeper.ssl.protocol", ConfigType.STRING, "TLSv1.2", "The TLS version offered to ZooKeeper."),
-    ConfigKey("zookeeper.ssl.enabled.protocols", ConfigType.LIST, None, "The TLS versions allowed to ZooKeeper."),
+    ConfigKey(
+        "zookeeper.ssl.protocol",
+        ConfigType.STRING,
+        "TLSv1.2",
+        "The version of TLS to ZooKeeper, unless zookeeper.ssl.enabled.protocols names others.",
+    ),
+    ConfigKey(
+        "zookeeper.ssl.enabled.protocols", ConfigType.LIST, None, "The versions of TLS to ZooKeeper: TLSv1.2, TLSv1.3."
+    ),
     ConfigKey("zookeeper.ssl.cipher.suites", ConfigType.LIST, None, "The cipher suites allowed to ZooKeeper."),
     ConfigKey(
         "zookeeper.ssl.endpoint.identification.algorithm",
@@ -77,10 +111,13 @@ COORDINATION_KEYS = (
         "zookeeper.ssl.crl.enable",
         ConfigType.BOOLEAN,
         False,
-        "Whether certificates of ZooKeeper are looked up in revocation lists.",
+        "Whether certificates of ZooKeeper are looked up in revocation lists. true stops the start: they are not.",
     ),
     ConfigKey(
-        "zookeeper.ssl.ocsp.enable", ConfigType.BOOLEAN, False, "Whether certificates of ZooKeeper are checked by OCSP."
+        "zookeeper.ssl.ocsp.enable",
+        ConfigType.BOOLEAN,
+        False,
+        "Whether certificates of ZooKeeper are checked by OCSP. true stops the start: they are not.",
     ),
     ConfigKey(
         "broker.id.generation.enable",

@@ -1,8 +1,8 @@
 """Builds the programs that are not written in Python, once, into the cache of counterparts (tests/support/maven.py).
 
-They are members of groups and transactional producers. Called by member_libraries.py and by
-tests/clients/test_transactional_clients.py. Each is built in a directory named after what it is built from, and appears
-there whole: two processes may build at once, the loser drops its copy.
+They are members of groups, transactional producers, and clients that log in. Called by member_libraries.py, by
+tests/clients/test_transactional_clients.py and by tests/security/matrix. Each is built in a directory named after what
+it is built from, and appears there whole: two processes may build at once, the loser drops its copy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from pathlib import Path
 from tests.support.maven import CounterpartMissing, counterparts_directory, fetch_jars, find_java
 
 SOURCES = Path(__file__).with_name("members")
-CLIENT_JARS = Path(__file__).parent.parent / "wire" / "kafka-clients-4.xml"
+CLIENT_JARS = {
+    release: Path(__file__).parent.parent / "wire" / f"kafka-clients-{release}.xml" for release in ("3.9", "4")
+}
+_SMALL_JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 BUILD_SECONDS = 600
 
 
@@ -45,6 +48,11 @@ def franz_go_offset_mover() -> list[str]:
     return [str(_franz_go() / "bin" / "offset_mover")]
 
 
+def franz_go_login_exam() -> list[str]:
+    """The command that runs the client of the security matrix written in Go."""
+    return [str(_franz_go() / "bin" / "login_exam")]
+
+
 def kafkajs_member() -> list[str]:
     """The command that runs the member written in JavaScript."""
     return [find_program("node"), str(_kafkajs() / "member.js")]
@@ -60,6 +68,21 @@ def kafkajs_offset_mover() -> list[str]:
     return [find_program("node"), str(_kafkajs() / "offset_mover.js")]
 
 
+def kafkajs_login_exam() -> list[str]:
+    """The command that runs the client of the security matrix written in JavaScript."""
+    return [find_program("node"), str(_kafkajs() / "login_exam.js")]
+
+
+def java_member() -> list[str]:
+    """The command that runs the member written in Java, with the client of Kafka 4."""
+    return _java("GroupMember", "4")
+
+
+def java_login_exam(release: str) -> list[str]:
+    """The command that runs the client of the security matrix written in Java. release: of the library, 3.9 or 4."""
+    return _java("LoginExam", release)
+
+
 @cache
 def _franz_go() -> Path:
     go = find_program("go", "/usr/local/go/bin/go")
@@ -73,13 +96,13 @@ def _kafkajs() -> Path:
 
 
 @cache
-def java_member() -> list[str]:
-    """The command that runs the member written in Java, with the client of Kafka 4."""
+def _java(main_class: str, release: str) -> list[str]:
     java, javac = find_java(), find_program("javac", str(Path(find_java()).with_name("javac")))
-    jars = fetch_jars(CLIENT_JARS)
-    built = _built("java", lambda place: _run([javac, "-cp", f"{jars}/*", "GroupMember.java"], place))
-    small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-    return [java, *small, "-cp", f"{built}:{jars}/*", "GroupMember"]
+    newest = fetch_jars(CLIENT_JARS["4"])
+    built = _built(
+        "java", lambda place: _run([javac, "-cp", f"{newest}/*", "GroupMember.java", "LoginExam.java"], place)
+    )
+    return [java, *_SMALL_JVM, "-cp", f"{built}:{fetch_jars(CLIENT_JARS[release])}/*", main_class]
 
 
 def _built(name: str, build: Callable[[Path], None]) -> Path:

@@ -1,26 +1,32 @@
-"""Client libraries of Python through four protocols and five mechanisms, on brokers of both dispatch modes.
+"""Client libraries through four protocols and five mechanisms, on brokers of both dispatch modes.
 
-`make test` has a sample in which each protocol with each mechanism comes once; `make test-all` has all of it.
+`make test` has a sample in which each protocol with each mechanism comes once in each dispatch mode, by the libraries
+in turn; `make test-all` has all of it. The libraries for other languages sit their exams in one program each, which all
+cases of the module share.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from barnabas.clients.admin import Admin, ScramAlteration, ScramMechanism
 from barnabas.clients.settings.client_config import ClientConfig
+from tests.groups import member_builds
 from tests.security.conftest import Certificates
 from tests.security.matrix import aiokafka_exam, barnabas_exam, confluent_kafka_exam, kafka_python_exam
+from tests.security.matrix.exam_program import ExamProgram
 from tests.security.matrix.login import DELEGATION_TOKEN, MECHANISMS, OAUTHBEARER, VALUES, Exam, Login
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.identity_provider import AUDIENCE, ISSUER, IdentityProvider, SigningKey, key_set
+from tests.support.maven import counterparts_needed
 from tests.support.server_fixtures import SERVER_PROPERTIES
 
 pytestmark = pytest.mark.timeout(600)
@@ -31,15 +37,44 @@ LISTENERS = {"SSL": "SSL", "SASL_PLAINTEXT": "SASL", "SASL_SSL": "SASLTLS"}
 """Protocol -> listener. That of PLAINTEXT is the brokers' own."""
 SCRAM_MECHANISMS = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
-WAYS = [("PLAINTEXT", None), ("SSL", None), *itertools.product(SASL_PROTOCOLS, MECHANISMS)]
 
-EXAMS: Mapping[str, Exam] = {
-    "barnabas": barnabas_exam.sit,
-    "confluent-kafka": confluent_kafka_exam.sit,
-    "kafka-python": kafka_python_exam.sit,
-    "aiokafka": aiokafka_exam.sit,
-}
-KNOW_DELEGATION_TOKENS = {"barnabas"}
+
+class Way(NamedTuple):
+    """A security protocol with one of its mechanisms; None without SASL."""
+
+    protocol: str
+    mechanism: str | None
+
+
+WAYS = [
+    Way("PLAINTEXT", None),
+    Way("SSL", None),
+    *itertools.starmap(Way, itertools.product(SASL_PROTOCOLS, MECHANISMS)),
+]
+
+
+class Library(NamedTuple):
+    """A client library: its exam in this process, or the command of the program that sits it."""
+
+    name: str
+    exam: Exam | None = None
+    command: Callable[[], list[str]] | None = None
+    """Raises CounterpartMissing."""
+    has_token_login: bool = False
+    """Whether it can log in by delegation token, which is SCRAM with the extension tokenauth."""
+
+
+LIBRARIES = (
+    Library("barnabas", barnabas_exam.sit, has_token_login=True),
+    Library("confluent-kafka", confluent_kafka_exam.sit),
+    Library("kafka-python", kafka_python_exam.sit),
+    Library("aiokafka", aiokafka_exam.sit),
+    Library("java-3.9", command=partial(member_builds.java_login_exam, "3.9"), has_token_login=True),
+    Library("java-4", command=partial(member_builds.java_login_exam, "4"), has_token_login=True),
+    Library("franz-go", command=member_builds.franz_go_login_exam, has_token_login=True),
+    Library("kafkajs", command=member_builds.kafkajs_login_exam),
+)
+NO_TOKEN_LOGIN = pytest.mark.skip(reason="the library has no login by delegation token")
 
 MODES = ("inline", "queue")
 """How the broker dispatches requests."""
@@ -136,41 +171,68 @@ def start_broker(
     return broker
 
 
-def check(place: Place, library: str, protocol: str, mechanism: str | None) -> None:
+class Exams:
+    """The exams of all libraries. A program is built and started when its library's first exam comes."""
+
+    def __init__(self, directory: Path, programs: ExitStack) -> None:
+        """directory: for what programs say. programs: ended by its owner."""
+        self._directory = directory
+        self._programs = programs
+        self._started: dict[str, ExamProgram] = {}
+
+    def of(self, library: Library) -> Exam:
+        """Return a library's exam. Skips the test, or fails it under CI, if its program cannot be had."""
+        if library.exam is not None:
+            return library.exam
+        if library.name not in self._started:
+            assert library.command is not None
+            with counterparts_needed():
+                command = library.command()
+            program = ExamProgram(command, self._directory / f"{library.name}.log")
+            self._started[library.name] = self._programs.enter_context(program)
+        return self._started[library.name].sit
+
+
+@pytest.fixture(scope="module")
+def exams(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exams]:
+    with ExitStack() as programs:
+        yield Exams(tmp_path_factory.mktemp("programs"), programs)
+
+
+def check(place: Place, exam: Exam, library: Library, way: Way) -> None:
     """Let a library sit its exam, and look for the offsets that its group has committed."""
-    topic = f"{library}-{next(topic_numbers)}"
-    assert EXAMS[library](place.login(protocol, mechanism), topic) == VALUES
+    topic = f"{library.name}-{next(topic_numbers)}"
+    assert exam(place.login(way.protocol, way.mechanism), topic) == VALUES
     with Admin(f"{place.broker.host}:{place.broker.port}") as admin:
         (committed,) = admin.list_group_offsets(topic).values()
         assert committed.offset >= len(VALUES)
 
 
-def knows(library: str, mechanism: str | None) -> bool:
-    return mechanism != DELEGATION_TOKEN or library in KNOW_DELEGATION_TOKENS
+def case(mode: str, library: Library, way: Way) -> Any:
+    """A case of the table: skipped if the library has no such login."""
+    can = library.has_token_login or way.mechanism != DELEGATION_TOKEN
+    name = "-".join(filter(None, (mode, library.name, way.protocol, way.mechanism)))
+    return pytest.param(mode, library, way, id=name, marks=() if can else NO_TOKEN_LOGIN)
 
 
-def sample() -> list[tuple[str, str, str, str | None]]:
-    """Each way once, by the libraries and the dispatch modes in turn; a way that a library does not know is ours."""
+def sample() -> list[Any]:
+    """Each way once in each mode, by the libraries in turn; for a way that a library does not have, the next one."""
     chosen = []
-    for number, (library, (protocol, mechanism)) in enumerate(zip(itertools.cycle(EXAMS), WAYS, strict=False)):
-        who = library if knows(library, mechanism) else "barnabas"
-        # Four libraries in turn, so the mode changes after each round too: each library meets both modes.
-        chosen.append((MODES[(number + number // len(EXAMS)) % 2], who, protocol, mechanism))
+    libraries = itertools.cycle(LIBRARIES)
+    for mode, way in itertools.product(MODES, WAYS):
+        able = (each for each in libraries if each.has_token_login or way.mechanism != DELEGATION_TOKEN)
+        chosen.append(case(mode, next(able), way))
     return chosen
 
 
-@pytest.mark.parametrize(("mode", "library", "protocol", "mechanism"), sample())
-def test_a_sample(places: Mapping[str, Place], mode: str, library: str, protocol: str, mechanism: str | None) -> None:
-    check(places[mode], library, protocol, mechanism)
+@pytest.mark.parametrize(("mode", "library", "way"), sample())
+def test_a_sample(places: Mapping[str, Place], exams: Exams, mode: str, library: Library, way: Way) -> None:
+    check(places[mode], exams.of(library), library, way)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-@pytest.mark.parametrize("library", EXAMS)
-@pytest.mark.parametrize("mode", MODES)
-def test_libraries_in_python(
-    places: Mapping[str, Place], mode: str, library: str, protocol: str, mechanism: str | None
-) -> None:
-    if not knows(library, mechanism):
-        pytest.skip("the library has no login by delegation token")
-    check(places[mode], library, protocol, mechanism)
+@pytest.mark.parametrize(
+    ("mode", "library", "way"), [case(*each) for each in itertools.product(MODES, LIBRARIES, WAYS)]
+)
+def test_every_library(places: Mapping[str, Place], exams: Exams, mode: str, library: Library, way: Way) -> None:
+    check(places[mode], exams.of(library), library, way)

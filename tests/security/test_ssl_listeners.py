@@ -125,7 +125,7 @@ def test_tls_clients_of_a_plaintext_listener_are_told_in_the_log(
 def test_handshakes_that_stop_half_way_do_not_delay_others(
     ssl_server: BarnabasProcess, certificates: Certificates
 ) -> None:
-    hello = _client_hello(certificates)
+    hello = client_hello(certificates)
     address = (ssl_server.host, ssl_server.ports["SSL"])
     stopped = []
     try:
@@ -141,7 +141,8 @@ def test_handshakes_that_stop_half_way_do_not_delay_others(
             half.close()
 
 
-def _client_hello(certificates: Certificates) -> bytes:
+def client_hello(certificates: Certificates) -> bytes:
+    """The first bytes of a handshake."""
     outgoing = ssl.MemoryBIO()
     tls = certificates.authority.client_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):

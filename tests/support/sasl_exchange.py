@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
 
 from barnabas.protocol.messages.sasl import (
@@ -13,6 +14,7 @@ from barnabas.protocol.messages.sasl import (
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from barnabas.security.sasl.scram_messages import ClientFinal, ClientFirst, ServerFinal, ServerFirst, auth_message
 from tests.support.raw_client import RawClient
+from tests.support.server_process import ServerProcess
 
 
 def plain_token(user: str, password: str, authorization_id: str = "") -> bytes:
@@ -80,3 +82,15 @@ class SaslRawClient(RawClient):
         answer = self.authenticate(dialogue.final_message(bytes(answer.auth_bytes)))
         assert answer.error_code or dialogue.is_servers(bytes(answer.auth_bytes))
         return answer
+
+
+class SaslTlsRawClient(SaslRawClient):
+    """A SaslRawClient whose TLS handshake is done. Raises ssl.SSLError where the peers do not agree."""
+
+    def __init__(self, server: ServerProcess, port: int, context: ssl.SSLContext) -> None:
+        super().__init__(server, address=(server.host, port))
+        try:
+            self.socket: ssl.SSLSocket = context.wrap_socket(self.socket, server_hostname="localhost")
+        except BaseException:
+            self.socket.close()
+            raise

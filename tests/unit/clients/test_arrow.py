@@ -20,8 +20,10 @@ from barnabas.clients.arrow import (
     encode_batches,
     record_batch_of,
 )
+from barnabas.clients.arrow.even_fields import even_fields
 from barnabas.clients.arrow.key_hash import key_partitions
 from barnabas.clients.arrow.key_hash import murmur2 as murmur2_of_column
+from barnabas.clients.arrow.record_fields import Extent
 from barnabas.clients.producer.partitioning.murmur2 import murmur2, partition_for_key
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -136,6 +138,45 @@ def test_runs_of_records_of_one_size_are_found_exactly(runs: list[tuple[int, int
     rows[odd % len(rows)] = (5, None, b"odd", [("h", b"")])
     buffer = build(7, codec, rows) + build(7 + len(rows), codec, rows[:30])
     assert decoded(buffer) == plain(buffer)
+
+
+sizes = st.sampled_from([-1, 0, 3, 12, 13, 54, 100, 300])
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.sampled_from([1, 2, 63, 64, 65, 130]), min_size=1, max_size=4),
+    sizes,
+    sizes,
+    st.sampled_from([0, -3, 63, 64]),
+    st.sampled_from([Codec.NONE, Codec.ZSTD]),
+)
+def test_places_of_records_laid_out_alike_are_computed(
+    counts: list[int], key_size: int, value_size: int, time: int, codec: Codec
+) -> None:
+    """A size of -1 is NULL. Times that need a second byte, and lengths that grow to two bytes, are read one by one."""
+    key = None if key_size < 0 else b"k" * key_size
+    value = None if value_size < 0 else b"v" * value_size
+    first: Fields = (1_000, key, value, [])
+    other: Fields = (1_000 + time, key, value, [])
+    contents = [(codec, [first, *[other] * (count - 1)]) for count in counts]
+    buffer = build_all(contents, gap=1)
+    assert decoded(buffer) == plain(buffer)
+
+
+def test_offsets_of_three_bytes_are_computed_too() -> None:
+    buffer = build_all([(Codec.NONE, [(5, b"k", b"v", [])] * 8_200)] * 2)
+    assert decoded(buffer) == plain(buffer)
+    [found] = [each for each in batches(buffer) if each.base_offset == 100]
+    extents = [Extent(61, found.end, found.count)]
+    fields = even_fields(buffer, np.frombuffer(buffer, np.uint8), extents)
+    assert fields is not None
+    assert fields.offset_deltas.tolist() == list(range(8_200))
+    # One record of another offset, as compaction leaves them, is enough to have all fields read.
+    gap = bytearray(buffer)
+    position = int(fields.keys.positions[8_195]) - 2
+    gap[position - 1] += 1
+    assert even_fields(bytes(gap), np.frombuffer(gap, np.uint8), extents) is None
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
         f"tables need pyarrow and numpy, and {error.name} is missing: pip install 'barnabas[arrow]'", name=error.name
     ) from None
 
-from barnabas.clients.arrow.decoder import RecordArrays, Wanted, empty_headers
+from barnabas.clients.arrow.decoder import RecordArrays, Wanted
 from barnabas.clients.arrow.encoder import BatchFormat, RecordColumns, encode_batches
 from barnabas.clients.arrow.fetched_batches import (
     COLUMNS,
@@ -20,6 +20,7 @@ from barnabas.clients.arrow.fetched_batches import (
     decode_batches,
     record_batch_of,
 )
+from barnabas.clients.arrow.gatherer import empty_headers
 from barnabas.clients.arrow.record_tables import TABLE_SCHEMA
 from barnabas.clients.arrow.table_delivery import DeliveredBatch, TableMetadata, TableNotDelivered
 from barnabas.records.encoded_batch import EncodedBatch

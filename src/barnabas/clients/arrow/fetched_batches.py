@@ -16,13 +16,12 @@ import pyarrow as pa
 from barnabas.clients.aborted_producers import AbortedProducers
 from barnabas.clients.arrow.decoder import (
     EVERYTHING,
-    HEADERS_TYPE,
     RecordArrays,
     UnpackedBatch,
     Wanted,
     decode_record_batches,
-    empty_headers,
 )
+from barnabas.clients.arrow.gatherer import HEADERS_TYPE, empty_headers
 from barnabas.clients.arrow.plain_arrays import numbers, repeated_number, repeated_text
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -45,8 +44,8 @@ RECORD_SCHEMA = pa.schema(
 COLUMNS: tuple[str, ...] = tuple(RECORD_SCHEMA.names)
 
 MAX_OFFSET = (1 << 63) - 1
-CHUNK_BYTES = 4 << 20
-"""The uncompressed size up to which batches are decoded together: Spark wants Arrow batches of a few MB."""
+CHUNK_BYTES = 1 << 20
+"""The uncompressed size up to which batches are decoded together. As many bytes stay in a processor's second cache."""
 
 _NO_TIMESTAMP_TYPE = -1
 

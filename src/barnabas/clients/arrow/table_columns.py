@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.clients.arrow.decoder import HEADERS_TYPE
 from barnabas.clients.arrow.encoder import RECORD_OVERHEAD_BYTES, RecordColumns
+from barnabas.clients.arrow.gatherer import HEADERS_TYPE
 from barnabas.clients.arrow.varints import VARINT_BYTES, Integers
 
 _BYTES_OR_TEXT = "binary or text (also large, view or dictionary-encoded)"

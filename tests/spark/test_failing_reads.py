@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
@@ -19,8 +20,11 @@ from barnabas.testing import BrokerProcess, broker
 from barnabas_spark.batch_reader import BarnabasReader, RangePartition, batch_reader
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import default_schema
+from barnabas_spark.data_loss import DataLoss
 from barnabas_spark.offset_ranges import OffsetRange
 from barnabas_spark.partition_reader import ReadFailed, ReadTimeout
+from barnabas_spark.stream_reader import BarnabasStreamReader
+from tests.support.lying_relay import LyingRelay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 RECORDS = 200
+LIED_ABOUT = "lied-about"
+FROM_THE_FIRST = '{"lied-about": {"0": 0}}'
+"""A position that needs no question to the broker."""
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +46,16 @@ def running() -> Iterator[BrokerProcess]:
 @pytest.fixture
 def topic(running: BrokerProcess) -> Iterator[str]:
     name = f"failing-{uuid.uuid4().hex[:8]}"
-    fill(running, name)
+    fill(running.bootstrap_servers, name)
     yield name
     connections.close()
 
 
-def fill(running: BrokerProcess, name: str) -> None:
-    with Admin(running.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(name, 1, 1)])
-    with Producer(running.bootstrap_servers, batch_size=0) as producer:
+def fill(servers: str, name: str) -> None:
+    with Admin(servers) as admin:
+        if name not in admin.list_topics():
+            admin.create_topics([NewTopic(name, 1, 1)])
+    with Producer(servers, batch_size=0) as producer:
         for number in range(RECORDS):
             producer.send(name, b"%d" % number)
         producer.flush()
@@ -98,10 +106,62 @@ def test_an_end_that_the_broker_never_reaches(running: BrokerProcess, topic: str
     assert sum(rows) == RECORDS
 
 
+@pytest.fixture
+def liar() -> Iterator[LyingRelay]:
+    """A broker that lies about the ends of its partitions; the topic is filled."""
+    relay = LyingRelay()
+    try:
+        with broker(advertised_listeners=f"PLAINTEXT://{relay.bootstrap_servers}") as behind:
+            relay.relay_to(int(behind.bootstrap_servers.rpartition(":")[2]))
+            fill(relay.bootstrap_servers, LIED_ABOUT)
+            yield relay
+            connections.close()
+    finally:
+        relay.close()
+
+
+def test_a_high_watermark_beyond_the_end(liar: LyingRelay) -> None:
+    """The tasks are planned up to the false end. They give all that is there, and then say what is missing."""
+    liar.surplus = 7
+    options = {"kafkaConsumer_pollTimeoutMs": "300", "kafka_fetch_max_wait_ms": "50", "startingOffsets": FROM_THE_FIRST}
+    reader = reader_of(liar.bootstrap_servers, LIED_ABOUT, **options)
+    [task] = reader.partitions()
+    assert liar.lies
+    rows: list[int] = []
+    said = rf"no records of {LIED_ABOUT}-0 from offset {RECORDS} on .*the range ends at {RECORDS + 7}, .* at {RECORDS}"
+    with pytest.raises(ReadTimeout, match=said):
+        rows_until_end(reader.read(task), rows)
+    assert sum(rows) == RECORDS
+
+
+def test_a_high_watermark_that_goes_back(liar: LyingRelay) -> None:
+    """A stream that has read further says so, and goes on when the broker knows its end again."""
+    options = {"kafka.bootstrap.servers": liar.bootstrap_servers, "subscribe": LIED_ABOUT}
+    options |= {"startingOffsets": FROM_THE_FIRST, "fetchOffset.retryIntervalMs": "1"}
+    reader = BarnabasStreamReader(options, default_schema(False))
+    start = reader.initialOffset()
+    read = reader.latestOffset(start, ReadAllAvailable())
+    assert read == {LIED_ABOUT: {"0": RECORDS}}
+    liar.surplus = -7
+    false_end = reader.latestOffset(read, ReadAllAvailable())
+    # It was asked for three times, as fetchOffset.numRetries says.
+    assert (false_end, liar.lies) == ({LIED_ABOUT: {"0": RECORDS - 7}}, 3)
+    said = rf"{LIED_ABOUT}-0 was read up to offset {RECORDS}, but now ends at {RECORDS - 7}"
+    with pytest.raises(DataLoss, match=said):
+        reader.partitions(read, false_end)
+    liar.surplus = 0
+    fill(liar.bootstrap_servers, LIED_ABOUT)
+    end = reader.latestOffset(read, ReadAllAvailable())
+    [task] = reader.partitions(read, end)
+    rows: list[int] = []
+    rows_until_end(reader.read(task), rows)
+    assert sum(rows) == RECORDS
+
+
 @pytest.mark.slow
 def test_a_broker_that_dies_while_a_task_reads() -> None:
     with broker() as dying:
-        fill(dying, "short-lived")
+        fill(dying.bootstrap_servers, "short-lived")
         task = planned(dying.bootstrap_servers, "short-lived")
         # Long enough for the first record on any machine; the task then waits that long for the dead broker.
         timeouts = {"kafka_default_api_timeout_ms": "30000", "kafka_request_timeout_ms": "30000"}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from barnabas.api.authorize import Authorizer, permitted
@@ -61,6 +61,8 @@ FIRST_VERSION_OF = {
 }
 """The request version from which on a special time stamp is served."""
 
+NO_VERSION = 2**15
+"""Above every version of a request."""
 UNKNOWN = -1
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 """Replica ids of clients. The second may ask followers, and sees uncommitted records."""
@@ -90,68 +92,75 @@ class ListOffsetsApi:
 
     def list_offsets(self, request: Request[ListOffsetsRequest]) -> None:
         """Answer every partition on its own; from v1 on a partition named twice is an INVALID_REQUEST."""
-        if request.brief and _reads_batches(request.body):
+        body, version = request.body, request.api_version
+        topics = body.topics
+        if request.brief and _reads_batches(topics):
             hand_over()
-        names = [topic.name for topic in request.body.topics]
-        described = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
-        named = Counter(
-            (topic.name, partition.partition_index) for topic in request.body.topics for partition in topic.partitions
-        )
+        described = None
+        if self._authorizer is not None:
+            names = [topic.name for topic in topics]
+            described = permitted(self._authorizer, request, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+        repeated = _named_twice(topics) if version else ()
         response = ListOffsetsResponse(topics=[])
-        for topic in request.body.topics:
-            answer = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=[])
+        for topic in topics:
+            name = topic.name
+            answers: list[PartitionAnswer] = []
+            response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name, answers))
             for asked in topic.partitions:
-                if topic.name not in described:
-                    answer.partitions.append(_failed(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-                elif named[topic.name, asked.partition_index] > 1 and request.api_version > 0:
-                    answer.partitions.append(_failed(asked.partition_index, ErrorCode.INVALID_REQUEST))
+                if described is not None and name not in described:
+                    answers.append(_failed(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                elif repeated and (name, asked.partition_index) in repeated:
+                    answers.append(_failed(asked.partition_index, ErrorCode.INVALID_REQUEST))
                 else:
-                    answer.partitions.append(self._partition_answer(request, topic.name, asked))
-            response.topics.append(answer)
+                    answers.append(self._partition_answer(body, version, name, asked))
         request.respond(response)
 
     def _partition_answer(
-        self, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsRequest.ListOffsetsPartition
+        self, body: ListOffsetsRequest, version: int, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition
     ) -> PartitionAnswer:
-        version = request.api_version
-        first_version = FIRST_VERSION_OF.get(asked.timestamp)
+        index, timestamp = asked.partition_index, asked.timestamp
         # A negative number without a meaning in this version: a newer client has to know that it was not understood.
-        if asked.timestamp < 0 and (first_version is None or version < first_version):
-            return _failed(asked.partition_index, ErrorCode.UNSUPPORTED_VERSION)
+        if timestamp < 0 and version < FIRST_VERSION_OF.get(timestamp, NO_VERSION):
+            return _failed(index, ErrorCode.UNSUPPORTED_VERSION)
         try:
-            partition = self._hosted.partition_or_error(topic, asked.partition_index)
+            partition = self._hosted.partition_or_error(topic, index)
             # Kafka's tools compare replicas, and so ask followers (-2).
-            leader_only = request.body.replica_id != DEBUGGING_CONSUMER
+            leader_only = body.replica_id != DEBUGGING_CONSUMER
             state = partition.check_leader_epoch(asked.current_leader_epoch, leader_only=leader_only)
-            isolation = _isolation(request.body)
+            isolation = _isolation(body)
             if version == 0:
                 offsets = _legacy_offsets(partition, asked, isolation, self._clock.milliseconds())
-                return PartitionAnswer(
-                    partition_index=asked.partition_index, error_code=ErrorCode.NONE, old_style_offsets=offsets
-                )
-            found = _offset_for(partition, state, asked.timestamp, isolation)
+                return PartitionAnswer(index, ErrorCode.NONE, offsets)
+            found = _offset_for(partition, state, timestamp, isolation)
         except ApiError as error:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
                 # Old clients do not know the error, but retry this one (KIP-207).
                 code = ErrorCode.LEADER_NOT_AVAILABLE
-            return _failed(asked.partition_index, code)
+            return _failed(index, code)
         except Exception:
-            logger.exception("looking up offsets of %s-%d failed", topic, asked.partition_index)
-            return _failed(asked.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
-        return PartitionAnswer(
-            partition_index=asked.partition_index,
-            error_code=ErrorCode.NONE,
-            timestamp=found.timestamp,
-            offset=found.offset,
-            leader_epoch=found.leader_epoch if version >= 4 else UNKNOWN,
-        )
+            logger.exception("looking up offsets of %s-%d failed", topic, index)
+            return _failed(index, ErrorCode.UNKNOWN_SERVER_ERROR)
+        # By position: consumers that look for gaps, such as Spark's, ask twice for each fetch.
+        epoch = found.leader_epoch if version >= 4 else UNKNOWN
+        return PartitionAnswer(index, ErrorCode.NONE, [], found.timestamp, found.offset, epoch)
 
 
-def _reads_batches(body: ListOffsetsRequest) -> bool:
-    return any(
-        asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP for topic in body.topics for asked in topic.partitions
-    )
+def _reads_batches(topics: Sequence[ListOffsetsRequest.ListOffsetsTopic]) -> bool:
+    # Loops: most requests have one partition, and a generator costs more than its question.
+    for topic in topics:
+        for asked in topic.partitions:
+            if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                return True
+    return False
+
+
+def _named_twice(topics: Sequence[ListOffsetsRequest.ListOffsetsTopic]) -> Collection[tuple[str, int]]:
+    """Return the partitions that the request names more than once."""
+    if len(topics) == 1 and len(topics[0].partitions) == 1:
+        return ()
+    named = Counter((topic.name, asked.partition_index) for topic in topics for asked in topic.partitions)
+    return {partition for partition, count in named.items() if count > 1}
 
 
 def _isolation(body: ListOffsetsRequest) -> FetchIsolation:
@@ -180,13 +189,16 @@ def _offset_for(partition: Partition, state: LeaderState, timestamp: int, isolat
     # Without tiered storage there is no such offset: Kafka answers -1 and no error.
     if timestamp in (EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
         return _FoundOffset()
-    # The end is read before the look-up: records appended meanwhile may be found, and are beyond what is readable.
-    end = partition.end_offset_metadata(isolation).message_offset
-    found = log.offset_for_timestamp(timestamp)
-    if timestamp not in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) and (found is None or found.offset >= end):
-        _check_watermark_caught_up(partition, state, isolation)
-        found = None
-    return _FoundOffset() if found is None else _FoundOffset(found.timestamp, found.offset, found.leader_epoch)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        found = log.offset_for_timestamp(timestamp)
+    else:
+        # The end is read before the look-up: records appended meanwhile may be found, and are beyond what is readable.
+        end = partition.end_offset_metadata(isolation).message_offset
+        found = log.offset_for_timestamp(timestamp)
+        if found is None or found.offset >= end:
+            _check_watermark_caught_up(partition, state, isolation)
+            found = None
+    return _FoundOffset() if found is None else _FoundOffset(*found)
 
 
 def _check_watermark_caught_up(partition: Partition, state: LeaderState, isolation: FetchIsolation) -> None:

@@ -87,10 +87,11 @@ Spark 4.3), with these differences on purpose:
 | `maxRecordsPerPartition` in a batch query | heeded only beside `minPartitions` | heeded |
 | an empty partition | a task without rows, unless `minPartitions` is set | no task |
 
-The connector itself works with this broker, as source and sink, in batches and streams. After each fetch it asks for
-the first and the last offset of the partition (ListOffsets). An answer costs the broker half of what a fetch costs it;
-but, as with Apache Kafka, the question waits behind the connector's own next fetch on that connection when there are no
-more records. `kafka.max.poll.records` = `10000` and `kafka.fetch.max.wait.ms` = `5` take most of both away.
+The connector itself works with this broker, as source and sink, in batches and streams (`tests/spark/connector`). After
+each fetch it asks for the first and the last offset of the partition (ListOffsets). Apache Kafka answers only when the
+connector's own next fetch is answered, which waits 500 ms at the end of the log; this broker ends that fetch's wait
+([decision 0078](decisions/0078-the-next-request-ends-a-fetchs-wait.md)). An answer costs the broker half of what a
+fetch costs it. `kafka.max.poll.records` = `10000` asks for fewer.
 
 ## What it costs
 

@@ -38,6 +38,9 @@ class RecordingChannel:
     def resume(self, continuation: Callable[[], None]) -> None:
         continuation()
 
+    def when_next_arrives(self, finish: Callable[[], object]) -> None:
+        self.events.append("when_next_arrives")
+
     def answer(self, index: int = -1) -> Any:
         """The decoded body of one of the answers."""
         request, frame = self.requests[index], self.frames[index]

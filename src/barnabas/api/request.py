@@ -119,6 +119,12 @@ class ResponseChannel(Protocol):
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, before any queued request."""
 
+    def when_next_arrives(self, finish: Callable[[], object]) -> None:
+        """Let `finish` answer the request that waits, once the client has sent another one, which waits behind it.
+
+        The request may also be answered before. `finish` is called on any thread, perhaps at once, or never.
+        """
+
 
 class Throttle(Protocol):
     """Charges requests to their clients, and mutes the connections of those that exceed a quota (`api.throttle`).

@@ -151,3 +151,7 @@ class AnswerTap:
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, as the channel does."""
         self._channel.resume(continuation)
+
+    def when_next_arrives(self, finish: Callable[[], object]) -> None:
+        """Have the request answered when the next one arrives, as the channel does."""
+        self._channel.when_next_arrives(finish)

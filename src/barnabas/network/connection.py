@@ -40,6 +40,9 @@ UNSENT_BYTES_LIMIT: Final = 64 * 1024
 """With more bytes than this unsent, an answer counts as sent only once its bytes have left. So a client that sends
 requests without reading the answers is not served any further."""
 
+HURRY_INTERVAL_NS: Final = 50_000_000
+"""The shortest time between two answers of a connection that come early because of the next request."""
+
 
 class Connection:
     """One connection, with one request in progress at a time.
@@ -49,6 +52,8 @@ class Connection:
 
     __slots__ = (
         "_answers",
+        "_finish",
+        "_hurried_ns",
         "_now",
         "_path",
         "channel",
@@ -83,6 +88,8 @@ class Connection:
         """Whether the Processor is to close the connection once the answers in `channel.outgoing` have left."""
         self.session_ends_ns: int | None = None
         """From when on only a new login is accepted, by the clock's nanoseconds; None: the session has no end."""
+        self._finish: Callable[[], object] | None = None
+        self._hurried_ns = -HURRY_INTERVAL_NS
 
     # -- ResponseChannel: any thread
 
@@ -139,6 +146,15 @@ class Connection:
         """Run `continuation` on a request handler thread, before any queued request."""
         self._path.channel.send_callback(continuation)
 
+    def when_next_arrives(self, finish: Callable[[], object]) -> None:
+        """Have `finish` called when the client's next request arrives, or at once if it has arrived already."""
+        # In this order: if a request arrives meanwhile, this thread or the Processor's sees both. Calling `finish`
+        # twice, or long after the answer, is harmless.
+        self._finish = finish
+        channel = self.channel
+        if channel.readable or channel.reader.buffered:
+            self.hurry()
+
     def _respond_without_bytes(self, kind: ResponseKind, request: Request[Any]) -> None:
         now_ns = self._now()
         request.response_complete_ns = now_ns
@@ -155,6 +171,17 @@ class Connection:
             return
         self.apply(response)
         answers.touch(self)
+
+    def hurry(self) -> None:
+        """Have the request answered that waits, because the next one waits behind it.
+
+        Not more often than every HURRY_INTERVAL_NS: a client that always has two fetches under way would otherwise get
+        nothing but empty answers, as fast as it can ask.
+        """
+        finish, now_ns = self._finish, self._now()
+        if finish is not None and now_ns - self._hurried_ns >= HURRY_INTERVAL_NS:
+            self._finish, self._hurried_ns = None, now_ns
+            finish()
 
     # -- the Processor's thread: answers out
 

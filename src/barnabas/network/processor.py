@@ -4,13 +4,14 @@ Owns its Selector and connections; no other thread touches them. Other threads r
 followed by a wake-up: new connections (from the Acceptor) and answers (`AnswerQueue`, from the threads that answer
 requests). No lock. Kafka: SocketServer.Processor, whose third queue, in-flight responses, is a list of each Connection.
 
-**One turn** of the loop is seven verbs, always in the order of `run_once`. A client has sent two requests in one
+**One turn** of the loop is eight verbs, always in the order of `run_once`. A client has sent two requests in one
 segment, A (a Produce with acks=1) and B (a Fetch that finds nothing yet); a handler thread has just answered request X
 of another connection:
 
     configure_new_connections   nothing new
     process_new_responses       X's answer comes out of the queue, is sent, and X's connection is read again
     poll                        the Selector receives A and B with one `recv`, and completes A's frame
+    hurry_waiting_requests      no client has sent a request behind one of its own that waits
     process_completed_receives  A is parsed and runs at once on this thread; its answer joins the connection's outgoing
                                 bytes. B, buffered behind A, is parsed and runs: it waits in a purgatory, on no thread,
                                 so the connection is muted. Now A's answer is sent.
@@ -164,6 +165,8 @@ class Processor(AbstractServerThread):
         self.configure_new_connections()
         self.process_new_responses()
         self.poll()
+        if self._selector.muted_readable:
+            self.hurry_waiting_requests()
         self.process_completed_receives()
         self.process_completed_sends()
         self.process_disconnected()
@@ -216,6 +219,24 @@ class Processor(AbstractServerThread):
                 channel = selector.channel(connection_id)
                 if channel is not None:
                     channel.attachment.authenticated(selector.counters.sessions)
+
+    def hurry_waiting_requests(self) -> None:
+        """Answer the fetches that wait for records while their clients have sent another request.
+
+        Answers keep their order, so that request would wait as long as the fetch. (Kafka lets it wait.)
+        """
+        for channel in self._selector.muted_readable:
+            if channel.closed or not channel.ready:
+                continue
+            connection: Connection = channel.attachment
+            self.answers.current = connection
+            try:
+                connection.hurry()
+                self._settle(connection)
+            except Exception:
+                logger.exception("A request of %s that waits could not be answered", connection)
+                self._connections.close(connection)
+        self.answers.current = None
 
     def process_completed_receives(self) -> None:
         """Parse each request that has arrived whole, and run it at once or queue it."""

@@ -53,8 +53,12 @@ class ReplicaReader:
         self._stats_of = stats.topic
         self._throttle = throttle
 
-    def fetch_records(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback) -> None:
+    def fetch_records(
+        self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback
+    ) -> DelayedFetch | None:
         """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
+
+        Returns the wait, or None if there is nothing to wait for.
 
         The answer comes at once when the client does not wait, asks for no partition, enough bytes are there, a
         partition has an error, or the reader's log diverges. Kafka: fetchMessages.
@@ -64,7 +68,7 @@ class ReplicaReader:
             if size:
                 self._count_bytes_out(terms, fetches)
             on_complete(fetches)
-            return
+            return None
         starts = [fetch.read_from for fetch in fetches if fetch.read_from is not None]
         # Too little to answer with. The bytes found are released and read again later: kept, they would hold file
         # descriptors for as long as the fetch waits.
@@ -91,7 +95,7 @@ class ReplicaReader:
             terms, fetches, starts, self._partition_or_error, read_and_answer, expirations, holds_back
         )
         keys = [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches]
-        waiting.fetches.try_complete_else_watch(operation, keys)
+        return None if waiting.fetches.try_complete_else_watch(operation, keys) else operation
 
     def _is_decided(self, fetches: Sequence[PartitionFetch]) -> bool:
         """Return whether a partition has an answer that no waiting would change."""

@@ -13,9 +13,10 @@ from barnabas.transport.kafka_channel import KafkaChannel
 class PollResults:
     """The collections that the Selector shows as its own attributes."""
 
-    __slots__ = ("completed_sends", "connected", "disconnected")
+    __slots__ = ("completed_sends", "connected", "disconnected", "muted_readable")
 
     def __init__(self) -> None:
         self.connected: list[str] = []
         self.disconnected: dict[str, ChannelState] = {}
         self.completed_sends: list[KafkaChannel] = []
+        self.muted_readable: list[KafkaChannel] = []

@@ -82,6 +82,7 @@ class Selector:
         "counters",
         "disconnected",
         "io",
+        "muted_readable",
     )
 
     def __init__(
@@ -133,6 +134,8 @@ class Selector:
         """Channels with a whole frame. `channel.take_receive()` returns it, and then the frames buffered behind it."""
         self.completed_sends = results.completed_sends
         """Channels that have nothing left to send, since the last poll."""
+        self.muted_readable = results.muted_readable
+        """Muted channels whose peers have sent something since the last poll. It is read when they are unmuted."""
 
     # -- connections
 
@@ -239,7 +242,7 @@ class Selector:
         # request.
         io = self.io
         counters = self.counters
-        if self.completed_sends or self.connected or self.disconnected:
+        if self.completed_sends or self.connected or self.disconnected or self.muted_readable:
             self._clear_results()
         if self._memory.is_limited or self._setup.delayed_closes:
             timeout_ms = min(timeout_ms, self._enforce_limits())
@@ -268,6 +271,7 @@ class Selector:
         self.completed_sends.clear()
         self.connected.clear()
         self.disconnected.clear()
+        self.muted_readable.clear()
 
     def _enforce_limits(self) -> float:
         """Grant memory and close rejected peers. Returns the milliseconds that this poll may wait at most."""
@@ -286,7 +290,9 @@ class Selector:
                 self._wakeup.drain(fd)
             elif event in _ORDINARY_EVENTS and channel.ready and channel.outgoing.writable:
                 channel.readable = True
-                if not (channel.muted or channel.in_ready_list):
+                if channel.muted:
+                    self.muted_readable.append(channel)
+                elif not channel.in_ready_list:
                     channel.in_ready_list = True  # `read_soon` without the call
                     ready.append(channel)
             else:

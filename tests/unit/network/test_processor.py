@@ -101,6 +101,48 @@ def test_a_request_that_waits_holds_back_those_behind_it_but_not_other_connectio
     assert client.take() == answers(b"wait", b"behind", b"later")
 
 
+def test_a_request_that_can_be_hurried_is_answered_when_the_next_one_arrives(harness: NetworkHarness) -> None:
+    """Before or after the request began to wait; and not again at once, or two requests would hurry each other."""
+
+    def on_request(request: Request[Any]) -> None:
+        if request.body.startswith(b"wait"):
+            request.channel.when_next_arrives(lambda: harness.answer(request))
+        else:
+            harness.answer(request)
+
+    harness.on_request = on_request
+    client = harness.connect()
+    client.send(framed(b"wait"))
+    harness.settle()
+    assert client.take() == b""
+    client.send(framed(b"behind"))
+    harness.settle()
+    assert client.take() == answers(b"wait", b"behind")
+    client.send(framed(b"wait again"))
+    harness.settle()
+    client.send(framed(b"behind"))
+    harness.settle()
+    assert client.take() == b""
+    harness.clock.advance(50)
+    client.send(framed(b"later"))
+    harness.settle()
+    assert client.take() == answers(b"wait again", b"behind", b"later")
+
+
+def test_a_request_that_has_arrived_already_hurries_the_one_before_it(harness: NetworkHarness) -> None:
+    def on_request(request: Request[Any]) -> None:
+        if request.body == b"wait":
+            request.channel.when_next_arrives(lambda: harness.answer(request))
+        else:
+            harness.answer(request)
+
+    harness.on_request = on_request
+    client = harness.connect()
+    client.send(framed(b"wait", b"behind"))
+    harness.settle()
+    assert client.take() == answers(b"wait", b"behind")
+
+
 def test_one_connections_request_may_complete_anothers(harness: NetworkHarness) -> None:
     waiting: list[Request[Any]] = []
 

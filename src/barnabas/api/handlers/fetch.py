@@ -111,7 +111,10 @@ class FetchApi:
             answer = ChargedFetchAnswer(
                 request, self._sources, context, refused, throttle, is_from_follower=is_from_follower
             )
-        self._reader.fetch_records(terms, fetches, answer.send)
+        waiting = self._reader.fetch_records(terms, fetches, answer.send)
+        if waiting is not None and not terms.is_from_follower:
+            # Spark's Kafka connector asks for first and last offset behind each fetch that it has sent ahead.
+            request.channel.when_next_arrives(waiting.force_complete)
 
     def _terms(self, request: Request[FetchRequest], body: FetchRequest, version: int) -> FetchTerms:
         """Return how far and how much to read. Raises ApiError: UNKNOWN_SERVER_ERROR for an unknown isolation level."""

@@ -2,10 +2,11 @@
 
     python -m tests.chaos.pipeline_campaign --kills 50 --seed 7
 
-What is killed: the run (its Python and its JVM at once), its JVM alone, one of Spark's Python workers, the broker. The
-broker starts again at once. A run that has ended, or that gives up because of a kill, is started again, as an operator
-does. At the end librdkafka reads the output with isolation.level=read_committed: it has to be the transform of the
-input, each row once. `make chaos-pipeline` and the tests of pipelines call it.
+The pipeline runs on a standalone cluster of separate processes. What is killed: the run (its Python and its JVM at
+once), its JVM alone, an executor, one of Spark's Python workers, the broker. The broker starts again at once,
+and the cluster starts another executor. A run that has ended, or that gives up because of a kill, is started again, as
+an operator does. At the end librdkafka reads the output with isolation.level=read_committed: it has to be the transform
+of the input, each row once. `make chaos-pipeline` and the tests of pipelines call it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,31 +28,41 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.spark.confluent_reader import consume
 from tests.spark.pipeline.shop import Shop, expected, orders
+from tests.spark.standalone_cluster import StandaloneCluster, cluster_environment, standalone_cluster
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_process import free_port
 from tests.support.transaction_markers import wait_for_markers
 
-RUN, JVM, WORKER, BROKER = "run", "JVM", "Python worker", "broker"
-VICTIMS = (RUN, JVM, WORKER, BROKER)
+RUN, JVM, EXECUTOR, WORKER, BROKER = "run", "JVM", "executor", "Python worker", "broker"
+VICTIMS = (RUN, JVM, EXECUTOR, WORKER, BROKER)
+SIGNS = {
+    # Not the shell that starts the JVM, nor the launcher, which have the class in their commands too.
+    JVM: ("/bin/java -cp ", " org.apache.spark.deploy.SparkSubmit "),
+    EXECUTOR: ("/bin/java -cp ", " org.apache.spark.executor.CoarseGrainedExecutorBackend "),
+}
+"""What the command of a victim contains."""
 WORKERS = ("pyspark.daemon pyspark.worker", "streaming_source_runner", "streaming_sink_runner")
 """Spark's Python workers that work on micro-batches. Those that only plan queries stay as well, but do nothing."""
 RECORDS_PER_KILL = 200
 """Five micro-batches: the pipeline has work when it is killed."""
-PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 1_800.0
 """Longer than any micro-batch, or any start of Spark, on a machine that is far too busy."""
 
 
 class Child(NamedTuple):
-    """A process below the run's."""
+    """A process below the run's, or below a worker of the cluster."""
 
     pid: int
     command: str
 
 
 class PipelineCampaign:
-    """One pipeline's lives. `kills` counts them by victim, `failed_runs` the runs that gave up, by the last victim."""
+    """One pipeline's lives. `kills` counts them by victim, `failed_runs` the runs that gave up, by the last victim.
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    workers: how many the cluster has, of one core and one executor each.
+    """
+
+    def __init__(self, directory: Path, seed: int, workers: int = 2) -> None:
         self._chance = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.failed_runs: Counter[str] = Counter()
@@ -59,6 +70,8 @@ class PipelineCampaign:
         self.records = 0
         self._last_victim = "nothing"
         self._directory = directory
+        self._workers = workers
+        self._cluster: StandaloneCluster | None = None
         self._broker = BarnabasProcess(directory / "broker", port=free_port())
         self._process: subprocess.Popen[str] | None = None
         self._said = directory / "run-0.log"
@@ -66,22 +79,25 @@ class PipelineCampaign:
 
     def run(self, victims: Sequence[str], *, report: bool = False) -> None:
         """Kill the victims one after the other, then let the pipeline end and compare. Raises AssertionError."""
-        self._broker.start()
-        try:
+        began = time.monotonic()
+        with ExitStack() as stack:
+            self._environment = cluster_environment(self._directory)
+            self._cluster = stack.enter_context(standalone_cluster(self._environment, self._directory, self._workers))
+            stack.callback(self._broker.close)
+            self._broker.start()
+            stack.callback(self._kill_run)
             self._shop = Shop(self._directory, self._broker.bootstrap_servers, self._new_topic)
-            self._shop.write(trigger="continuous", dead_letters=False)
+            settings = {"spark.master": self._cluster.address, "spark.executor.memory": "512m"}
+            self._shop.write(trigger="continuous", dead_letters=False, spark_settings=settings)
             for victim in victims:
                 self._live_and_die(victim)
                 if report:
                     print(
-                        f"{sum(self.kills.values())} kills, {self.starts} starts, {self.records} records,"
-                        f" micro-batch {self._shop.planned_batches()}",
+                        f"{time.monotonic() - began:5.0f} s: {sum(self.kills.values())} kills, now of the {victim},"
+                        f" {self.starts} starts, {self.records} records, micro-batch {self._shop.planned_batches()}",
                         flush=True,
                     )
             self._finish()
-        finally:
-            self._kill_run()
-            self._broker.close()
 
     # -- the life of the pipeline
 
@@ -127,7 +143,7 @@ class PipelineCampaign:
         self.starts += 1
         self._said = self._directory / f"run-{self.starts}.log"
         with self._said.open("w") as log:
-            self._process = self._shop.start("run", out=log, err=subprocess.STDOUT)
+            self._process = self._shop.start("run", out=log, err=subprocess.STDOUT, environment=self._environment)
 
     def _await_micro_batch(self) -> None:
         """Wait until the next micro-batch is planned. Raises AssertionError."""
@@ -145,18 +161,23 @@ class PipelineCampaign:
             self._process.wait()
 
     def _kill_child(self, victim: str) -> None:
-        """Kill the JVM, or one of Spark's Python workers, as soon as there is one. Raises AssertionError."""
+        """Kill the JVM, an executor or a Python worker of Spark's, as soon as there is one. Raises AssertionError."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             assert time.monotonic() < deadline, self._said.read_text()
             self._let_it_run()
-            assert self._process is not None
-            found = [each for each in children(self._process.pid) if _is(victim, each)]
+            found = [each for each in self._children() if _is(victim, each)]
             if found:
                 break
             time.sleep(0.05)
         with suppress(ProcessLookupError):
             os.kill(self._chance.choice(found).pid, signal.SIGKILL)
+
+    def _children(self) -> list[Child]:
+        """The processes below the run and below the cluster's workers."""
+        assert self._process is not None
+        assert self._cluster is not None
+        return [each for pid in (self._process.pid, *self._cluster.worker_pids) for each in children(pid)]
 
     def _finish(self) -> None:
         """Let the pipeline read to the end, stop it, and compare. Raises AssertionError."""
@@ -198,13 +219,13 @@ def children(pid: int) -> Iterator[Child]:
 
 
 def _is(victim: str, child: Child) -> bool:
-    # Not the shell that starts the JVM, nor the launcher, which have the class in their commands too.
-    is_jvm = "/bin/java -cp " in child.command and " org.apache.spark.deploy.SparkSubmit " in child.command
-    return is_jvm if victim == JVM else any(part in child.command for part in WORKERS)
+    if victim == WORKER:
+        return any(part in child.command for part in WORKERS)
+    return all(part in child.command for part in SIGNS[victim])
 
 
 def seeded_victims(seed: int, kills: int) -> list[str]:
-    """Return so many victims: every kind in each round of four, in an order by chance."""
+    """Return so many victims: every kind in each round of five, in an order by chance."""
     chance = random.Random(seed)
     victims: list[str] = []
     while len(victims) < kills:
@@ -216,11 +237,12 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--workers", type=int, default=2, help="of the cluster, with one executor each")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 31))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="barnabas-pipeline-") as directory:
         print(f"seed {arguments.seed}", flush=True)
-        campaign = PipelineCampaign(Path(directory), arguments.seed)
+        campaign = PipelineCampaign(Path(directory), arguments.seed, arguments.workers)
         campaign.run(seeded_victims(arguments.seed, arguments.kills), report=True)
         print(
             f"{dict(campaign.kills)} survived: {campaign.records} records read, each row of the output there once;"

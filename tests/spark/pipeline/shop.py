@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from barnabas.clients.producer import Producer
@@ -18,7 +19,7 @@ SHOP = """\
 name: shop
 brokers: {brokers}
 trigger: {trigger}
-spark: {{cores: 1}}
+spark: {{cores: 1, settings: {spark_settings}}}
 sources:
   orders:
     topic: {source}
@@ -40,11 +41,21 @@ class Shop:
         self.bootstrap_servers = bootstrap_servers
         self.source, self.target, self.bad = new_topic(2), new_topic(2), new_topic(1)
 
-    def write(self, *, trigger: str = "available-now", dead_letters: bool = True) -> None:
-        bad = f"dead_letters: {self.bad}" if dead_letters else ""
+    def write(
+        self,
+        *,
+        trigger: str = "available-now",
+        dead_letters: bool = True,
+        spark_settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._path.write_text(
             SHOP.format(
-                brokers=self.bootstrap_servers, trigger=trigger, source=self.source, target=self.target, bad=bad
+                brokers=self.bootstrap_servers,
+                trigger=trigger,
+                source=self.source,
+                target=self.target,
+                bad=f"dead_letters: {self.bad}" if dead_letters else "",
+                spark_settings=json.dumps(dict(spark_settings)),
             )
         )
 
@@ -60,7 +71,12 @@ class Shop:
         return max((int(each.name) + 1 for each in found if each.name.isdigit()), default=0)
 
     def start(
-        self, command: str, *arguments: str, out: int | IO[str] = subprocess.PIPE, err: int | IO[str] = subprocess.PIPE
+        self,
+        command: str,
+        *arguments: str,
+        out: int | IO[str] = subprocess.PIPE,
+        err: int | IO[str] = subprocess.PIPE,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Start a command of `barnabas pipeline` in a session, and a process group, of its own."""
         return subprocess.Popen(
@@ -69,6 +85,7 @@ class Shop:
             stdout=out,
             stderr=err,
             text=True,
+            env=environment,
             start_new_session=True,
         )
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import confluent_kafka
 import kafka
 import pytest
 
+from barnabas.clients.admin import Admin
 from barnabas.clients.authentication_errors import SaslAuthenticationError
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
+from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.testing import BrokerProcess, broker
+from barnabas.testing import BrokerProcess, broker, cluster
 from barnabas.testing.broker_security import BrokerSecurity
 
 pytestmark = pytest.mark.timeout(400)
@@ -80,3 +83,27 @@ def test_the_users_are_those_of_the_broker(secured: BrokerProcess) -> None:
         pytest.raises(SaslAuthenticationError),
     ):
         consumer.partitions_for("bobs")
+
+
+def kinds_of_clusters() -> list[object]:
+    """One kind in every run, which has both halves; the others in `make test-all`."""
+    return ["sasl_ssl", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ssl", "sasl_plaintext"))]
+
+
+@pytest.mark.parametrize("kind", kinds_of_clusters())
+def test_cluster_is_secured_between_its_brokers_too(kind: str) -> None:
+    settings: dict[str, Any] = {"num_partitions": 3}
+    if kind != "ssl":  # whose brokers would need their certificates' name as a super user
+        authorizer = "kafka.security.authorizer.AclAuthorizer"
+        settings |= {"authorizer_class_name": authorizer, "allow_everyone_if_no_acl_found": True}
+    with cluster(3, security=kind, **settings) as three:
+        assert three.security is not None
+        assert {address.partition("://")[0] for each in three.brokers for address in each.addresses} == {kind.upper()}
+        with Producer(three.bootstrap_servers, acks="all", **three.security.keywords) as producer:
+            for number in range(30):
+                producer.send("orders", b"%d" % number).result(SECONDS)
+            three.restart(1)
+            producer.send("orders", b"after").result(SECONDS)
+        with Admin(three.bootstrap_servers, config=ClientConfig(**three.security.keywords)) as admin:
+            (topic,) = admin.describe_topics(["orders"]).values()
+            assert all(len(partition.isr) >= 2 for partition in topic.partitions)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import struct
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,17 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
-from barnabas.protocol.headers import decode_response_header, response_header_version
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.rpc.request_frame import request_frame
 from barnabas.testing.broker_command import Setting
-from barnabas.testing.broker_process import START_TIMEOUT_SECONDS, BrokerFailed, BrokerProcess
+from barnabas.testing.broker_probe import known_brokers
+from barnabas.testing.broker_process import PLAINTEXT, START_TIMEOUT_SECONDS, BrokerFailed, BrokerProcess
+from barnabas.testing.broker_security import security_of
 from barnabas.testing.network_splits import NetworkSplits
 from barnabas.testing.znode_server import ZnodeServer
 from barnabas.zk.broker_zk_data import BrokerIdZNode, ControllerZNode
 from barnabas.zk.errors import NoNodeError
 
-_METADATA_VERSION: Final = 12
 _POLL_SECONDS: Final = 0.02
 _DEFAULTS: Final[dict[str, Setting]] = {
     "default_replication_factor": 3,
@@ -60,12 +56,16 @@ class Cluster:
         broker_settings: Callable[[int], dict[str, Setting]] | None = None,
         sessions_linger: bool = False,
         faults: bool = False,
+        security: str = PLAINTEXT,
     ) -> None:
         """settings: of every broker. broker_settings: further settings by broker id, `broker_rack` for example.
 
         sessions_linger: the session of a killed broker lasts for `zookeeper_session_timeout_ms`, as in ZooKeeper.
-        faults: whether the brokers can be made to fail on purpose, and split from each other.
+        faults: whether the brokers can be made to fail on purpose, and split from each other. security: `ssl`,
+        `sasl_plaintext` or `sasl_ssl`, for clients and between brokers. Raises ValueError: there is no such security.
         """
+        self.security = None if security == PLAINTEXT else security_of(os.path.join(data_dir, "cluster"), security)
+        """The users, certificates and ready settings for clients, the same with every broker; None in plaintext."""
         self.store = ZnodeServer(sessions_linger=sessions_linger)
         """The store, in this process: `store.session()` reads what the brokers have written."""
         shared = {**_DEFAULTS, **dict.fromkeys(_BOUNDED_BY_BROKERS, min(size, 3))}
@@ -84,6 +84,7 @@ class Cluster:
                 },
                 log_level=log_level,
                 faults=faults,
+                security=self.security or PLAINTEXT,
             )
             for broker_id in range(size)
         ]
@@ -173,7 +174,7 @@ class Cluster:
         running = {index: broker for index, broker in enumerate(self.brokers) if broker.is_running}
         deadline = time.monotonic() + timeout_seconds
         for broker_id, broker in running.items():
-            while (known := _known_brokers(broker)) != running.keys():
+            while (known := known_brokers(broker, START_TIMEOUT_SECONDS)) != running.keys():
                 if time.monotonic() > deadline:
                     raise BrokerFailed(
                         f"broker {broker_id} knows the brokers {sorted(known)}, not {sorted(running)}, after "
@@ -218,15 +219,17 @@ def cluster(
     log_level: str = "info",
     racks: Sequence[str] | None = None,
     faults: bool = False,
+    security: str = PLAINTEXT,
     **settings: Setting,
 ) -> Iterator[Cluster]:
     """Run brokers: `with cluster(3, num_partitions=3) as c`. They are stopped afterwards, and their data removed.
 
     `data_dir`: use and keep this directory, made if it is not there, instead of a temporary one. `racks`: of each
     broker. `faults`: whether the brokers can be made to fail on purpose (`c.brokers[1].faults`), and split
-    (`c.partition`). Other keywords are settings of every broker; replication factors are 3 and `min_insync_replicas` 2
-    unless they say otherwise. Raises BrokerFailed, with the broker's log, if a broker does not start, ends on its own,
-    or does not stop cleanly.
+    (`c.partition`). `security`: `ssl`, `sasl_plaintext` or `sasl_ssl`, for clients (by the settings in `c.security`)
+    and between brokers. Other keywords are settings of every broker; replication factors are 3 and
+    `min_insync_replicas` 2 unless they say otherwise. Raises BrokerFailed, with the broker's log, if a broker does not
+    start, ends on its own, or does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else data_dir
     os.makedirs(directory, exist_ok=True)
@@ -237,6 +240,7 @@ def cluster(
         log_level=log_level,
         broker_settings=None if racks is None else lambda broker_id: {"broker_rack": racks[broker_id]},
         faults=faults,
+        security=security,
     )
     try:
         running.start()
@@ -247,16 +251,3 @@ def cluster(
         running.kill_all()
         if data_dir is None:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-def _known_brokers(broker: BrokerProcess) -> set[int]:
-    """Return the ids of the brokers that one broker tells clients of. Raises OSError: it does not answer."""
-    with socket.create_connection((broker.host, broker.port), START_TIMEOUT_SECONDS) as connection:
-        frame = b"".join(map(bytes, request_frame(MetadataRequest(topics=[]), _METADATA_VERSION, 1, "test-kit")))
-        connection.sendall(frame)
-        with connection.makefile("rb") as answers:
-            (length,) = struct.unpack("!i", answers.read(4))
-            answer = answers.read(length)
-    _, offset = decode_response_header(answer, response_header_version(MetadataRequest.api_key, _METADATA_VERSION))
-    response, _ = MetadataResponse.decode(answer, _METADATA_VERSION, offset)
-    return {node.node_id for node in response.brokers}

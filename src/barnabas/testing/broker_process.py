@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING
 
 from barnabas.testing.broker_command import BrokerCommand, Setting
-from barnabas.testing.broker_security import security_of
+from barnabas.testing.broker_security import BrokerSecurity, security_of
 from barnabas.testing.server_ports import has_open_ports, with_free_ports
 
 if TYPE_CHECKING:
@@ -71,19 +71,23 @@ class BrokerProcess:
         python: Sequence[str] = (sys.executable,),
         environment: Mapping[str, str] | None = None,
         faults: bool = False,
-        security: str = PLAINTEXT,
+        security: str | BrokerSecurity = PLAINTEXT,
     ) -> None:
         """security: `plaintext`, or `ssl`, `sasl_plaintext` or `sasl_ssl` for a first listener of that protocol.
 
-        Raises ValueError for a kind of security that there is not, or that contradicts `listen`.
+        That of a cluster, which its brokers have in common, makes the only listener. Raises ValueError for a kind of
+        security that there is not, or that contradicts `listen`.
         """
-        self.security = None if security == PLAINTEXT else security_of(data_dir, security)
+        shared = security if isinstance(security, BrokerSecurity) else None
+        self.security = shared or _own_security(data_dir, str(security))
         """The users, certificates and ready settings for clients; None without `security`."""
         if self.security is not None:
             if listen != PLAINTEXT_ADDRESS:
                 raise ValueError(f"`listen` ({listen}) cannot be given together with `security`")
-            listen = f"{self.security.protocol}://127.0.0.1:0,{listen}"
-            settings = {**self.security.broker_settings, **(settings or {})}
+            secured = f"{self.security.protocol}://127.0.0.1:0"
+            listen = f"{secured},{listen}" if shared is None else secured
+            own = self.security.broker_settings if shared is None else shared.cluster_settings
+            settings = {**own, **(settings or {})}
         self._command = BrokerCommand(
             data_dir=data_dir, settings=dict(settings or {}), listen=listen, log_level=log_level, python=tuple(python)
         )
@@ -357,6 +361,10 @@ def broker(
         process.kill()
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _own_security(data_dir: str, kind: str) -> BrokerSecurity | None:
+    return None if kind == PLAINTEXT else security_of(data_dir, kind)
 
 
 def _new_faults() -> Faults:

@@ -1,22 +1,27 @@
 """The security of a broker of the test kit: certificates, users, and the settings by which client libraries connect.
 
 Made by BrokerProcess, on the caller's thread; immutable. Certificates are made before the first start, in a directory
-beside the data, and need the extra `tls`. Brokers of the kit reach themselves by a plaintext listener.
+beside the data, and need the extra `tls`. A single broker of the kit reaches itself by a plaintext listener; brokers of
+a cluster reach each other by the secured one.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from barnabas.security.tls.development_certificates import DevelopmentCertificates
+    from barnabas.security.tls.tls_client import TlsClient
 
 PASSWORDS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 """User -> password, of a broker with SASL. For tests alone: they stand in the broker's command line."""
 MECHANISM: Final = "PLAIN"
+_BROKERS_USER: Final = "broker"
+_BROKERS_PASSWORD: Final = "broker-secret"  # noqa: S105 - for tests alone
 _KINDS: Final = ("ssl", "sasl_plaintext", "sasl_ssl")
 _LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
@@ -37,8 +42,8 @@ class BrokerSecurity:
 
     def as_user(self, user: str) -> BrokerSecurity:
         """Return the same for another user. Raises ValueError: the broker has no such user, or asks for none."""
-        if not self._has_users or user not in PASSWORDS:
-            known = ", ".join(PASSWORDS) if self._has_users else f"none, with {self.protocol}"
+        if not self.has_users or user not in PASSWORDS:
+            known = ", ".join(PASSWORDS) if self.has_users else f"none, with {self.protocol}"
             raise ValueError(f"user={user!r}: the broker's users are {known}")
         return replace(self, user=user)
 
@@ -46,12 +51,37 @@ class BrokerSecurity:
     def broker_settings(self) -> dict[str, str]:
         """The settings of the broker."""
         settings = {} if self.certificates is None else self.certificates.broker_settings
-        if self._has_users:
-            users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
-            prefix = f"listener.name.{self.protocol.lower()}"
+        if self.has_users:
             settings["sasl.enabled.mechanisms"] = f"{MECHANISM},SCRAM-SHA-256,SCRAM-SHA-512"
-            settings[f"{prefix}.{MECHANISM.lower()}.sasl.jaas.config"] = f"{_LOGIN_MODULE} {users};"
+            settings[self._login_setting] = f"{_LOGIN_MODULE} {_users(PASSWORDS)};"
         return settings
+
+    @property
+    def cluster_settings(self) -> dict[str, str]:
+        """The settings of a broker whose fellows connect to the secured listener, too."""
+        settings = {**self.broker_settings, "security.inter.broker.protocol": self.protocol}
+        if self.has_users:
+            own = f'username="{_BROKERS_USER}" password="{_BROKERS_PASSWORD}"'
+            users = _users({**PASSWORDS, _BROKERS_USER: _BROKERS_PASSWORD})
+            settings[self._login_setting] = f"{_LOGIN_MODULE} {own} {users};"
+            settings["sasl.mechanism.inter.broker.protocol"] = MECHANISM
+            # Means nothing without an authorizer; with one, brokers could not do their work otherwise.
+            settings["super.users"] = f"User:{_BROKERS_USER}"
+        return settings
+
+    def tls_client(self) -> TlsClient:
+        """Return the TLS of the kit's own connections, which have the client's certificate."""
+        from barnabas.security.tls.tls_client import TlsClient  # noqa: PLC0415 - most test runs never need it
+        from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig  # noqa: PLC0415
+
+        assert self.certificates is not None
+        keys = KeyStoreConfig(type="PEM", location=str(self.certificates.client))
+        trusted = TrustStoreConfig(type="PEM", location=str(self.certificates.authority))
+        return TlsClient(TlsConfig(keystore=keys, truststore=trusted))
+
+    @property
+    def _login_setting(self) -> str:
+        return f"listener.name.{self.protocol.lower()}.{MECHANISM.lower()}.sasl.jaas.config"
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -63,7 +93,7 @@ class BrokerSecurity:
         """The settings of Java's clients and Kafka's tools (`--command-config`)."""
         settings = {} if self.certificates is None else dict(self.certificates.client_settings)
         settings["security.protocol"] = self.protocol
-        if self._has_users:
+        if self.has_users:
             login = f'{_LOGIN_MODULE} username="{self.user}" password="{self.password}";'
             settings |= {"sasl.mechanism": MECHANISM, "sasl.jaas.config": login}
         return settings
@@ -73,7 +103,7 @@ class BrokerSecurity:
         """The settings of confluent-kafka, kcat and the other clients on librdkafka."""
         settings = {} if self.certificates is None else dict(self.certificates.librdkafka_settings)
         settings["security.protocol"] = self.protocol.lower()
-        if self._has_users:
+        if self.has_users:
             settings |= {
                 "sasl.mechanisms": MECHANISM,
                 "sasl.username": self.user,
@@ -91,7 +121,7 @@ class BrokerSecurity:
                 "ssl_certfile": str(self.certificates.client),
                 "ssl_keyfile": str(self.certificates.client),
             }
-        if self._has_users:
+        if self.has_users:
             settings |= {
                 "sasl_mechanism": MECHANISM,
                 "sasl_plain_username": self.user,
@@ -100,8 +130,13 @@ class BrokerSecurity:
         return settings
 
     @property
-    def _has_users(self) -> bool:
+    def has_users(self) -> bool:
+        """Whether clients log in."""
         return self.protocol.startswith("SASL_")
+
+
+def _users(passwords: Mapping[str, str]) -> str:
+    return " ".join(f'user_{name}="{password}"' for name, password in passwords.items())
 
 
 def security_of(data_dir: str, kind: str) -> BrokerSecurity:

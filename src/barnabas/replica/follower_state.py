@@ -6,12 +6,14 @@ and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
+NEVER_MS: Final = -(1 << 62)
+"""A time before all others: the monotonic clock may be near zero."""
 
 
 class FollowerFetch(NamedTuple):
@@ -28,19 +30,21 @@ class FollowerFetch(NamedTuple):
 
 
 class FollowerState(NamedTuple):
-    """The progress of a follower. Times are wall times in milliseconds.
+    """The progress of a follower. Times are those of the monotonic clock, in milliseconds.
+
+    Kafka takes the wall clock: after a step forward its followers lag, after a step back dead ones do not.
 
     log_end: the follower's log end offset, which is the offset it fetches from. log_start_offset: the start of its log.
     leader_end_at_last_fetch: the end of the leader's log at the follower's last fetch, at last_fetch_ms.
-    last_caught_up_ms: the last time at which the follower had everything that the leader had then; 0 is never.
+    last_caught_up_ms: the last time at which the follower had everything that the leader had then.
     broker_epoch: as the follower says in Fetch from version 15 on, else -1.
     """
 
     log_end: LogOffsetMetadata = LogOffsetMetadata(UNKNOWN_OFFSET)
     log_start_offset: int = UNKNOWN_OFFSET
     leader_end_at_last_fetch: int = 0
-    last_fetch_ms: int = 0
-    last_caught_up_ms: int = 0
+    last_fetch_ms: int = NEVER_MS
+    last_caught_up_ms: int = NEVER_MS
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
@@ -81,7 +85,7 @@ class FollowerState(NamedTuple):
         A follower in sync has `replica.lag.time.max.ms` to fetch. The high watermark must not wait for a follower out
         of sync, which therefore counts as never caught up. A new leader knows no offsets of followers.
         """
-        since_ms = now_ms if is_in_sync else 0
+        since_ms = now_ms if is_in_sync else NEVER_MS
         if is_new_leader:
             return FollowerState(leader_end_at_last_fetch=UNKNOWN_OFFSET, last_caught_up_ms=since_ms)
         return self._replace(

@@ -57,7 +57,7 @@ def update_follower(
 
     read_under: the state the fetch was read under; one of another leader epoch says nothing about this one.
     """
-    now_ms = partition.environment.clock.milliseconds()
+    now_ms = partition.environment.monotonic_ms()
     with partition.log.lock:
         state = partition.state
         if (

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from barnabas.replica.follower_state import UNKNOWN_BROKER_EPOCH, Follower
+from barnabas.replica.follower_state import NEVER_MS, UNKNOWN_BROKER_EPOCH, Follower
 from barnabas.replica.isr_state import IsrEvent, IsrPhase, next_state
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
@@ -101,7 +101,7 @@ def _do_not_wait_for(state: LeaderState, refused: Collection[int]) -> None:
     Their next fetch counts as usual. Kafka waits for them while their brokers are registered.
     """
     for follower in (state.followers[replica] for replica in refused if replica in state.followers):
-        follower.state = follower.state._replace(last_caught_up_ms=0)
+        follower.state = follower.state._replace(last_caught_up_ms=NEVER_MS)
 
 
 def _propose(
@@ -123,5 +123,5 @@ def _propose(
 def _lagging(partition: Partition, state: LeaderState) -> frozenset[int]:
     environment = partition.environment
     return state.out_of_sync(
-        partition.log.log_end_offset, environment.clock.milliseconds(), environment.max_lag_ms, environment.broker_id
+        partition.log.log_end_offset, environment.monotonic_ms(), environment.max_lag_ms, environment.broker_id
     )

@@ -281,7 +281,7 @@ class Partition:
     def _reset_followers(
         self, followers: Mapping[int, Follower], end_offset: int, isr: list[int], *, is_new_leader: bool
     ) -> None:
-        now_ms = self.environment.clock.milliseconds()
+        now_ms = self.environment.monotonic_ms()
         for replica, follower in followers.items():
             follower.state = follower.state.after_election(
                 now_ms, end_offset, is_new_leader=is_new_leader, is_in_sync=replica in isr
@@ -307,7 +307,7 @@ class Partition:
                 return False
             environment = self.environment
             end = log.local.end
-            now_ms = environment.clock.milliseconds()
+            now_ms = environment.monotonic_ms()
 
             def waits_for(follower: Follower) -> bool:
                 return follower.state.is_caught_up(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from barnabas.runtime.clock import Clock
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +23,7 @@ class PartitionEnvironment:
     clock: Clock
     max_lag_ms: int
     is_alive: Callable[[int], bool]
+
+    def monotonic_ms(self) -> int:
+        """Return the time for measuring how far followers are behind, which no step of the machine's clock moves."""
+        return self.clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND

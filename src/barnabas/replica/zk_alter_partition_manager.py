@@ -23,7 +23,7 @@ import threading
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.alter_partition_manager import IsrChange
-from barnabas.runtime.clock import Clock
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.zk.errors import NoNodeError, StoreError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -47,7 +47,7 @@ class ZkAlterPartitionManager:
         self._lock = threading.Lock()
         self._submitted: list[IsrChange] = []
         self._changed: set[TopicPartition] = set()
-        self._last_notice_ms = clock.milliseconds() - NOTICE_INTERVAL_MS
+        self._last_notice_ms = self._now_ms() - NOTICE_INTERVAL_MS
 
     def start(self) -> None:
         """Begin to send notices."""
@@ -66,7 +66,7 @@ class ZkAlterPartitionManager:
 
     def maybe_propagate(self) -> None:
         """Send a notice of what has changed, unless the last one was a moment ago."""
-        now_ms = self._clock.milliseconds()
+        now_ms = self._now_ms()
         with self._lock:
             if not self._changed or now_ms - self._last_notice_ms < NOTICE_INTERVAL_MS:
                 return
@@ -80,6 +80,9 @@ class ZkAlterPartitionManager:
         else:
             with self._lock:
                 self._last_notice_ms = now_ms
+
+    def _now_ms(self) -> int:
+        return self._clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
     def _write(self) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replica.follower_state import FollowerFetch, FollowerState
+from barnabas.replica.follower_state import NEVER_MS, FollowerFetch, FollowerState
 from barnabas.replica.partition_fetch import PartitionFetch
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -170,6 +170,27 @@ def test_a_lagging_follower_leaves_the_isr_and_waiting_produces_complete() -> No
     assert replicas.manager.isr_updates.shrinks.count == 1
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_a_step_of_the_wall_clock_moves_no_follower(step_ms: int) -> None:
+    """Forward, a follower that is behind for a moment stays; back, one that fetches no more leaves in time."""
+    replicas = leading()
+    replicas.append(("topic", 0, batch(4)), acks=-1, timeout_ms=100_000)
+    replicas.clock.set_wall_time(replicas.clock.milliseconds() + step_ms)
+    lag(replicas, LAG_MS)
+    assert not replicas.alter_partitions.requested
+    lag(replicas, 1)
+    assert [request.wanted.isr for request in replicas.alter_partitions.requested] == [(US,)]
+
+
+def test_a_follower_that_never_fetched_is_not_waited_for_just_after_the_machines_start() -> None:
+    """The monotonic clock begins near zero, which is no time at which the follower was caught up."""
+    replicas = leading(THIRD, isr=(US,))
+    assert replicas.clock.nanoseconds() < LAG_MS * 1_000_000
+    answered = replicas.append(("topic", 0, batch(4)), acks=-1, timeout_ms=100_000)
+    assert errors(answered) == [ErrorCode.NONE]
+    assert high_watermark(replicas) == 4
+
+
 def test_below_min_isr_after_the_append() -> None:
     replicas = leading(THIRD, isr=(US, ANOTHER), min_isr=2)
     replicas.follow(0)
@@ -302,7 +323,7 @@ def test_a_follower_of_a_busy_leader_is_caught_up_although_it_never_reaches_the_
     for turn in range(1, 5):
         now_ms = turn * 1000
         state = state.after_fetch(FollowerFetch(LogOffsetMetadata(10 * (turn - 1)), 0, 10 * turn), now_ms)
-        assert state.last_caught_up_ms == (now_ms - 1000 if turn > 1 else 0)
+        assert state.last_caught_up_ms == (now_ms - 1000 if turn > 1 else NEVER_MS)
     behind = state.after_fetch(FollowerFetch(LogOffsetMetadata(31), 0, 60), 9000)
     assert behind.last_caught_up_ms == state.last_caught_up_ms
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from barnabas.config.listeners import EndPoint
-from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json
+from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json, reading_fields
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -107,12 +107,16 @@ class BrokerIdZNode:
     def decode(broker_id: int, data: bytes) -> BrokerInfo:
         """Read versions 1 to 5. Raises ZnodeFormatError: the version is older, or an endpoint is malformed."""
         what = f"ZooKeeper registration for broker {broker_id}"
-        value = decode_json(data, what)
+        with reading_fields(data, what):
+            return BrokerIdZNode._decode(broker_id, decode_json(data, what), what)
+
+    @staticmethod
+    def _decode(broker_id: int, value: Mapping[str, Any], what: str) -> BrokerInfo:
         # Version 1 has host and port, 2 adds the endpoints, 3 the rack (KIP-36), 4 the security protocol of each
         # listener (KIP-103), 5 the features (KIP-584).
         version = int(value["version"])
         if version < 1:
-            raise ZnodeFormatError(f"Unsupported version of broker registration: {data[:200]!r}")
+            raise ZnodeFormatError(f"Unsupported version {version} of {what}")
         if version == 1:
             endpoints: tuple[EndPoint, ...] = (EndPoint(value["host"], int(value["port"]), "PLAINTEXT", "PLAINTEXT"),)
         else:
@@ -150,8 +154,10 @@ class LogDirEventNotificationZNode:
 
     @staticmethod
     def decode(data: bytes) -> int:
-        """Return the broker's id."""
-        return int(decode_json(data, "a notice of a failed log directory")["broker"])
+        """Return the broker's id. Raises ZnodeFormatError: the data have another form."""
+        what = "a notice of a failed log directory"
+        with reading_fields(data, what):
+            return int(decode_json(data, what)["broker"])
 
 
 class ClusterIdZNode:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -51,6 +52,7 @@ from barnabas.zk.token_znodes import TokenZnodes
 from barnabas.zk.topic_zk_data import IsrChangeNotificationZNode
 from barnabas.zk.topic_znodes import TopicZnodes
 from barnabas.zk.znode_access import ZnodeAccess
+from barnabas.zk.znode_json import understood
 
 logger = logging.getLogger(__name__)
 
@@ -143,19 +145,23 @@ class KafkaZkClient:
         self._store.set(BrokerIdZNode.path(broker.id), data)
 
     def brokers_and_epochs(self) -> dict[int, tuple[BrokerInfo, int]]:
-        """Return the live brokers and their epochs, in the order of ids. Sets the watch on /brokers/ids."""
-        ids = sorted(int(name) for name in self.access.children(BrokerIdsZNode.path))
+        """Return the live brokers and their epochs, in the order of ids. Sets the watch on /brokers/ids.
+
+        A broker whose registration cannot be understood counts as dead.
+        """
+        ids = sorted(int(name) for name in self.access.children(BrokerIdsZNode.path) if name.isdecimal())
         nodes = self.access.get_many([BrokerIdZNode.path(broker_id) for broker_id in ids])
-        return {
-            broker_id: (BrokerIdZNode.decode(broker_id, node.data), node.stat.czxid)
+        found = {
+            broker_id: (_registration_of(broker_id, node.data), node.stat.czxid)
             for broker_id, node in zip(ids, nodes, strict=True)
             if node is not None
         }
+        return {broker_id: (info, epoch) for broker_id, (info, epoch) in found.items() if info is not None}
 
     def broker(self, broker_id: int) -> BrokerInfo | None:
         """Return the registration of a live broker, or None."""
         node = self.access.get(BrokerIdZNode.path(broker_id))
-        return None if node is None else BrokerIdZNode.decode(broker_id, node.data)
+        return None if node is None else _registration_of(broker_id, node.data)
 
     def generate_broker_id(self) -> int:
         """Return a number that no broker has got before, from 1 on. Kafka: generateBrokerSequenceId."""
@@ -252,9 +258,8 @@ class KafkaZkClient:
         return self._sequence(LogDirEventNotificationZNode.path, LogDirEventNotificationZNode.prefix)
 
     def brokers_of_log_dir_events(self, names: list[str]) -> list[int]:
-        """Return the brokers of those notices."""
-        nodes = self.access.get_many([f"{LogDirEventNotificationZNode.path}/{name}" for name in names])
-        return [LogDirEventNotificationZNode.decode(node.data) for node in nodes if node is not None]
+        """Return the brokers of those notices that can be understood."""
+        return list(self._notices(LogDirEventNotificationZNode.path, names, LogDirEventNotificationZNode.decode))
 
     def delete_log_dir_event_notifications(self, names: list[str], expected_controller_epoch_version: int) -> None:
         """Remove notices that were handled, or all old ones at a failover. Fenced."""
@@ -275,14 +280,9 @@ class KafkaZkClient:
         return self._sequence(IsrChangeNotificationZNode.path, IsrChangeNotificationZNode.prefix)
 
     def partitions_of_isr_changes(self, names: list[str]) -> set[TopicPartition]:
-        """Return the partitions of those notices."""
-        nodes = self.access.get_many([f"{IsrChangeNotificationZNode.path}/{name}" for name in names])
-        return {
-            partition
-            for node in nodes
-            if node is not None
-            for partition in IsrChangeNotificationZNode.decode(node.data)
-        }
+        """Return the partitions of those notices that can be understood."""
+        notices = self._notices(IsrChangeNotificationZNode.path, names, IsrChangeNotificationZNode.decode)
+        return {partition for partitions in notices for partition in partitions}
 
     def delete_isr_change_notifications(
         self, expected_controller_epoch_version: int, names: list[str] | None = None
@@ -293,6 +293,13 @@ class KafkaZkClient:
             self.isr_change_notifications() if names is None else names,
             expected_controller_epoch_version,
         )
+
+    def _notices(self, parent: str, names: list[str], decode: Callable[[bytes], _T]) -> Iterator[_T]:
+        paths = [f"{parent}/{name}" for name in names]
+        for path, node in zip(paths, self.access.get_many(paths), strict=True):
+            notice = None if node is None else understood(path, partial(decode, node.data))
+            if notice is not None:
+                yield notice
 
     def _sequence(self, path: str, prefix: str) -> list[str]:
         return [name for name in self.access.children(path) if name.startswith(prefix)]
@@ -311,3 +318,7 @@ def _present(value: _T | None, path: str) -> _T:
     if value is None:
         raise StoreError(path, "existed before but goes away while trying to read it")
     return value
+
+
+def _registration_of(broker_id: int, data: bytes) -> BrokerInfo | None:
+    return understood(BrokerIdZNode.path(broker_id), partial(BrokerIdZNode.decode, broker_id, data))

@@ -9,13 +9,13 @@ Kafka: kafka.zk.ZkData, one object a znode, same names.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string, uuid_to_string
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json, partitions_json, partitions_of
+from barnabas.zk.znode_json import decode_json, encode_json, partitions_json, partitions_of, reading_fields
 
 
 class TopicsZNode:
@@ -57,14 +57,21 @@ class TopicZNode:
 
     @staticmethod
     def decode(topic: str, data: bytes) -> TopicIdReplicaAssignment:
-        """Read versions 1 to 3."""
+        """Read versions 1 to 3. Raises ZnodeFormatError: the data have another form."""
+        what = f"the assignment of topic {topic}"
+        with reading_fields(data, what):
+            return TopicZNode._decode(topic, decode_json(data, what))
+
+    @staticmethod
+    def _decode(topic: str, value: Mapping[str, Any]) -> TopicIdReplicaAssignment:
         # Version 2 adds the replicas that a reassignment adds and removes (KIP-455), version 3 the topic id (KIP-516).
-        value = decode_json(data, f"the assignment of topic {topic}")
+        if int(value.get("version", 1)) not in (1, 2, 3):
+            raise ValueError(value["version"])
         adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
         topic_id = value.get("topic_id")
         assignment = {
             TopicPartition(topic, int(partition)): ReplicaAssignment(
-                tuple(replicas), tuple(adding.get(partition, ())), tuple(removing.get(partition, ()))
+                tuple(map(int, replicas)), tuple(adding.get(partition, ())), tuple(removing.get(partition, ()))
             )
             for partition, replicas in (value.get("partitions") or {}).items()
         }
@@ -115,16 +122,20 @@ class TopicPartitionStateZNode:
 
     @staticmethod
     def decode(data: bytes, version: int) -> LeaderIsrAndControllerEpoch:
-        """Read a state. `version` is that of the znode: the partition epoch."""
-        value = decode_json(data, "the state of a partition")
-        leadership = LeaderAndIsr(
-            int(value["leader"]),
-            int(value["leader_epoch"]),
-            tuple(value["isr"]),
-            LeaderRecoveryState(value.get("leader_recovery_state", 0)),
-            version,
-        )
-        return LeaderIsrAndControllerEpoch(leadership, int(value["controller_epoch"]))
+        """Read a state. version: that of the znode, which is the partition epoch. Raises ZnodeFormatError."""
+        what = "the state of a partition"
+        with reading_fields(data, what):
+            value = decode_json(data, what)
+            if int(value.get("version", 1)) != 1:
+                raise ValueError(value["version"])
+            leadership = LeaderAndIsr(
+                int(value["leader"]),
+                int(value["leader_epoch"]),
+                tuple(map(int, value["isr"])),
+                LeaderRecoveryState(value.get("leader_recovery_state", 0)),
+                version,
+            )
+            return LeaderIsrAndControllerEpoch(leadership, int(value["controller_epoch"]))
 
 
 class IsrChangeNotificationZNode:
@@ -140,8 +151,10 @@ class IsrChangeNotificationZNode:
 
     @staticmethod
     def decode(data: bytes) -> set[TopicPartition]:
-        """Return the partitions whose state is to be read again."""
-        return partitions_of(decode_json(data, "a notice of changed in-sync replicas"))
+        """Return the partitions whose state is to be read again. Raises ZnodeFormatError."""
+        what = "a notice of changed in-sync replicas"
+        with reading_fields(data, what):
+            return partitions_of(decode_json(data, what))
 
 
 class DeleteTopicsZNode:
@@ -171,8 +184,10 @@ class PreferredReplicaElectionZNode:
 
     @staticmethod
     def decode(data: bytes) -> set[TopicPartition]:
-        """Return the partitions."""
-        return partitions_of(decode_json(data, "a preferred replica election"))
+        """Return the partitions. Raises ZnodeFormatError: the data have another form."""
+        what = "a preferred replica election"
+        with reading_fields(data, what):
+            return partitions_of(decode_json(data, what))
 
 
 class ReassignPartitionsZNode:
@@ -192,10 +207,8 @@ class ReassignPartitionsZNode:
     def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the target replicas by partition. Raises ZnodeFormatError: the data have another form."""
         what = "a reassignment of partitions"
-        try:
+        with reading_fields(data, what):
             return {
                 TopicPartition(str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
                 for item in decode_json(data, what)["partitions"]
             }
-        except (KeyError, TypeError, ValueError) as error:
-            raise ZnodeFormatError(f"Failed to parse {what}: {data[:200]!r}") from error

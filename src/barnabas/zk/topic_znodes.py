@@ -7,6 +7,7 @@ lock. Kafka: the topic half of kafka.zk.KafkaZkClient.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -15,7 +16,7 @@ from barnabas.zk.config_zk_data import ConfigEntityType, ConfigEntityZNode
 from barnabas.zk.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.store import ANY_VERSION, Create, Created, SetData, Stat, value_of
+from barnabas.zk.store import ANY_VERSION, Create, Created, NodeData, SetData, Stat, value_of
 from barnabas.zk.topic_zk_data import (
     DeleteTopicsTopicZNode,
     DeleteTopicsZNode,
@@ -29,6 +30,7 @@ from barnabas.zk.topic_zk_data import (
     TopicZNode,
 )
 from barnabas.zk.znode_access import ZnodeAccess
+from barnabas.zk.znode_json import understood
 
 
 class UpdateLeaderAndIsrResult(NamedTuple):
@@ -59,14 +61,18 @@ class TopicZnodes:
         return self._access.exists(TopicZNode.path(topic))
 
     def assignments(self, topics: Iterable[str]) -> list[TopicIdReplicaAssignment]:
-        """Return the ids and assignments of those of `topics` that exist. Sets the watches of their handlers."""
+        """Return the ids and assignments of those of `topics` that exist and can be understood.
+
+        Sets the watches of their handlers.
+        """
         names = sorted(topics)
         nodes = self._access.get_many([TopicZNode.path(topic) for topic in names])
-        return [
-            TopicZNode.decode(topic, node.data)._replace(version=node.stat.version)
+        found = (
+            understood(TopicZNode.path(topic), partial(_assignment_of, topic, node))
             for topic, node in zip(names, nodes, strict=True)
             if node is not None
-        ]
+        )
+        return [assignment for assignment in found if assignment is not None]
 
     def create(
         self, topic: str, topic_id: bytes, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]
@@ -152,9 +158,11 @@ class TopicZnodes:
         self._access.delete_children(DeleteTopicsZNode.path, sorted(topics), expected_controller_epoch_version)
 
     def preferred_replica_election(self) -> set[TopicPartition]:
-        """Return the partitions whose preferred replicas are to be elected."""
-        node = self._access.get(PreferredReplicaElectionZNode.path)
-        return set() if node is None else PreferredReplicaElectionZNode.decode(node.data)
+        """Return the partitions whose preferred replicas are to be elected; none if the data have another form."""
+        path = PreferredReplicaElectionZNode.path
+        node = self._access.get(path)
+        wanted = None if node is None else understood(path, partial(PreferredReplicaElectionZNode.decode, node.data))
+        return set() if wanted is None else wanted
 
     def delete_preferred_replica_election(self, expected_controller_epoch_version: int) -> None:
         """Remove the request for the election, which is done. Fenced."""
@@ -182,14 +190,15 @@ class TopicZnodes:
     def partition_states(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """Return the states of those of `partitions` that have one."""
+        """Return the states of those of `partitions` that have one that can be understood."""
         ordered = list(partitions)
-        nodes = self._access.get_many([TopicPartitionStateZNode.path(partition) for partition in ordered])
-        return {
-            partition: TopicPartitionStateZNode.decode(node.data, node.stat.version)
-            for partition, node in zip(ordered, nodes, strict=True)
+        paths = [TopicPartitionStateZNode.path(partition) for partition in ordered]
+        states = {
+            partition: understood(path, partial(TopicPartitionStateZNode.decode, node.data, node.stat.version))
+            for partition, path, node in zip(ordered, paths, self._access.get_many(paths), strict=True)
             if node is not None
         }
+        return {partition: state for partition, state in states.items() if state is not None}
 
     def create_partition_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], expected_controller_epoch_version: int
@@ -277,3 +286,7 @@ class TopicZnodes:
             if found == wanted._replace(leader_and_isr=wanted.leader_and_isr.with_partition_epoch(version)):
                 outcomes[tp] = version
         return outcomes
+
+
+def _assignment_of(topic: str, node: NodeData) -> TopicIdReplicaAssignment:
+    return TopicZNode.decode(topic, node.data)._replace(version=node.stat.version)

@@ -328,14 +328,90 @@ def test_a_controller_that_fails_to_take_over_steps_down(caplog: pytest.LogCaptu
     cluster = Cluster()
     broker = cluster.start(0)
     session = cluster.store.new_session()
-    session.create("/brokers/topics/broken", b"not json")
+    session.create("/feature", b"not json")
     cluster.store.deliver()
     broker.controller.run_pending()
     assert "Trigger controller movement immediately" in caplog.text
     assert broker.controller.active_controller_id == NO_CONTROLLER
-    session.delete("/brokers/topics/broken")
+    session.delete("/feature")
     cluster.settle()
     assert broker.controller.is_active
+
+
+NOT_UNDERSTOOD = (
+    b"",
+    b"not json",
+    b"[1]",
+    b'{"version":9}',
+    b'{"version":3,"partitions":{"0":"one"}}',
+    b'{"partitions":7}',
+)
+
+
+@pytest.mark.parametrize("data", NOT_UNDERSTOOD)
+def test_a_topic_that_is_not_understood_is_left_out_and_its_data_stay(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("sound", {0: [0, 1]})
+    session = cluster.store.new_session()
+    session.create("/brokers/topics/broken", data)
+    cluster.settle()
+    cluster.create_topic("later", {0: [1, 0]})
+    cluster.active.stop()  # and for the next controller
+    cluster.settle()
+    assert cluster.active.controller.is_active
+    assert cluster.leadership("later")[0] == cluster.active.id
+    assert set(cluster.active.cache.image.topics) == {"sound", "later"}
+    assert session.get("/brokers/topics/broken").data == data
+    assert "Leaving out /brokers/topics/broken" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "data", [b"not json", b'{"leader":0}', b'{"version":2,"leader":0}', b'{"leader":0,"leader_epoch":0,"isr":"x"}']
+)
+def test_a_state_that_is_not_understood_is_never_written_over(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1], 1: [1, 0]})
+    session = cluster.store.new_session()
+    session.set("/brokers/topics/orders/partitions/0/state", data)
+    dead = cluster.active
+    dead.stop()
+    cluster.settle()
+    living = cluster.active
+    assert cluster.leadership("orders", 1)[0] == living.id
+    assert session.get("/brokers/topics/orders/partitions/0/state").data == data
+    assert "Leaving out /brokers/topics/orders/partitions/0/state" in caplog.text
+
+
+def test_notices_that_are_not_understood_are_removed() -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1]})
+    session = cluster.store.new_session()
+    paths = ["/isr_change_notification/isr_change_", "/log_dir_event_notification/log_dir_event_"]
+    for path in paths:
+        for data in (b"not json", b"{}", b'{"version":1,"partitions":7,"broker":"x"}'):
+            session.create(path, data, sequential=True)
+    session.create("/admin/preferred_replica_election", b"not json")
+    cluster.settle()
+    for path in paths:
+        assert session.children(path.rpartition("/")[0]).names == []
+    assert session.exists("/admin/preferred_replica_election") is None
+    cluster.create_topic("after", {0: [1, 0]})
+    assert cluster.leadership("after")[0] == 1
+
+
+def test_a_broker_whose_registration_is_not_understood_counts_as_dead(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", {0: [0, 1]})
+    session = cluster.store.new_session()
+    session.create("/brokers/ids/7", b'{"version":9}', ephemeral=True)
+    session.create("/brokers/ids/seven", b"{}", ephemeral=True)
+    cluster.settle()
+    assert set(cluster.active.cache.image.brokers) == {0, 1}
+    assert "Leaving out /brokers/ids/7" in caplog.text
+    cluster.create_topic("after", {0: [1, 0]})
+    assert cluster.leadership("after")[0] == 1
 
 
 def test_preferred_leaders_are_elected_on_request_and_by_rebalancing() -> None:

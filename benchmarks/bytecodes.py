@@ -18,17 +18,20 @@ import socket
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from barnabas.broker.broker_server import BrokerServer
+from barnabas.clients.admin import Admin, ScramAlteration, ScramMechanism
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.network.processor import Processor
 from benchmarks.fetch_sessions import IDLE, NEW_SESSION, full_frames, places, session_frames, topic_of
 from benchmarks.group_members import Members
+from benchmarks.secured_connections import Login, secure, tls_context
 from benchmarks.systems import SHARED
 from benchmarks.wire_requests import (
     Buffer,
@@ -42,6 +45,7 @@ from benchmarks.wire_requests import (
     session_fetch_frame,
     session_of_fetch_answer,
 )
+from tests.support.certificates import CertificateAuthority
 
 WARM, COUNTED = 50, 200
 OLD_BATCHES = 200
@@ -81,6 +85,10 @@ class CountedProcessors:
 FETCHED_TOGETHER = 100
 """Partitions of the cells of fetch sessions."""
 SESSION_CELLS = {"f-100 full": False, "f-100 in a session": True}
+SECURED = {"p-10c, TLS": "p-10c", "p-16k, TLS": "p-16k", "a login by SCRAM": ""}
+"""Cell -> the cell of the same request in plaintext; empty: a login."""
+USER, PASSWORD = "alice", "of-the-benchmark"
+LISTENERS = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "LOGIN": "SASL_PLAINTEXT"}
 GROUP_CELLS = {"heartbeat": ("heartbeat", 1), "commit": ("commit", 1), "commit of 10": ("commit", 10)}
 
 
@@ -123,6 +131,41 @@ def _member_requests(port: int, kind: str, partitions: int) -> tuple[Connection,
     return member.connection, itertools.repeat(getattr(member, kind))
 
 
+def _secured_settings(place: Path) -> dict[str, str]:
+    """Listeners of each kind, and a certificate, whose authority is in `trust.pem`."""
+    authority = CertificateAuthority()
+    authority.write_pem(place / "trust.pem")
+    key_store = authority.issue("server").write_pem(place / "server.pem")
+    return {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items()),
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key_store),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+
+
+def _secured_visits(name: str, ports: Mapping[str, int], trust: Path, request: bytes) -> Callable[[], object]:
+    """What is counted of a secured cell, once: a request over TLS, or a login."""
+    if SECURED[name]:
+        connection = Connection("localhost", ports["TLS"], 4 << 20)
+        secure(connection, tls_context(str(trust)))
+        return lambda: connection.call(request)
+    with Admin(f"127.0.0.1:{ports['PLAINTEXT']}") as admin:
+        admin.alter_user_scram_credentials([ScramAlteration(USER, ScramMechanism.SCRAM_SHA_256, PASSWORD)])
+    login = Login.of_user("SCRAM-SHA-256", USER, PASSWORD)
+
+    def visit() -> None:
+        connection = Connection("127.0.0.1", ports["LOGIN"])
+        try:
+            secure(connection, None, login)
+        finally:
+            connection.close()
+
+    return visit
+
+
 def layer_of(file: str) -> str:
     """The package of ours a file belongs to."""
     if "/barnabas/" in file:
@@ -133,17 +176,18 @@ def layer_of(file: str) -> str:
 def main() -> None:
     """Print a line a cell, and the functions if asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    cells = [*_requests(), *SESSION_CELLS, *GROUP_CELLS]
+    cells = [*_requests(), *SESSION_CELLS, *GROUP_CELLS, *SECURED]
     parser.add_argument("--cells", nargs="+", default=cells, choices=cells)
     parser.add_argument("--functions", type=int, default=0, help="also list this many functions")
     options = parser.parse_args()
     counted = CountedProcessors()
-    with tempfile.TemporaryDirectory() as data_dir:
-        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": data_dir, "num.network.threads": "1"}
+    with tempfile.TemporaryDirectory() as place, tempfile.TemporaryDirectory() as data_dir:
+        settings = _secured_settings(Path(place)) | {"log.dirs": data_dir, "num.network.threads": "1"}
         settings |= {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"}
         broker = BrokerServer(KafkaConfig.parse(SERVER_DEFAULTS | SHARED | settings, "the benchmark"))
         broker.startup()
-        connection = Connection("127.0.0.1", broker.bound_endpoints[0].port, 4 << 20)
+        ports = {endpoint.listener_name: endpoint.port for endpoint in broker.bound_endpoints}
+        connection = Connection("127.0.0.1", ports["PLAINTEXT"], 4 << 20)
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         connection.create_topic(TOPIC)
         batch, count = batch_of_size(100_000, 1000)
@@ -153,25 +197,34 @@ def main() -> None:
         requests = _requests(first_offset=10 * count)
         for name in options.cells:
             frames: Iterator[Buffer]
+            if name in SECURED:
+                request = requests.get(SECURED[name], b"")
+                _count(counted, _secured_visits(name, ports, Path(place) / "trust.pem", request))
+                _show(name, counted, options.functions)
+                continue
             if name in requests:
                 asking, frames = connection, itertools.repeat(requests[name])
             elif name in SESSION_CELLS:
                 asking, frames = connection, _fetches(connection, in_session=SESSION_CELLS[name])
             else:
-                asking, frames = _member_requests(broker.bound_endpoints[0].port, *GROUP_CELLS[name])
-            _count(counted, asking, frames)
+                asking, frames = _member_requests(ports["PLAINTEXT"], *GROUP_CELLS[name])
+            _count(counted, partial(_call_next, asking, frames))
             _show(name, counted, options.functions)
         connection.close()
         broker.shutdown()
 
 
-def _count(counted: CountedProcessors, connection: Connection, frames: Iterator[Buffer]) -> None:
+def _call_next(connection: Connection, frames: Iterator[Buffer]) -> None:
+    connection.call(next(frames))
+
+
+def _count(counted: CountedProcessors, visit: Callable[[], object]) -> None:
     for number in range(WARM + COUNTED):
         if number == WARM:
             counted.counts.clear()
             counted.calls.clear()
             counted.counting = True
-        connection.call(next(frames))
+        visit()
     counted.counting = False
 
 

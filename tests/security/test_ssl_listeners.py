@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_log import wait_for_log_line
 from tests.support.certificates import CertificateAuthority
 from tests.support.raw_client import SECONDS, RawClient, make_batch
+from tests.support.requirements import need_program
 from tests.support.tls_client import TlsRawClient
 
 
@@ -99,6 +101,53 @@ def test_a_client_of_an_unknown_authority_is_refused(
     context = certificates.authority.client_context(stranger, certificates.directory)
     assert not _is_served(ssl_server, listener, context)
     wait_for_log_line(ssl_server, "CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate")
+
+
+@pytest.mark.parametrize("listener", ["REQUESTED", "REQUIRED"])
+def test_a_client_whose_certificate_has_expired_is_refused(
+    ssl_server: BarnabasProcess, certificates: Certificates, listener: str
+) -> None:
+    expired = certificates.authority.issue("alice", days=-1)
+    context = certificates.authority.client_context(expired, certificates.directory)
+    assert not _is_served(ssl_server, listener, context)
+    wait_for_log_line(ssl_server, "CERTIFICATE_VERIFY_FAILED: certificate has expired")
+
+
+def test_a_client_may_not_renegotiate(ssl_server: BarnabasProcess, certificates: Certificates) -> None:
+    """Only TLS 1.2 has it; Python's ssl cannot ask for it."""
+    address = f"{ssl_server.host}:{ssl_server.ports['SSL']}"
+    command = [
+        need_program("openssl"),
+        "s_client",
+        "-connect",
+        address,
+        "-tls1_2",
+        "-CAfile",
+        str(certificates.trust_pem),
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as client:
+        try:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            # The client writes this line behind its handshake: only then it listens for commands.
+            shown = "".join(iter(client.stdout.readline, "---\n"))
+            while "Verify return code" not in shown:
+                line = client.stdout.readline()
+                assert line, shown
+                shown += line
+            client.stdin.write("R\n")
+            client.stdin.flush()
+            told = client.communicate(timeout=SECONDS)[0]
+        finally:
+            client.kill()
+    assert "Verify return code: 0 (ok)" in shown
+    assert "RENEGOTIATING" in told
+    assert "no renegotiation" in told
+    wait_for_log_line(ssl_server, "Renegotiation requested, but it is not supported")
+    with TlsRawClient(ssl_server, "SSL", certificates.authority.client_context()) as other:
+        assert other.supported_versions()
 
 
 def test_plaintext_clients_of_an_ssl_listener_are_told_in_the_log(ssl_server: BarnabasProcess) -> None:

@@ -41,7 +41,10 @@ Frame = bytes | memoryview
 
 
 class InvalidReceive(Exception):
-    """The error for a length prefix that no frame may have (Kafka: InvalidReceiveException). The channel closes."""
+    """The error for bytes that no peer may send, a length that no frame may have first of all. The channel closes.
+
+    Kafka: InvalidReceiveException.
+    """
 
 
 class LeasedFrame:

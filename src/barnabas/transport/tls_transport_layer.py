@@ -5,7 +5,9 @@ share the context. Kafka: SslTransportLayer.
 
 OpenSSL never touches the socket: it reads and writes two buffers in memory, and this class moves the bytes between them
 and the socket, 64 KiB a system call. (Measured on loopback, CPU for 1 MB: 0.49 ms to receive and 0.56 ms to send; with
-an `ssl.SSLSocket`, which makes two receives or one send for every 16 KiB, 0.66 and 0.67 ms.)
+an `ssl.SSLSocket`, which makes two receives or one send for every 16 KiB, 0.66 and 0.67 ms.) A request of one record
+and its answer are seven calls: receive, put, read; write, take, send, and one look whether there is more. OpenSSL is
+not asked where it has nothing: each exception that says so costs 2 us.
 
 Nothing above notices the difference to a socket. That takes two rules, since readiness is edge-triggered:
 
@@ -31,6 +33,7 @@ from errno import ECONNRESET
 from typing import Any, Final
 
 from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.frame_reader import InvalidReceive
 from barnabas.transport.transport_layer import StreamSocket
 
 SLICE_BYTES: Final = 64 * 1024
@@ -38,6 +41,7 @@ SLICE_BYTES: Final = 64 * 1024
 RECEIVE_BYTES: Final = 64 * 1024 + 512
 """How many encrypted bytes are received at once: four full records."""
 _RECORD_BYTES: Final = 16 * 1024  # the plaintext of a record has at most so many
+_SMALL_READ_BYTES: Final = 2048  # the result of a read has this size before it is cut: memory for a small request
 
 
 class TlsTransportLayer:
@@ -126,56 +130,76 @@ class TlsTransportLayer:
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive up to `bufsize` decrypted bytes; an empty result means that the peer has finished.
 
-        Raises BlockingIOError when there are none yet, OSError when the connection is gone or a record is forged.
+        Raises BlockingIOError when there are none yet, OSError when the connection is gone or a record is forged,
+        InvalidReceive when the peer asks for a new handshake.
         """
+        tls, incoming = self._tls, self._incoming
         pieces: list[bytes] = []
         missing = bufsize
         is_empty = False
         while missing > 0:
-            try:
-                piece = self._tls.read(min(missing, _RECORD_BYTES))
-            except ssl.SSLWantReadError:
-                if is_empty:
+            # OpenSSL is asked only where it has something: its exception costs as much as a small request.
+            waiting = incoming.pending or tls.pending()
+            if waiting or incoming.eof:
+                try:
+                    piece = tls.read(min(missing, max(waiting, _SMALL_READ_BYTES), _RECORD_BYTES))
+                except ssl.SSLWantReadError:
+                    self._refuse_renegotiation()
+                except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                    self._ended = True
                     break
-                is_empty = self._receive_if_any()
-                continue
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                self._ended = True
+                else:
+                    if not piece:
+                        self._ended = True
+                        break
+                    pieces.append(piece)
+                    missing -= len(piece)
+                    continue
+            if is_empty:
                 break
-            if not piece:
-                self._ended = True
-                break
-            pieces.append(piece)
-            missing -= len(piece)
+            is_empty = self._receive_if_any()
         if not pieces and not self._ended:
             raise BlockingIOError
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0, /) -> int:
         """Receive decrypted bytes into `buffer`; 0 means that the peer has finished. Raises as `recv` does."""
+        tls, incoming = self._tls, self._incoming
         is_empty = False
         filled = 0
         with memoryview(buffer) as view:
             wanted = nbytes or len(view)
             while filled < wanted:
-                try:
-                    with view[filled:wanted] as gap:
-                        count = self._tls.read(wanted - filled, gap)
-                except ssl.SSLWantReadError:
-                    if is_empty:
+                if incoming.pending or tls.pending() or incoming.eof:
+                    try:
+                        with view[filled:wanted] as gap:
+                            count = int(tls.read(wanted - filled, gap))
+                    except ssl.SSLWantReadError:
+                        self._refuse_renegotiation()
+                    except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                        self._ended = True
                         break
-                    is_empty = self._receive_if_any()
-                    continue
-                except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                    self._ended = True
+                    else:
+                        if not count:
+                            self._ended = True
+                            break
+                        filled += count
+                        continue
+                if is_empty:
                     break
-                if not count:
-                    self._ended = True
-                    break
-                filled += int(count)
+                is_empty = self._receive_if_any()
         if not filled and not self._ended:
             raise BlockingIOError
         return filled
+
+    def _refuse_renegotiation(self) -> None:
+        """Check what OpenSSL has answered by itself. Raises InvalidReceive: the peer asks for a new handshake.
+
+        OpenSSL does not allow it and says so in an alert, for which the peer would wait until the next answer leaves.
+        Kafka closes the connection. In TLS 1.3 the answer is to a change of keys, and leaves with the next one.
+        """
+        if self._outgoing.pending and self._tls.version() == "TLSv1.2":
+            raise InvalidReceive("Renegotiation requested, but it is not supported")
 
     def _receive_if_any(self) -> bool:
         """Receive encrypted bytes once. Returns whether the socket is known to be empty now."""
@@ -210,6 +234,8 @@ class TlsTransportLayer:
 
         Raises BlockingIOError when that is none, OSError when the connection is gone.
         """
+        if 0 < len(data) <= SLICE_BYTES and not self._unsent and not self._outgoing.pending:
+            return self._send_at_once(data)
         sent = self._flush()
         with memoryview(data) as view:
             while sent < len(view):
@@ -224,6 +250,9 @@ class TlsTransportLayer:
     def sendmsg(self, buffers: Iterable[Any], ancdata: Any = (), flags: int = 0, /) -> int:
         """Send several buffers, as much as fits. Returns and raises as `send` does."""
         # Joined first: a record for each small piece would cost 29 bytes, and a call of OpenSSL's.
+        buffers = list(buffers)
+        if not self._unsent and not self._outgoing.pending and 0 < sum(map(len, buffers)) <= SLICE_BYTES:
+            return self._send_at_once(b"".join(buffers))
         sent = total = 0
         batch: list[Any] = []
         batch_bytes = 0
@@ -271,6 +300,24 @@ class TlsTransportLayer:
             if sent < len(piece):
                 break
         return total
+
+    def _send_at_once(self, data: Any) -> int:
+        """Send one slice where nothing waits: what a small answer costs. Returns and raises as `send` does."""
+        count = len(data)
+        written = self._tls.write(data)
+        while written < count:
+            with memoryview(data)[written:] as rest:
+                written += self._tls.write(rest)
+        encrypted = self._outgoing.read()
+        try:
+            taken = self._socket.send(encrypted)
+        except BlockingIOError:
+            taken = 0
+        if taken < len(encrypted):
+            self._claimed = count
+            self._unsent = memoryview(encrypted)[taken:]
+            raise BlockingIOError
+        return count
 
     def _send_slice(self, piece: memoryview) -> bool:
         """Encrypt a slice and send it. Returns whether all of it has left; otherwise `_flush` sends the rest."""

@@ -336,7 +336,13 @@ def test_a_close_says_that_no_more_follows(server_context: ssl.SSLContext) -> No
 
 
 def test_our_client_and_our_server_talk(server_context: ssl.SSLContext) -> None:
-    """Both sides of the transport, in one Selector: it connects to itself."""
+    """Both sides of the transport, in one Selector: it connects to itself. The client names its server (SNI)."""
+    named: list[str | None] = []
+
+    def note_name(_tls: object, name: str | None, _context: ssl.SSLContext) -> None:
+        named.append(name)
+
+    server_context.sni_callback = note_name
     network = MemoryNetwork()
     address = ("127.0.0.1", 9092)
     accepted = network.listen(address)
@@ -357,6 +363,8 @@ def test_our_client_and_our_server_talk(server_context: ssl.SSLContext) -> None:
         selector.poll(0)
     assert selector.is_channel_ready("client")
     assert selector.is_channel_ready("server")
+    server_context.sni_callback = None
+    assert named == ["localhost"]
     requests = [bytes([number]) * 50_000 for number in range(10)]
     found: list[bytes] = []
     for request in requests:

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from subprocess import Popen, TimeoutExpired
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from barnabas_spark.java_home import set_spark_environment
+from barnabas_spark.quick_processes import quick_java_options, worker_sockets
 
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java options for a session that lives for a minute: without the optimizing compiler it takes a third less CPU."""
@@ -71,7 +72,7 @@ def local_session(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": " ".join(
-            (f"-Dlog4j2.configurationFile=file:{log_configuration}", *java_options)
+            (f"-Dlog4j2.configurationFile=file:{log_configuration}", *quick_java_options(), *java_options)
         ),
         "spark.local.dir": os.path.join(work_dir, "scratch"),
         "spark.sql.session.timeZone": "UTC",
@@ -80,14 +81,17 @@ def local_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    for setting, value in {**defaults, **settings}.items():
-        builder = builder.config(setting, value)
     # These loggers print traces on standard error, of interrupted calls and of exceptions that are raised anyway.
     for logger_name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(logger_name).setLevel(logging.CRITICAL)
     # When the JVM has ended, py4j prints a trace by the root logger itself, and raises the exception all the same.
     logging.getLogger().addFilter(_is_not_of_py4j)
-    with _started_jvms() as jvms:
+    with ExitStack() as stack:
+        # Entered first, so that the directory is removed after the JVM has ended.
+        sockets = stack.enter_context(worker_sockets())
+        jvms = stack.enter_context(_started_jvms())
+        for setting, value in {**defaults, **sockets, **settings}.items():
+            builder = builder.config(setting, value)
         try:
             with _output_to(log_path):
                 session = builder.getOrCreate()

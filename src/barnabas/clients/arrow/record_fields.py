@@ -21,6 +21,9 @@ from barnabas.records.record_framing import MIN_RECORD_SIZE
 _FIRST_WALK_RECORDS = 16
 """The records that are walked one by one before a run of equal ones is looked for."""
 
+_SKIP = tuple(1 + (low >> 1) if low < 0x80 else 2 + ((low & 0x7F) >> 1) for low in range(256))
+"""The bytes to skip, by the first byte of a length: the length's own one or two, and what that byte says."""
+
 
 class Extent(NamedTuple):
     """The records of one batch: `record_count` of them, from `start` to `end` of a buffer."""
@@ -101,9 +104,10 @@ def _record_positions(data: Buffer, array: Bytes, extent: Extent) -> Integers:
     pieces = [np.zeros(0, np.int64)]
     left = count
     walk = _FIRST_WALK_RECORDS
-    while left:
+    while left > 0 and position < end:
         walked: list[int] = []
-        position = _walk_lengths(data, position, min(walk, left), walked)
+        # About as many records as `walk` says: a walk up to a place is quicker than one of a number of records.
+        position = _walk_lengths(data, position, position + (end - position) * min(walk, left) // left, walked)
         pieces.append(np.array(walked, np.int64))
         left -= len(walked)
         size = position - walked[-1]
@@ -116,8 +120,8 @@ def _record_positions(data: Buffer, array: Bytes, extent: Extent) -> Integers:
         position += run * size
         left -= run
         walk = _FIRST_WALK_RECORDS if run >= walk else 8 * walk
-    if position != end:
-        raise CorruptRecord(f"{count} records end {position - end} bytes past the end of their batch")
+    if position != end or left:
+        raise CorruptRecord(f"{count} records do not end at the end of their batch, but {position - end} bytes behind")
     return np.concatenate(pieces)
 
 
@@ -142,22 +146,23 @@ def _equal_records(array: Bytes, position: int, size: int, most: int) -> int:
         place += 1
 
 
-def _walk_lengths(data: Buffer, position: int, count: int, out: list[int]) -> int:
-    """Append the positions of `count` records, and return the position behind them. Raises CorruptRecord.
+def _walk_lengths(data: Buffer, position: int, end: int, out: list[int]) -> int:
+    """Append the positions of the records that begin before `end`, and return the position behind the last of them.
 
-    The walk goes from length to length, unrolled for lengths of one and two bytes.
+    The walk goes from length to length, unrolled for lengths of one and two bytes. Raises CorruptRecord.
     """
     append = out.append
+    skip = _SKIP
     try:
-        for _ in range(count):
+        while position < end:
             append(position)
             low = data[position]
             if low < 0x80:
-                position += 1 + (low >> 1)
+                position += skip[low]
                 continue
             high = data[position + 1]
             if high < 0x80:
-                position += 2 + ((low & 0x7F) >> 1 | high << 6)
+                position += skip[low] + (high << 6)
                 continue
             value = low & 0x7F | (high & 0x7F) << 7
             shift = 14

@@ -23,6 +23,7 @@ VARLONG_BYTES = 10
 """The longest varint of a 64-bit value."""
 
 _SEVEN_BITS = np.uint64(0x7F)
+_SEVEN = np.uint64(7)
 _ONE = np.uint64(1)
 
 
@@ -33,20 +34,32 @@ def read_varints(data: Bytes, positions: Integers, longest_bytes: int = VARINT_B
     """
     try:
         first = data[positions]
-        codes = first.astype(np.uint64)
         behind = positions + 1
-        unfinished = np.nonzero(first >= 0x80)[0]
-        if len(unfinished):
+        unfinished = np.flatnonzero(first >= 0x80)
+        if not len(unfinished):
+            # Bytes are negated modulo 256, and read as signed afterwards.
+            return ((first >> 1) ^ -(first & 1)).view(np.int8).astype(np.int64), behind
+        codes = first.astype(np.uint64)
+        if len(unfinished) == len(first):
+            # Lengths of values: nearly always two bytes, so that picking out rows would only cost.
+            following = data[behind]
             codes &= _SEVEN_BITS
+            codes |= (following & 0x7F).astype(np.uint64) << _SEVEN
+            behind += 1
+            unfinished = np.flatnonzero(following >= 0x80)
+            length_bytes = 2
+        else:
+            codes[unfinished] &= _SEVEN_BITS
             length_bytes = 1
-            while len(unfinished):
-                if length_bytes == longest_bytes:
-                    raise CorruptRecord(f"a varint is longer than {longest_bytes} bytes")
-                following = data[behind[unfinished]]
-                codes[unfinished] |= (following.astype(np.uint64) & _SEVEN_BITS) << np.uint64(7 * length_bytes)
-                behind[unfinished] += 1
-                length_bytes += 1
-                unfinished = unfinished[following >= 0x80]
+        while len(unfinished):
+            if length_bytes == longest_bytes:
+                raise CorruptRecord(f"a varint is longer than {longest_bytes} bytes")
+            places = behind[unfinished]
+            following = data[places]
+            codes[unfinished] |= (following & 0x7F).astype(np.uint64) << np.uint64(7 * length_bytes)
+            behind[unfinished] = places + 1
+            length_bytes += 1
+            unfinished = unfinished[following >= 0x80]
     except IndexError:
         raise CorruptRecord("a varint runs past the end of its batch") from None
     return unzigzag(codes), behind

@@ -11,7 +11,7 @@ from typing import Any
 
 FORMATS = ("json", "text", "raw", "avro", "protobuf")
 
-_NAME = "^[A-Za-z][A-Za-z0-9_]*$"
+NAME = "^[A-Za-z][A-Za-z0-9_]*$"
 _SCALAR = {"type": ["string", "number", "boolean"]}
 
 
@@ -24,7 +24,7 @@ def _named(description: str, entry: dict[str, Any], *, required: bool) -> dict[s
     return {
         "type": "object",
         "description": description,
-        "propertyNames": {"pattern": _NAME},
+        "propertyNames": {"pattern": NAME},
         "additionalProperties": entry,
         **more,
     }
@@ -115,6 +115,11 @@ _TRANSFORM = _entry(
 _SINK = _entry(
     {
         "from": _text("The source or transform whose rows are written."),
+        "query": _text(
+            "The streaming query that writes this sink. The default is one of the sink's own name. Sinks of one query"
+            " share what it reads and computes, and have the same 'from' and 'mode'.",
+            pattern=NAME,
+        ),
         "topic": _text("The topic to write to."),
         "parquet": _text("The directory to write Parquet files to."),
         "iceberg": _text("The Iceberg table to write to: NAMESPACE.TABLE. It is made if it is missing."),
@@ -177,7 +182,7 @@ PIPELINE_SCHEMA: dict[str, Any] = {
         "parameters": {
             "type": "object",
             "description": "Names for ${name}, with defaults; null for one that has to be given.",
-            "propertyNames": {"pattern": _NAME},
+            "propertyNames": {"pattern": NAME},
             "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
         },
         "brokers": _text("host:port, separated by commas."),
@@ -216,7 +221,11 @@ PIPELINE_SCHEMA: dict[str, Any] = {
         "transforms": _named(
             "Queries and functions, by name, each over what stands above it.", _TRANSFORM, required=False
         ),
-        "sinks": _named("What is written, by name. Each sink is a streaming query.", _SINK, required=True),
+        "sinks": _named(
+            "What is written, by name. Each sink is a streaming query, unless several name one query.",
+            _SINK,
+            required=True,
+        ),
     },
     "required": ["name", "sources", "sinks"],
 }

@@ -86,6 +86,8 @@ class _Reading:
         sources = tuple(self._source(key, entry) for key, entry in values["sources"].items())
         transforms = self._transforms([source.name for source in sources])
         known = [*(source.name for source in sources), *(transform.name for transform in transforms)]
+        sinks = tuple(self._sink(key, entry, known) for key, entry in values["sinks"].items())
+        self._check_queries(sinks)
         return Pipeline(
             path=self._path,
             name=name,
@@ -96,7 +98,7 @@ class _Reading:
             ),
             sources=sources,
             transforms=transforms,
-            sinks=tuple(self._sink(key, entry, known) for key, entry in values["sinks"].items()),
+            sinks=sinks,
         )
 
     def _source(self, name: str, entry: dict[str, Any]) -> Source:
@@ -200,6 +202,7 @@ class _Reading:
             self._note(path, f"sinks.{name} needs 'registry' at the top, 'schema_id', or 'framing: none'")
         return Sink(
             name=name,
+            query=entry.get("query", name),
             line=self._marked.line(path),
             key_line=self._marked.line((*path, "key")),
             reads=entry["from"],
@@ -216,6 +219,19 @@ class _Reading:
             brokers=self._brokers(entry, path) if is_topic else "",
             options=self._options(entry) if is_topic else _texts(entry.get("options", {})),
         )
+
+    def _check_queries(self, sinks: tuple[Sink, ...]) -> None:
+        """Check that sinks of one query are given the same rows: one query has one plan and one output mode."""
+        first_of: dict[str, Sink] = {}
+        for sink in sinks:
+            first = first_of.setdefault(sink.query, sink)
+            for key, own, other in (("from", sink.reads, first.reads), ("mode", sink.mode, first.mode)):
+                if own != other:
+                    self._note(
+                        ("sinks", sink.name, key),
+                        f"sinks.{sink.name} has {key!r} {own}, and sinks.{first.name} of the same query"
+                        f" {sink.query!r} has {other}: they must be equal, or the queries two",
+                    )
 
     # -- parts
 

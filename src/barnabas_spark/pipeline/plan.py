@@ -7,12 +7,12 @@ be there. Each query gets sources of its own, because each keeps its own first o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from barnabas_spark.connection_security import security_options
@@ -24,7 +24,8 @@ from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
 from barnabas_spark.pipeline.specification import IcebergTarget, Pipeline, Sink, Source, Transform
 from barnabas_spark.pipeline.topic_options import topic_options
-from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_rows
+from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_columns, plain_columns
+from barnabas_spark.sink_columns import check_sink_schema
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
 
@@ -38,16 +39,34 @@ _COLUMNS = "key binary, value binary, topic string, partition int, offset bigint
 _HEADERS = ", headers array<struct<key:string,value:binary>>"
 
 
-class PlannedQuery(NamedTuple):
-    """One streaming query. `rows` are what the sink writes: for a topic, key and value."""
+class PlannedSink(NamedTuple):
+    """One output of a query."""
 
-    name: str
-    line: int
     sink: Sink
-    rows: DataFrame
-    identity: QueryIdentity
+    columns: tuple[Column, ...]
+    """What is written of the query's rows: for a topic, key and value."""
     iceberg: IcebergTable | None = None
     """The table, if the sink is one."""
+
+    def written(self, rows: DataFrame) -> DataFrame:
+        """Return what the sink writes of the query's rows, or of those of one micro-batch."""
+        return rows.select(*self.columns)
+
+
+class PlannedQuery(NamedTuple):
+    """One streaming query. `rows` are those of the transform or source that its sinks name."""
+
+    name: str
+    mode: str
+    rows: DataFrame
+    sinks: tuple[PlannedSink, ...]
+    """At least one."""
+    identity: QueryIdentity
+
+    @property
+    def line(self) -> int:
+        """The line of the first sink."""
+        return self.sinks[0].sink.line
 
 
 class PipelinePlan:
@@ -59,50 +78,66 @@ class PipelinePlan:
         self._layout = layout
         self._tables: dict[str, DataFrame] = {}
         """The sources that are read as tables, which all queries share."""
-        self.queries = [self._query(sink) for sink in pipeline.sinks]
+        sinks_of: dict[str, list[Sink]] = {}
+        for sink in pipeline.sinks:
+            sinks_of.setdefault(sink.query, []).append(sink)
+        self.queries = [self._query(name, sinks) for name, sinks in sinks_of.items()]
         self.queries += [self._dead_letters(source) for source in pipeline.sources if source.dead_letters is not None]
 
-    def _query(self, sink: Sink) -> PlannedQuery:
-        """Return the query of one sink. Raises PipelineError."""
+    def _query(self, name: str, sinks: Sequence[Sink]) -> PlannedQuery:
+        """Return the query of these sinks, which read the same and have one mode. Raises PipelineError."""
         frames: dict[str, DataFrame] = {}
-        wanted = self._wanted(sink.reads)
+        first = sinks[0]
+        wanted = self._wanted(first.reads)
         for source in self._pipeline.sources:
             if source.name in wanted:
-                frames[source.name] = self._source(source, sink.name)
+                frames[source.name] = self._source(source, name)
                 frames[source.name].createOrReplaceTempView(source.name)
         for transform in self._pipeline.transforms:
             if transform.name in wanted:
                 frames[transform.name] = self._transform(transform, frames)
                 frames[transform.name].createOrReplaceTempView(transform.name)
-        rows = frames[sink.reads]
+        rows = frames[first.reads]
         if not rows.isStreaming:
             raise self._error(
-                sink.line, f"sinks.{sink.name}: {sink.reads} is a table, not a stream: nothing would be new"
+                first.line, f"sinks.{first.name}: {first.reads} is a table, not a stream: nothing would be new"
             )
-        table = None
-        with self._checked(sink.key_line if sink.key else sink.line, f"sinks.{sink.name}"):
-            if sink.topic is not None:
-                SinkOptions.parse(topic_options(sink))
-                rows = encoded_rows(rows, sink)
-            elif sink.console_rows is None:
-                rows = rows.drop(*[name for name in rows.columns if name.startswith("_")])
-            if sink.iceberg is not None:
-                table = _iceberg_table(sink, sink.iceberg, rows)
-        self._check_mode(rows, sink)
+        planned = tuple(self._sink(sink, rows) for sink in sinks)
+        self._check_mode(rows, first)
         reads = tuple(source.what for source in self._pipeline.sources if source.name in wanted and not source.is_table)
-        return PlannedQuery(sink.name, sink.line, sink, rows, QueryIdentity(reads, sink.what), table)
+        writes = " and ".join(sink.what for sink in sinks)
+        return PlannedQuery(name, first.mode, rows, planned, QueryIdentity(reads, writes))
+
+    def _sink(self, sink: Sink, rows: DataFrame) -> PlannedSink:
+        """Return what one sink writes of the rows. Raises PipelineError."""
+        with self._checked(sink.key_line if sink.key else sink.line, f"sinks.{sink.name}"):
+            sink_options = None
+            if sink.topic is not None:
+                sink_options = SinkOptions.parse(topic_options(sink))
+                columns = encoded_columns(rows, sink)
+            else:
+                columns = plain_columns(rows, with_record=sink.console_rows is not None)
+            # Spark's analyser looks at the columns here.
+            written = rows.select(*columns)
+            if sink_options is not None:
+                check_sink_schema(written.schema, sink_options)
+            table = None if sink.iceberg is None else _iceberg_table(sink, sink.iceberg, written)
+            return PlannedSink(sink, columns, table)
 
     def _dead_letters(self, source: Source) -> PlannedQuery:
         name = f"{source.name}{DEAD_LETTERS}"
         with self._checked(source.line, f"sources.{source.name}"):
             rows = bad_records(self._records(source, name), source)
         sink = Sink(
-            name=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
+            name=name, query=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
             parquet=None, iceberg=None, console_rows=None, format="raw", coding=None, key=None,
             is_exactly_once=True, mode="append", partition_by=(), brokers=source.brokers,
             options=security_options(source.options),
         )  # fmt: skip
-        return PlannedQuery(name, source.line, sink, rows, QueryIdentity((source.what,), sink.what))
+        columns = plain_columns(rows, with_record=False)
+        return PlannedQuery(
+            name, sink.mode, rows, (PlannedSink(sink, columns),), QueryIdentity((source.what,), sink.what)
+        )
 
     def _wanted(self, name: str) -> set[str]:
         """Return the names that a query may need: that one, and all that the texts above it contain as words."""

@@ -30,7 +30,8 @@ def failure_of(query: str, text: str, layout: CheckpointLayout, modules: Sequenc
     where = f"micro-batch {next_batch}"
     if planned is not None and planned.number == next_batch:
         where += f", which reads up to {planned.ends}"
-    cause = cause_in(text)
+    # A sentence of Spark's goes on here.
+    cause = cause_in(text).removesuffix(".")
     if any(sign in cause for sign in _DISK_SIGNS):
         cause += f" (the checkpoint {layout.query(query)}, or Spark's scratch files)"
     return f"failed in {where}: {_line_in(text, modules)}{cause}; the next run goes on with this micro-batch"

@@ -7,13 +7,13 @@ stopped here, whatever happens. No lock but the pipeline's own, in the file syst
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from barnabas.clients.admin import Admin
@@ -28,14 +28,13 @@ from barnabas_spark.option_values import OptionValues
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem, RunFailed
+from barnabas_spark.pipeline.pipeline_session import pipeline_session
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
 from barnabas_spark.pipeline.progress import QueryProgress
 from barnabas_spark.pipeline.query_failure import failure_of
 from barnabas_spark.pipeline.query_start import start_query
-from barnabas_spark.pipeline.run_display import RunDisplay
 from barnabas_spark.pipeline.run_state import run_lock, write_status
 from barnabas_spark.pipeline.specification import Pipeline, Sink, Source
-from barnabas_spark.session import QUICK_START, ended_jvm, local_session
 
 _POLL_SECONDS = 0.25
 _STATUS_SECONDS = 1.0
@@ -46,6 +45,19 @@ _BROKER_TIMEOUT_MS = 15_000
 
 SessionMaker: TypeAlias = Callable[[Pipeline, CheckpointLayout], AbstractContextManager[SparkSession]]
 """Yields the session of one run. Raises JavaNotFound, OSError."""
+
+
+class RunWatcher(Protocol):
+    """A display of a run: `run_display.RunDisplay`, or the demo's."""
+
+    def live(self) -> AbstractContextManager[None]:
+        """Show the run while the context is open."""
+
+    def update(self, queries: Sequence[QueryProgress], *, is_last: bool = False) -> None:
+        """Show what the queries have done."""
+
+    def show_rows(self, sink: str, batch: int, rows: DataFrame, limit: int) -> None:
+        """Show the first rows of a micro-batch, on Spark's thread for micro-batches."""
 
 
 class RunningQuery(NamedTuple):
@@ -66,7 +78,7 @@ class BrokerConnection(NamedTuple):
 def check_with_spark(pipeline: Pipeline) -> None:
     """Let Spark's analyser check all queries, without a broker. Raises PipelineError, JavaNotFound."""
     layout = CheckpointLayout(pipeline.checkpoints)
-    with _session(pipeline, layout) as session:
+    with _own_session(pipeline, layout) as session:
         _claimable(pipeline, PipelinePlan(session, pipeline, layout), layout)
 
 
@@ -76,7 +88,7 @@ def plan_in_words(pipeline: Pipeline) -> list[str]:
     Raises PipelineError, RunFailed, JavaNotFound, OSError.
     """
     layout = CheckpointLayout(pipeline.checkpoints)
-    with _session(pipeline, layout) as session:
+    with _own_session(pipeline, layout) as session:
         plan = PipelinePlan(session, pipeline, layout)
         _claimable(pipeline, plan, layout)
         _check_topics(pipeline)
@@ -92,7 +104,7 @@ def plan_in_words(pipeline: Pipeline) -> list[str]:
 
 def run_pipeline(
     pipeline: Pipeline,
-    display: RunDisplay,
+    display: RunWatcher,
     is_stopping: Callable[[], bool],
     session_of: SessionMaker | None = None,
 ) -> None:
@@ -106,7 +118,7 @@ def run_pipeline(
         running: list[RunningQuery] = []
         _note(layout, pipeline, "starting", running)
         try:
-            with (session_of or _session)(pipeline, layout) as session:
+            with (session_of or _own_session)(pipeline, layout) as session:
                 plan = PipelinePlan(session, pipeline, layout)
                 _claimable(pipeline, plan, layout)
                 _check_topics(pipeline)
@@ -147,7 +159,7 @@ def _run(
     plan: PipelinePlan,
     layout: CheckpointLayout,
     running: list[RunningQuery],
-    display: RunDisplay,
+    display: RunWatcher,
     is_stopping: Callable[[], bool],
 ) -> None:
     """Start the queries and follow them. Raises RunFailed, PipelineError."""
@@ -241,11 +253,12 @@ def _prepare_tables(pipeline: Pipeline, plan: PipelinePlan, *, create: bool) -> 
     """Check that Iceberg tables fit the rows, and make those that are missing. Raises PipelineError."""
     problems = []
     for query in plan.queries:
-        if query.iceberg is not None:
-            try:
-                query.iceberg.prepare(create=create)
-            except IcebergError as error:
-                problems.append(Problem(query.line, f"sinks.{query.name}: {error}"))
+        for planned in query.sinks:
+            if planned.iceberg is not None:
+                try:
+                    planned.iceberg.prepare(create=create)
+                except IcebergError as error:
+                    problems.append(Problem(planned.sink.line, f"sinks.{planned.sink.name}: {error}"))
     if problems:
         raise PipelineError(pipeline.path, problems)
 
@@ -266,27 +279,5 @@ def _note(
     write_status(layout, status if error is None else {**status, "error": error})
 
 
-@contextmanager
-def _session(pipeline: Pipeline, layout: CheckpointLayout) -> Iterator[SparkSession]:
-    """Yield the pipeline's session, and stop it. Raises JavaNotFound, RunFailed: Spark's JVM has ended."""
-    spark = pipeline.spark
-    with local_session(
-        f"barnabas-pipeline-{pipeline.name}",
-        layout.spark,
-        cores=spark.cores,
-        driver_memory=spark.memory,
-        # A run that ends soon, or only checks, ends sooner without the optimizing compiler.
-        java_options=QUICK_START if pipeline.ends_by_itself else (),
-        settings=spark.settings,
-    ) as session:
-        try:
-            yield session
-        except (Py4JError, ConnectionError) as error:
-            status = ended_jvm()
-            if status is None:
-                raise
-            how = f"by signal {-status}" if status < 0 else f"with status {status}"
-            raise RunFailed(
-                f"{pipeline.path}: Spark's JVM was ended {how} (the machine may lack memory); run the pipeline again:"
-                f" it goes on where it was (Spark's log: {layout.spark}/spark.log)"
-            ) from error
+def _own_session(pipeline: Pipeline, layout: CheckpointLayout) -> AbstractContextManager[SparkSession]:
+    return pipeline_session(pipeline, layout, is_short=pipeline.ends_by_itself)

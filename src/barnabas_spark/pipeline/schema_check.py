@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import jsonschema
 
-from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
+from barnabas_spark.pipeline.json_schema import NAME, PIPELINE_SCHEMA
 from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
 
+_NAME_IN_WORDS = "letters, digits and _, a letter first"
 _REFUSED = {
     "delta": "Delta tables are not written: Spark needs a jar for them. Write Parquet, or Iceberg",
 }
@@ -38,7 +39,7 @@ def _note(error: jsonschema.ValidationError, marked: MarkedYaml) -> None:
             marked.add_problem((*path, key), _unknown(key, where, sorted(known)))
     elif "propertyNames" in error.absolute_schema_path:
         # jsonschema reports the parent's path: the name itself is the value.
-        marked.add_problem((*path, value), f"{value!r} is no name: letters, digits and _, a letter first")
+        marked.add_problem((*path, value), f"{value!r} is no name: {_NAME_IN_WORDS}")
     elif rule == "required" and error.parent is None:
         for key in wanted:
             if key not in value:
@@ -59,7 +60,8 @@ def _note(error: jsonschema.ValidationError, marked: MarkedYaml) -> None:
         shown = "empty" if value is None else repr(value)
         marked.add_problem(path, f"{where} is {shown}; it must be {_listed([_WORDS.get(one, one) for one in types])}")
     elif rule == "pattern":
-        marked.add_problem(path, f"{where} is {value!r}; it must be letters, digits, '.', '_' and '-'")
+        told = _NAME_IN_WORDS if wanted == NAME else "letters, digits, '.', '_' and '-'"
+        marked.add_problem(path, f"{where} is {value!r}; it must be {told}")
     elif rule in ("minLength", "minProperties", "minItems"):
         marked.add_problem(path, f"{where} is empty")
     else:

@@ -111,9 +111,11 @@ class IcebergTarget(NamedTuple):
 
 
 class Sink(NamedTuple):
-    """One output, which is one streaming query."""
+    """One output."""
 
     name: str
+    query: str
+    """The streaming query that writes it: by default one of the sink's name. Sinks of one query have the same rows."""
     line: int
     key_line: int
     """The line of the SQL expression for the key."""

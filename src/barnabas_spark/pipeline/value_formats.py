@@ -72,12 +72,9 @@ def bad_records(records: DataFrame, source: Source) -> DataFrame:
     return parsed.select("key", "value", sql.array(*headers).alias("headers"))
 
 
-def encoded_rows(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return the rows as key and value.
-
-    Raises FormatError, RegistryFailed; Spark's AnalysisException for a wrong key expression.
-    """
-    columns = written_columns(rows)
+def encoded_columns(rows: DataFrame, sink: Sink) -> tuple[Column, ...]:
+    """Return key and value, made of the columns of such rows. Raises FormatError, RegistryFailed."""
+    columns = _written_names(rows)
     name = sink.format
     if name in ("raw", "text"):
         if "value" not in rows.columns:
@@ -90,11 +87,15 @@ def encoded_rows(rows: DataFrame, sink: Sink) -> DataFrame:
     else:
         value = sql.to_json(_struct(columns), {"ignoreNullFields": "false"})
     key = [sql.expr(sink.key).alias("key")] if sink.key is not None else []
-    return rows.select(*key, value.alias("value"))
+    return (*key, value.alias("value"))
 
 
-def written_columns(rows: DataFrame) -> list[str]:
-    """Return the columns that a sink writes: all but those about the record."""
+def plain_columns(rows: DataFrame, *, with_record: bool) -> tuple[Column, ...]:
+    """Return the columns of such rows as they are; those about the record only `with_record`."""
+    return tuple(_quoted(name) for name in (rows.columns if with_record else _written_names(rows)))
+
+
+def _written_names(rows: DataFrame) -> list[str]:
     return [name for name in rows.columns if not name.startswith("_")]
 
 

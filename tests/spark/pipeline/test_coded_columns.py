@@ -18,8 +18,8 @@ from barnabas_spark.pipeline.coding.coding_errors import FormatError, RegistryFa
 from barnabas_spark.pipeline.coding.protobuf_codec import ProtobufDecoder
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.specification import Pipeline
-from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_rows
+from barnabas_spark.pipeline.specification import Pipeline, Sink
+from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_columns
 from tests.spark.committed_records import committed_records, committed_values
 from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, proto_set, proto_text
 from tests.spark.pipeline.fake_registry import fake_registry
@@ -60,6 +60,10 @@ def records(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
     rows = [(b"k", value, "orders", 0, offset) for offset, value in enumerate(values)]
     frame = spark.createDataFrame(rows, "key binary, value binary, topic string, partition int, offset bigint")
     return frame.coalesce(1).selectExpr("*", "timestamp '2026-01-01' AS timestamp")
+
+
+def encoded_rows(rows: DataFrame, sink: Sink) -> DataFrame:
+    return rows.select(*encoded_columns(rows, sink))
 
 
 def values_of(frame: DataFrame) -> list[bytes]:

@@ -101,6 +101,7 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
         sinks:
           x: {from: b, parquet: out, partition_by: [day], mode: complete}
           y: {from: orders, console: 5, mode: update}
+          w: {from: orders, topic: v, brokers: c:1, mode: update, query: y}
           z: {from: a, topic: t, brokers: c:1, format: text, key: id, delivery: at-least-once}
         """
     )
@@ -112,8 +113,11 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
     assert pipeline.spark.settings == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
     assert pipeline.transforms[0].inputs == ("orders", "files")
     assert pipeline.transforms[1].text_path == os.fspath(tmp_path / "query.sql")
-    assert [sink.what for sink in pipeline.sinks] == [f"files of {tmp_path}/out", "the console", "topic t"]
-    assert not pipeline.sinks[2].is_exactly_once
+    assert [sink.what for sink in pipeline.sinks] == [
+        f"files of {tmp_path}/out", "the console", "topic v", "topic t",
+    ]  # fmt: skip
+    assert [sink.query for sink in pipeline.sinks] == ["x", "y", "y", "z"]
+    assert not pipeline.sinks[3].is_exactly_once
 
 
 def test_where_schemas_are(read: Read, tmp_path: Path) -> None:
@@ -226,6 +230,14 @@ def test_parameters_and_environment(read: Read) -> None:
         ("topic: large", "console: 0", 15, "sinks.out.console: 0 is less than the minimum of 1"),
         ("topic: large", "parquet: x\n    mode: update", 16, "files cannot be updated"),
         ("topic: large", "parquet: x\n    key: id", 16, "'key' has no meaning for a sink that writes no topic"),
+        (
+            "topic: large",
+            "topic: x\n  two: {from: orders, console: 1, query: out}",
+            16,
+            "orders, and sinks.out of the same",
+        ),
+        ("topic: large", "topic: x\n  two: {from: large, console: 1, query: out, mode: update}", 16, "has append"),
+        ("topic: large", "topic: x\n    query: a-b", 16, "'a-b'; it must be letters, digits and _, a letter first"),
         ("sql: |", "python: nofile.py:run\n    inputs: [orders]\n    sqll: |", 11, "has no key 'sqll'"),
         ("sql: |\n      SELECT id\n      FROM orders", "python: no.py:run\n    inputs: [out]", 9, "there is no file "),
         ("sql: |\n      SELECT id\n      FROM orders", "sql_file: no.sql", 9, "no.sql: No such file"),

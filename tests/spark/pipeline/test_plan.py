@@ -63,7 +63,7 @@ def planned(spark: SparkSession, directory: Path, text: str) -> PipelinePlan:
 
 def test_a_plan_has_a_query_for_each_sink_and_each_place_for_bad_records(spark: SparkSession, tmp_path: Path) -> None:
     out, bad = planned(spark, tmp_path, GOOD).queries
-    assert (out.name, out.line, out.rows.columns) == ("out", 20, ["key", "value"])
+    assert (out.name, out.line, out.sinks[0].written(out.rows).columns) == ("out", 20, ["key", "value"])
     assert (out.identity.reads, out.identity.writes) == (("topic orders",), "topic large")
     assert (bad.name, bad.line, bad.rows.columns) == ("orders-dead-letters", 4, ["key", "value", "headers"])
     assert not (tmp_path / "checkpoints").exists()
@@ -79,6 +79,7 @@ def test_a_plan_has_a_query_for_each_sink_and_each_place_for_bad_records(spark: 
         ("steps.py:mark", "steps.py:forgets", 18, "forgets returned NoneType, not a DataFrame"),
         ("steps.py:mark", "steps.py:missing", 18, "has no function 'missing'"),
         ("key: name", "key: nam", 23, "with name `nam` cannot be resolved"),
+        ("key: name", "key: id", 23, "column 'key' is bigint; it must be string or binary: cast it"),
         ("key: name", "format: text", 20, "format text needs a column 'value'"),
         ("from: marked", "from: shops", 20, "shops is a table, not a stream"),
         ("id BIGINT, customer STRING", "id BIGINT, _key STRING", 4, "the schema has the column _key"),
@@ -95,6 +96,12 @@ def test_what_spark_rejects_has_a_line(
     (problem,) = caught.value.problems
     assert (problem.line, message in problem.message) == (line, True), problem
     assert len(problem.message) < 500
+
+
+def test_sinks_of_one_query_share_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    two, _ = planned(spark, tmp_path, f"{GOOD}  files: {{from: marked, query: out, parquet: copies}}\n").queries
+    assert [each.written(two.rows).columns for each in two.sinks] == [["key", "value"], ["id", "name", "marked"]]
+    assert two.identity.writes == f"topic large and files of {tmp_path}/copies"
 
 
 def test_an_aggregation_without_a_watermark_cannot_be_appended(spark: SparkSession, tmp_path: Path) -> None:

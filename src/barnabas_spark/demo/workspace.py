@@ -24,11 +24,8 @@ class Workspace:
         self.picture = os.path.join(self.path, "departure-delays.png")
         self.parquet = os.path.join(self.path, "departure-delays.parquet")
         self.broker_data = os.path.join(self.path, "broker")
-        self.spark = os.path.join(self.path, "spark")
-        self.checkpoint = os.path.join(self.spark, "checkpoint")
         self.log = os.path.join(self.path, "demo.log")
         self.broker_log = os.path.join(self.path, "broker.log")
-        self.spark_log = os.path.join(self.spark, "spark.log")
 
     def prepare(self) -> None:
         """Make the directory, or empty that of an earlier demo. Raises NotOurs for any other directory with files."""

@@ -100,7 +100,7 @@ def test_delays_are_the_same_in_the_topic_and_in_parquet() -> None:
     cancelled = sum(b'"dep_time":null' in (each.value or b"") for each in some)
     with run.whole("flights", some) as outcome:
         cells = flights.cells(outcome.records)
-        table = pyarrow.parquet.read_table(f"{outcome.directory}/departure-delays").to_pylist()
+        table = pyarrow.parquet.read_table(f"{outcome.directory}/departure-delays.parquet").to_pylist()
     assert totals(cells) == Totals(20_000, cancelled)
     assert sorted(table, key=lambda row: (row["carrier"], row["hour"])) == sorted(
         (cell._asdict() for cell in cells), key=lambda row: (row["carrier"], row["hour"])

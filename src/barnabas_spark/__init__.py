@@ -1,11 +1,16 @@
 """The Spark data source: `spark.read`, `spark.readStream` and writers with `format("barnabas")`, without any jar.
 
 Spark finds the source by the module `pyspark_barnabas`, and the log source by `pyspark_barnabas_log`. Start at
-`source.BarnabasDataSource`. Users import from here. The broker never imports this package.
+`source.BarnabasDataSource`. Users import from here, which also completes the environment of sessions that start later
+(`plain_sessions`). The broker never imports this package.
 """
 
+from barnabas_spark.plain_sessions import complete_environment, warn_of_running_session
 from barnabas_spark.query_lag import query_lag
 from barnabas_spark.registration import prepare, register
 from barnabas_spark.topic_table import table
 
 __all__ = ["prepare", "query_lag", "register", "table"]
+
+complete_environment()
+warn_of_running_session()

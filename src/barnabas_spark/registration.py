@@ -22,30 +22,48 @@ logger = logging.getLogger(__name__)
 def prepare() -> None:
     """Set JAVA_HOME and PYSPARK_PYTHON for the sessions of this process that start later. Raises JavaNotFound.
 
-    Without it, Spark takes the `java` and the `python3` that are first on the PATH, which in an IDE, a notebook or a
-    cron job are not those of the environment in which this package is installed.
+    The import of this package sets those that are not set; this call also replaces a Java that does not suit, and says
+    when there is none.
     """
     set_spark_environment(os.environ)
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("barnabas")` known to a session that runs already, whatever `python3` is first on the PATH.
+    """Make the formats "barnabas" and "barnabas-log" known to a session that runs already, also one of Spark Connect.
 
-    On a cluster the workers' Python is not this one: the environment there has to have the package, and the setting
-    `spark.pyspark.python` or PYSPARK_PYTHON has to name it.
+    On this machine the session's workers become those of this Python. On a cluster the workers' Python is not this one:
+    the environment there has to have the package, and PYSPARK_PYTHON has to name it before the session starts.
     """
     # pyspark is needed only here: `prepare` has to work before it is imported.
+    from barnabas_spark.log_source.log_data_source import BarnabasLogDataSource  # noqa: PLC0415
     from barnabas_spark.source import BarnabasDataSource  # noqa: PLC0415
 
-    context = spark.sparkContext
-    if "PYSPARK_PYTHON" not in os.environ and spark.conf.get("spark.pyspark.python", None) is None:
-        if context.master.startswith("local"):
-            # pyspark has noted "python3" when the context was made, and starts its workers with that.
-            context.pythonExec = sys.executable
-        else:
-            logger.warning(
-                "the workers of %s run the python3 that is first on their PATH: set spark.pyspark.python to one with"
-                " barnabas installed",
-                context.master,
-            )
+    # A session of Spark Connect has no context here: the server's Python runs the sources.
+    if not _is_connect(spark):
+        _name_python(spark)
     spark.dataSource.register(BarnabasDataSource)
+    spark.dataSource.register(BarnabasLogDataSource)
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def _name_python(spark: SparkSession) -> None:
+    """Let the session's workers run a Python that has the package, if nobody has named one."""
+    context = spark.sparkContext
+    # pyspark notes "python3" when the context is made and nobody has named another.
+    if context.pythonExec != "python3":
+        return
+    named = spark.conf.get("spark.pyspark.python", None)
+    if named is not None:
+        # Heeded by spark-submit only; a session that Python starts passes over it.
+        context.pythonExec = named
+    elif context.master.startswith("local"):
+        context.pythonExec = sys.executable
+    else:
+        logger.warning(
+            "the workers of %s run the python3 that is first on their PATH: set PYSPARK_PYTHON, before the session"
+            " starts, to one with barnabas installed",
+            context.master,
+        )

@@ -10,11 +10,24 @@ import sys
 import pytest
 
 from barnabas_spark import java_home
-from barnabas_spark.java_home import JavaHome, JavaNotFound, set_spark_environment, spark_java_home
+from barnabas_spark.java_home import (
+    JavaHome,
+    JavaNotFound,
+    java_home_at_once,
+    set_spark_environment,
+    spark_java_home,
+)
 
 
-def fake_java(home: str, version: str, *modules: str) -> str:
-    """A program that lists modules as `java --list-modules` does, and else prints its arguments."""
+def fake_java(home: str, version: str, *modules: str, release: str = "") -> str:
+    """A program that lists modules as `java --list-modules` does, and else prints its arguments.
+
+    release: the content of the installation's file of that name, which describes it; empty: it has none.
+    """
+    if release:
+        os.makedirs(home)
+        with open(os.path.join(home, "release"), "w", encoding="utf-8") as file:
+            file.write(release)
     path = os.path.join(home, "bin", "java")
     os.makedirs(os.path.dirname(path))
     lines = "\n".join(f"{module}@{version}" for module in ("java.base", *modules))
@@ -71,3 +84,37 @@ def test_without_any_java_the_answer_says_what_to_do(directory: str, monkeypatch
     packaged(monkeypatch, None)
     with pytest.raises(JavaNotFound, match=r"Java 17 or 21.*pip install barnabas\[spark\]"):
         spark_java_home({"PATH": "", "JAVA_HOME": f"{directory}/nowhere"}, directory)
+
+
+@pytest.mark.parametrize(
+    ("release", "is_replaced"),
+    [
+        ('JAVA_VERSION="17.0.15"\nMODULES="java.base jdk.incubator.vector"\n', False),
+        ('JAVA_VERSION="21.0.8"\nMODULES="java.base"\n', True),  # behind a script that drops the module
+        ('JAVA_VERSION="11.0.2"\nMODULES="java.base jdk.incubator.vector"\n', True),
+        ('JAVA_VERSION="25"\nMODULES="java.base jdk.incubator.vector"\n', True),
+        ("", False),  # jenv's or SDKMAN's script, of which only a start would tell the version
+    ],
+)
+def test_without_starting_java_its_release_decides(
+    directory: str, monkeypatch: pytest.MonkeyPatch, release: str, is_replaced: bool
+) -> None:
+    packaged(monkeypatch, fake_java(f"{directory}/packaged", "21.0.8"))
+    home = fake_java(f"{directory}/jdk", "17.0.15", release=release)
+    # Were it started, it would fail.
+    with open(f"{home}/bin/java", "w", encoding="utf-8") as file:
+        file.write("#!/bin/false\n")
+    found = java_home_at_once({"PATH": f"{home}/bin"}, f"{directory}/cache")
+    assert (found is not None) == is_replaced
+    if found is not None:
+        assert found.startswith(f"{directory}/cache/java-21")
+
+
+def test_without_java_on_the_path_the_packaged_one_is_named_at_once(
+    directory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged(monkeypatch, fake_java(f"{directory}/packaged", "21.0.8"))
+    assert java_home_at_once({"PATH": directory}, f"{directory}/cache") == f"{directory}/cache/java-21"
+    packaged(monkeypatch, None)
+    with pytest.raises(JavaNotFound):
+        java_home_at_once({"PATH": directory}, f"{directory}/cache")

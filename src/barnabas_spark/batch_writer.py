@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.row_sender import WrittenRows, send_rows
 from barnabas_spark.sink_columns import check_sink_schema
-from barnabas_spark.sink_options import EXACTLY_ONCE, SinkOptions
+from barnabas_spark.sink_option_table import EXACTLY_ONCE
+from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.transactional_sender import end_transactions, send_rows_once
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class BarnabasWriter(DataSourceArrowWriter):
         # Checked here, on the driver: in the tasks, a wrong option would fail each of them, after Spark's retries.
         self._options = SinkOptions.parse(given)
         if self._options.exactly_once:
-            raise OptionError(f"option {EXACTLY_ONCE!r} belongs to streams; use 'txnAppId' and 'txnVersion' here")
+            raise OptionError(f"option {EXACTLY_ONCE.name!r} belongs to streams; use 'txnAppId' and 'txnVersion' here")
         check_sink_schema(schema, self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -12,27 +12,14 @@ from barnabas_spark.connection_security import NOT_OFFERED, SECURITY_OPTION_NAME
 from barnabas_spark.option_table import (
     BOOTSTRAP_SERVERS,
     CHECK_CRCS,
-    CLIENT_ID,
     KAFKA_OPTIONS_OF_SOURCE,
     MAX_PARTITION_FETCH_BYTES,
-    REQUEST_TIMEOUT_MS,
 )
 from barnabas_spark.option_values import OptionValues
+from barnabas_spark.sink_option_table import KAFKA_OPTIONS_OF_SINK
 
 HONOURED_BY_SOURCE = (*(option.name for option in KAFKA_OPTIONS_OF_SOURCE), *SECURITY_OPTION_NAMES)
-HONOURED_BY_SINK = (
-    BOOTSTRAP_SERVERS.name,
-    "kafka.acks",
-    "kafka.batch.size",
-    CLIENT_ID.name,
-    "kafka.compression.type",
-    "kafka.delivery.timeout.ms",
-    "kafka.enable.idempotence",
-    "kafka.max.block.ms",
-    REQUEST_TIMEOUT_MS.name,
-    "kafka.transaction.timeout.ms",
-    *SECURITY_OPTION_NAMES,
-)
+HONOURED_BY_SINK = (*(option.name for option in KAFKA_OPTIONS_OF_SINK), *SECURITY_OPTION_NAMES)
 
 _JAVA_CLIENT_ONLY = """
     acks allow.auto.create.topics auto.commit.interval.ms batch.size buffer.memory client.dns.lookup client.rack

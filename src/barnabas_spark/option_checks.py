@@ -13,12 +13,11 @@ from barnabas_spark import option_table as table
 from barnabas_spark.declared_options import DeclaredOptions
 from barnabas_spark.kafka_options import WITHOUT_EFFECT_ON_SINK, WITHOUT_EFFECT_ON_SOURCE, refuse_fixed
 from barnabas_spark.option_values import OptionError
+from barnabas_spark.sink_option_table import TOPIC
 from barnabas_spark.sink_options import SINK_OPTION_NAMES, SinkOptions
 from barnabas_spark.source_options import SOURCE_OPTION_NAMES, SourceOptions
 
 logger = logging.getLogger(__name__)
-
-_TOPIC = "topic"
 
 
 def check_options(given: Mapping[str, str]) -> None:
@@ -38,7 +37,7 @@ def check_options(given: Mapping[str, str]) -> None:
     if options.given(table.STRATEGIES):
         SourceOptions.parse(given, streaming=None)
         _warn(options, WITHOUT_EFFECT_ON_SOURCE)
-    elif _TOPIC in options:
+    elif TOPIC.name in options:
         SinkOptions.parse(given)
         _warn(options, WITHOUT_EFFECT_ON_SINK)
 

@@ -10,42 +10,18 @@ from dataclasses import dataclass
 
 from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.records.compression import Codec
+from barnabas_spark import sink_option_table as table
 from barnabas_spark.connection_security import UNSECURED, connection_security
+from barnabas_spark.declared_options import DeclaredOptions
 from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
-from barnabas_spark.option_table import REQUEST_TIMEOUT_MS
-from barnabas_spark.option_values import OptionError, OptionValues
-
-EXACTLY_ONCE = "exactlyOnce"
-TXN_APP_ID = "txnAppId"
-TXN_VERSION = "txnVersion"
+from barnabas_spark.option_table import CLIENT_ID
+from barnabas_spark.option_values import OptionError
 
 SINK_OPTION_NAMES = (
+    *(option.name for option in table.SINK_OPTIONS),
     *HONOURED_BY_SINK,
     *WITHOUT_EFFECT_ON_SINK,
-    "checkpointLocation",
-    EXACTLY_ONCE,
-    "includeHeaders",
-    "queryName",  # Spark hands it on with the options
-    "topic",
-    TXN_APP_ID,
-    TXN_VERSION,
 )
-
-_DELIVERY_TIMEOUT = "kafka.delivery.timeout.ms"
-_DEFAULT_DELIVERY_TIMEOUT_MS = 120_000
-_DEFAULT_REQUEST_TIMEOUT_MS = 30_000
-_DEFAULT_MAX_BLOCK_MS = 60_000
-
-DEFAULT_BATCH_BYTES = 256 << 10
-"""The default batch size. It is larger than a Kafka producer's 16 KB, because rows come by the ten thousand.
-
-No record waits for its batch to fill.
-"""
-
-TRANSACTION_TIMEOUT = "kafka.transaction.timeout.ms"
-DEFAULT_TRANSACTION_TIMEOUT_MS = 300_000
-"""How long one task of a micro-batch may write. Until then, a transaction whose driver has died for good keeps readers
-of committed records waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +51,15 @@ class SinkOptions:
     delivery_timeout_ms: int
     max_block_ms: int
     """How long a write waits for a topic's metadata, for memory, and for each call of a transaction."""
+    max_request_bytes: int
+    """How large a record may be at most, and a request unless one record is larger."""
+    buffer_bytes: int
+    """The memory for records that wait for the brokers, which bounds a record too."""
     checkpoint_location: str | None
     """The directory with a streaming query's progress, where the sink keeps the number of its last commit."""
-    exactly_once: bool = False
+    exactly_once: bool
     """Whether a stream's micro-batches are written in transactions, which also note their numbers."""
-    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
+    transaction_timeout_ms: int
     write_identity: WriteIdentity | None = None
     """The identity of a batch write, which is written in a transaction, and never a second time."""
     security: ClientSecurityConfig = UNSECURED
@@ -87,57 +67,63 @@ class SinkOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
         """Check the options. Raises OptionError."""
-        options = OptionValues(given)
+        options = DeclaredOptions(given)
         refuse_fixed(options)
         options.check_names(SINK_OPTION_NAMES)
         # acks=1 and acks=0 would let `save()` return for rows that a failing leader loses.
-        if options.choice("kafka.acks", "all", ("all", "-1", "0", "1")) not in ("all", "-1"):
-            options.reject("kafka.acks", "all (or -1): the sink reports rows as written only when they are safe")
-        topic = options.text("topic")
+        if options.text(table.ACKS.name) in ("0", "1"):
+            options.reject(table.ACKS.name, "all (or -1): the sink reports rows as written only when they are safe")
+        options.word(table.ACKS)
+        topic = options.text(table.TOPIC.name)
         if topic is not None and not topic.strip():
-            options.reject("topic", "the name of a topic")
-        codec = options.choice("kafka.compression.type", "none", [codec.name.lower() for codec in Codec])
-        request_timeout_ms = options.integer(REQUEST_TIMEOUT_MS.name, None) or _DEFAULT_REQUEST_TIMEOUT_MS
-        max_block_ms = options.integer("kafka.max.block.ms", None, 0)
-        batch_bytes = options.integer("kafka.batch.size", None, 0)
+            options.reject(table.TOPIC.name, "the name of a topic")
+        request_timeout_ms = options.number(table.SINK_REQUEST_TIMEOUT_MS)
+        max_request_bytes, buffer_bytes = options.number(table.MAX_REQUEST_SIZE), options.number(table.BUFFER_MEMORY)
         return cls(
             bootstrap_servers=tuple(bootstrap_servers(options)),
-            client_id=options.text("kafka.client.id") or "barnabas-spark",
+            client_id=options.text(CLIENT_ID.name) or CLIENT_ID.default or "",
             topic=None if topic is None else topic.strip(),
-            include_headers=options.boolean("includeHeaders", default=True),
-            codec=Codec.from_name(codec),
-            batch_bytes=DEFAULT_BATCH_BYTES if batch_bytes is None else batch_bytes,
-            enable_idempotence=options.boolean("kafka.enable.idempotence", default=True),
+            include_headers=options.is_true(table.INCLUDE_HEADERS),
+            codec=Codec.from_name(options.word(table.COMPRESSION_TYPE)),
+            # No batch of several records may be larger than a record may be.
+            batch_bytes=min(options.number(table.BATCH_SIZE), max_request_bytes, buffer_bytes),
+            enable_idempotence=options.is_true(table.ENABLE_IDEMPOTENCE),
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=_delivery_timeout_ms(options, request_timeout_ms),
-            max_block_ms=_DEFAULT_MAX_BLOCK_MS if max_block_ms is None else max_block_ms,
-            checkpoint_location=options.text("checkpointLocation"),
-            exactly_once=options.boolean(EXACTLY_ONCE, default=False),
-            transaction_timeout_ms=options.integer(TRANSACTION_TIMEOUT, DEFAULT_TRANSACTION_TIMEOUT_MS)
-            or DEFAULT_TRANSACTION_TIMEOUT_MS,
+            max_block_ms=options.number(table.MAX_BLOCK_MS),
+            max_request_bytes=max_request_bytes,
+            buffer_bytes=buffer_bytes,
+            checkpoint_location=options.text(table.CHECKPOINT_LOCATION.name),
+            exactly_once=options.is_true(table.EXACTLY_ONCE),
+            transaction_timeout_ms=options.number(table.TRANSACTION_TIMEOUT_MS),
             write_identity=_write_identity(options),
             security=connection_security(options),
         )
 
 
-def _delivery_timeout_ms(options: OptionValues, request_timeout_ms: int) -> int:
+def _delivery_timeout_ms(options: DeclaredOptions, request_timeout_ms: int) -> int:
     """Return the delivery timeout: as a Kafka producer's, its default grows with the request timeout.
 
     Raises OptionError when the given value is shorter than one request may take.
     """
-    given_ms = options.integer(_DELIVERY_TIMEOUT, None)
-    if given_ms is None:
-        return max(_DEFAULT_DELIVERY_TIMEOUT_MS, request_timeout_ms)
-    if given_ms < request_timeout_ms:
-        options.reject(_DELIVERY_TIMEOUT, f"at least {REQUEST_TIMEOUT_MS.name}, which is {request_timeout_ms}")
-    return given_ms
+    delivery_timeout_ms = options.number(table.DELIVERY_TIMEOUT_MS)
+    if table.DELIVERY_TIMEOUT_MS.name not in options:
+        return max(delivery_timeout_ms, request_timeout_ms)
+    if delivery_timeout_ms < request_timeout_ms:
+        options.reject(
+            table.DELIVERY_TIMEOUT_MS.name,
+            f"at least {table.SINK_REQUEST_TIMEOUT_MS.name}, which is {request_timeout_ms}",
+        )
+    return delivery_timeout_ms
 
 
-def _write_identity(options: OptionValues) -> WriteIdentity | None:
+def _write_identity(options: DeclaredOptions) -> WriteIdentity | None:
     """Return the identity of a batch write, if one is given. Raises OptionError for half of one."""
-    application_id, version = options.text(TXN_APP_ID), options.integer(TXN_VERSION, None, 0)
+    application_id, version = options.text(table.TXN_APP_ID.name), options.optional_number(table.TXN_VERSION)
     if application_id is None and version is None:
         return None
     if not application_id or version is None:
-        raise OptionError(f"options {TXN_APP_ID!r} and {TXN_VERSION!r} belong together: one of them is missing")
+        raise OptionError(
+            f"options {table.TXN_APP_ID.name!r} and {table.TXN_VERSION.name!r} belong together: one of them is missing"
+        )
     return WriteIdentity(application_id, version)

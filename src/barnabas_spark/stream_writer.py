@@ -19,7 +19,8 @@ from barnabas_spark.committed_batches import CommittedBatches
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.row_sender import WrittenRows, send_rows
 from barnabas_spark.sink_columns import check_sink_schema
-from barnabas_spark.sink_options import EXACTLY_ONCE, SinkOptions, WriteIdentity
+from barnabas_spark.sink_option_table import EXACTLY_ONCE
+from barnabas_spark.sink_options import SinkOptions, WriteIdentity
 from barnabas_spark.transactional_sender import end_transactions, send_rows_once
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
         """Raises OptionError: an option is wrong, or is one of batch writes."""
         self._options = SinkOptions.parse(given)
         if self._options.write_identity is not None:
-            raise OptionError(f"options 'txnAppId' and 'txnVersion' belong to batch writes; use {EXACTLY_ONCE!r} here")
+            raise OptionError(
+                f"options 'txnAppId' and 'txnVersion' belong to batch writes; use {EXACTLY_ONCE.name!r} here"
+            )
         check_sink_schema(schema, self._options)
         location = self._options.checkpoint_location
         self._commits = None if location is None else CommittedBatches(location)
@@ -70,7 +73,8 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
         query_id = _property(_QUERY_ID_PROPERTY)
         if batch_id is None or query_id is None:
             raise OptionError(
-                f"option {EXACTLY_ONCE!r} cannot be: this Spark does not tell its tasks the query and the micro-batch"
+                f"option {EXACTLY_ONCE.name!r} cannot be: this Spark does not tell its tasks the query and the"
+                " micro-batch"
             )
         return send_rows_once(iterator, self._options, WriteIdentity(query_id, batch_id))
 

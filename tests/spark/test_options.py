@@ -197,10 +197,10 @@ def test_load_checks_what_it_can(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_one_warning_names_the_options_without_effect(caplog: pytest.LogCaptureFixture) -> None:
     check_options(TOPIC | {"kafka.max.poll.records": "9", "KAFKA.heartbeat.interval.ms": "3"})
-    check_options(SERVERS | {"topic": "t", "kafka.max.request.size": "9"})
+    check_options(SERVERS | {"topic": "t", "kafka.retries": "9"})
     assert len(caplog.messages) == 2
     assert "kafka.heartbeat.interval.ms, kafka.max.poll.records" in caplog.messages[0]
-    assert "kafka.max.request.size" in caplog.messages[1]
+    assert "kafka.retries" in caplog.messages[1]
     warn_of_stream_options(TOPIC | {"maxOffsetsPerTrigger": "9", "minPartitions": "3"})
     assert caplog.messages[2] == "ignored in a batch query: maxOffsetsPerTrigger"
 
@@ -236,7 +236,13 @@ def test_what_a_sink_cannot_take_is_said(given: dict[str, str], said: str) -> No
 def test_a_sinks_options() -> None:
     options = SinkOptions.parse(SERVERS | {"Topic": "t", "kafka.compression.type": "zstd", "checkpointLocation": "/c"})
     assert (options.topic, options.codec, options.checkpoint_location) == ("t", Codec.ZSTD, "/c")
+    assert (options.max_request_bytes, options.buffer_bytes, options.batch_bytes) == (1 << 20, 32 << 20, 256 << 10)
     assert (options.request_timeout_ms, options.delivery_timeout_ms, options.max_block_ms) == (30_000, 120_000, 60_000)
+
+
+def test_no_batch_of_a_sink_is_larger_than_a_record_may_be() -> None:
+    options = SinkOptions.parse(SERVERS | {"kafka.max.request.size": "9000", "kafka.batch.size": "65536"})
+    assert (options.max_request_bytes, options.batch_bytes) == (9_000, 9_000)
 
 
 def test_a_sinks_default_delivery_timeout_grows_with_its_request_timeout() -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
 from barnabas.protocol.topic_partition import TopicPartition
@@ -138,3 +139,18 @@ def test_a_topic_is_never_overwritten(spark: SparkSession, bootstrap_servers: st
     writer = spark.range(1).selectExpr("'x' value").write.format("barnabas").mode("overwrite")
     with pytest.raises(PySparkException, match="only ever appended to"):
         writer.option("kafka.bootstrap.servers", bootstrap_servers).option("topic", "t").save()
+
+
+def test_a_large_record_needs_the_sinks_option_and_the_topics(
+    spark: SparkSession, bootstrap_servers: str, new_topic: Callable[[int], str]
+) -> None:
+    topic = new_topic(1)
+    large = spark.range(1).selectExpr("repeat('x', 2000000) value")
+    with pytest.raises(PySparkException, match=r"larger than 1048576, which is the value of the max\.request\.size"):
+        write(large, bootstrap_servers, topic=topic)
+    with pytest.raises(PySparkException, match="MESSAGE_TOO_LARGE"):
+        write(large, bootstrap_servers, topic=topic, **{"kafka.max.request.size": "3000000"})
+    roomy = f"{topic}-roomy"
+    with Admin(bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(roomy, 1, 1, configs={"max.message.bytes": "3000000"})])
+    write(large, bootstrap_servers, topic=roomy, **{"kafka.max.request.size": "3000000"})

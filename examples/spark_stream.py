@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from barnabas_spark.session import local_session
 
@@ -39,11 +40,12 @@ def main(bootstrap_servers: str, source: str, target: str) -> None:
             .start()
         )
         print(f"following {source}; Ctrl-C stops", flush=True)
-        try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            query.stop()
+        query.awaitTermination()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) != 4:
+        sys.exit("usage: python examples/spark_stream.py BROKERS SOURCE TARGET")
+    # Ctrl-C may come at any moment, also while Spark starts. `local_session` stops the query with Spark.
+    with suppress(KeyboardInterrupt):
+        main(*sys.argv[1:])

@@ -26,9 +26,9 @@ def check_options(given: Mapping[str, str]) -> None:
     if not given or ("provider" in options and "owner" in options):
         # CREATE TABLE gives the properties of the new table as options. A query of the table would be given none.
         raise OptionError(
-            "the source has no options here. Spark does not pass on the OPTIONS of"
-            " CREATE TABLE ... USING barnabas, so such a table could not be read: use"
-            " CREATE TEMPORARY VIEW ... USING barnabas OPTIONS (...) instead"
+            "no options are given: set 'kafka.bootstrap.servers', and 'subscribe' to read or 'topic' to write. In SQL,"
+            " Spark does not pass on the OPTIONS of CREATE TABLE ... USING barnabas: use"
+            " CREATE TEMPORARY VIEW ... USING barnabas OPTIONS (...)"
         )
     refuse_fixed(options)
     options.check_names({*SOURCE_OPTION_NAMES, *SINK_OPTION_NAMES})

@@ -17,6 +17,7 @@ from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from tests.architecture.client_settings import CONSUMER, PRODUCER, client_settings_page, keyword_module
 from tests.architecture.command_line_page import command_line_page
+from tests.architecture.controller_states_page import controller_states_page
 from tests.architecture.declared_settings import CHECKED_BY_RULES, acted_on
 from tests.architecture.group_states_page import group_states_page
 from tests.architecture.member_states_page import member_states_page
@@ -134,6 +135,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/client-settings.md": client_settings_page,
     "docs/command-line.md": command_line_page,
     "docs/configuration.md": configuration_page,
+    "docs/controller-states.md": controller_states_page,
     "docs/group-states.md": group_states_page,
     "docs/member-states.md": member_states_page,
     "docs/transaction-states.md": transaction_states_page,

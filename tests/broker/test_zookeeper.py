@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from barnabas.clients.admin import Admin, NewTopic
 from barnabas.testing import BrokerProcess
 from barnabas.testing.broker_command import Setting
 from barnabas.zk.errors import StoreUnavailableError
@@ -15,11 +17,14 @@ from barnabas.zk.store import SessionState, WatchEvent, WatchEventType
 from barnabas.zk.zookeeper_config import ZookeeperConfig
 from barnabas.zk.zookeeper_store import ZookeeperStore
 from tests.support.apache_kafka import ZooKeeper, need_apache_kafka
+from tests.support.cluster_state import in_sync_replicas
 from tests.support.lossy_relay import LossyRelay
+from tests.support.numbered_records import eventually, producing, values_of
 from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.java
 SECONDS = 60
+GONE_SECONDS = 60
 SHORTEST_SESSION_MS = 6_000
 """ZooKeeper grants no shorter one: two of its ticks of 3 s."""
 
@@ -143,3 +148,52 @@ def test_clients_produce_and_fetch_while_zookeeper_is_gone(zookeeper: ZooKeeper,
         broker.close()
     finally:
         broker.kill()
+
+
+@pytest.mark.slow
+def test_three_brokers_serve_while_zookeeper_is_gone_for_a_minute(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    """Longer than their sessions last: ZooKeeper counts the time-outs anew when it is back, and so no session ends."""
+    settings: dict[str, Setting] = {
+        "zookeeper_connect": f"{zookeeper.host}:{zookeeper.port}/cluster",
+        "zookeeper_session_timeout_ms": 40_000,
+        "default_replication_factor": 3,
+        "min_insync_replicas": 2,
+    }
+    brokers = [BrokerProcess(str(tmp_path / f"{each}"), {**settings, "broker_id": each}) for each in range(3)]
+    try:
+        for broker in brokers:
+            broker.start()
+        everywhere = ",".join(broker.bootstrap_servers for broker in brokers)
+        with Admin(everywhere) as admin:
+            eventually(lambda: len(admin.describe_cluster().nodes) == 3)
+            admin.create_topics([NewTopic("orders", 1, 3)])
+            eventually(lambda: in_sync_replicas(admin, ["orders"]) == 3)
+            before = broker_epochs(zookeeper)
+            with producing(everywhere, "orders") as acknowledged:
+                zookeeper.kill()
+                back = time.monotonic() + GONE_SECONDS
+                without = len(acknowledged)
+                while time.monotonic() < back:
+                    time.sleep(1)
+                    assert values_of(everywhere, "orders", 1) == acknowledged[:1]
+                eventually(lambda: len(acknowledged) > without + 20)
+                zookeeper.start()
+                # The controller works again, through the same sessions.
+                admin.create_topics([NewTopic("later", 1, 3)])
+                eventually(lambda: in_sync_replicas(admin, ["orders", "later"]) == 6)
+        assert values_of(everywhere, "orders", len(acknowledged)) == acknowledged
+        assert broker_epochs(zookeeper) == before
+        for broker in brokers:
+            assert "has expired" not in broker.log_text()
+            broker.close()
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+def broker_epochs(zookeeper: ZooKeeper) -> list[int]:
+    session = session_with(zookeeper.port, 40_000)
+    try:
+        return [session.get(f"/brokers/ids/{broker_id}").stat.czxid for broker_id in range(3)]
+    finally:
+        session.close()

@@ -6,7 +6,8 @@ Used by `replica_state_machine` on the controller's thread; pure.
 - NEW: assigned to a broker; it may only become a follower.
 - ONLINE: started; it may become leader or follower.
 - OFFLINE: its broker, or its log directory, is down.
-- DELETION_STARTED, DELETION_SUCCESSFUL: being deleted, deleted.
+- DELETION_STARTED: its log is being deleted.
+- DELETION_SUCCESSFUL: its log is deleted, and it is about to be forgotten.
 - DELETION_INELIGIBLE: the deletion failed and waits.
 
 Kafka: kafka.controller.ReplicaState, ZkReplicaStateMachine.doHandleStateChanges.

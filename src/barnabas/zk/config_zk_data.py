@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json
+from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json, reading_fields
 
 
 class ConfigEntityType:
@@ -47,13 +47,21 @@ class ConfigEntityZNode:
         return encode_json({"version": 1, "config": dict(config)})
 
     @staticmethod
-    def decode(data: bytes) -> dict[str, str]:
-        """Return the settings; none for an empty znode."""
+    def decode(data: bytes, path: str = "") -> dict[str, str]:
+        """Return the settings; none for an empty znode. path: named by the error.
+
+        Raises ZnodeFormatError: the data have another form. Kafka takes no settings then; but a topic whose retention
+        is forgotten loses its records.
+        """
         # A znode that was only made as a parent, such as that of a user whose clients have quotas, is empty.
         if not data:
             return {}
-        config = decode_json(data, "settings").get("config")
-        return {name: str(value) for name, value in config.items()} if isinstance(config, dict) else {}
+        what = f"settings {path}".rstrip()
+        with reading_fields(data, what):
+            value = decode_json(data, what)
+            if int(value.get("version", 1)) != 1:
+                raise ValueError(value["version"])
+            return {name: str(text) for name, text in value.get("config", {}).items()}
 
 
 class ConfigEntityChangeNotificationZNode:

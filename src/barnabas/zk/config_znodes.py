@@ -32,16 +32,17 @@ class ConfigZnodes:
 
     def entity(self, entity_type: str, entity_name: str) -> dict[str, str]:
         """Return the settings of an entity, empty if it has none."""
-        node = self._access.get(ConfigEntityZNode.path(entity_type, entity_name))
-        return {} if node is None else ConfigEntityZNode.decode(node.data)
+        path = ConfigEntityZNode.path(entity_type, entity_name)
+        node = self._access.get(path)
+        return {} if node is None else ConfigEntityZNode.decode(node.data, path)
 
     def topics(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the settings of topics; empty for those that have none."""
         names = list(topics)
-        nodes = self._access.get_many([ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic) for topic in names])
+        paths = [ConfigEntityZNode.path(ConfigEntityType.TOPIC, topic) for topic in names]
         return {
-            topic: {} if node is None else ConfigEntityZNode.decode(node.data)
-            for topic, node in zip(names, nodes, strict=True)
+            topic: {} if node is None else ConfigEntityZNode.decode(node.data, path)
+            for topic, path, node in zip(names, paths, self._access.get_many(paths), strict=True)
         }
 
     def entities(self, entity_type: str) -> list[str]:

@@ -184,6 +184,9 @@ def test_settings() -> None:
     assert ConfigEntityZNode.decode(data) == {"retention.ms": "1000", "note": "Grüße"}
     assert ConfigEntityZNode.decode(b"") == {}
     assert ConfigEntityZNode.decode(b'{"version":1}') == {}
+    for bad in (b"x", b'{"version":2,"config":{}}', b'{"version":1,"config":7}', b'{"version":"x","config":{}}'):
+        with pytest.raises(ZnodeFormatError, match="settings /config/topics/t"):
+            ConfigEntityZNode.decode(bad, "/config/topics/t")
 
 
 def test_notices() -> None:

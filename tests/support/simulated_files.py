@@ -121,6 +121,11 @@ class SimulatedFile:
     def read(self, position: int, size: int) -> bytes:
         return bytes(self._open_node("read").cached[position : position + size])
 
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        data = self.read(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         node = self._open_node("write-begin")
         data = b"".join(buffers)

@@ -34,6 +34,9 @@ class File(Protocol):
     def read(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes from `position`; fewer only at the end of the file."""
 
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` with the bytes from `position` on. Return how many there were: fewer only at the end."""
+
     def is_cached(self, position: int) -> bool:
         """Return whether the byte at `position` can be read without waiting for the disk; True if that is unknown."""
 
@@ -142,6 +145,17 @@ class OperatingSystemFile:
             pieces.append(data)
             got += len(data)
         return b"".join(pieces)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer`, nearly always with one preadv. Only the file's end or a signal cuts a read short."""
+        got = 0
+        while got < len(buffer):
+            with buffer[got:] as rest:
+                count = os.preadv(self._fd, (rest,), position + got)
+            if not count:
+                break
+            got += count
+        return got
 
     def is_cached(self, position: int) -> bool:
         """Return whether the byte at `position` is in the page cache; True where the file system does not report it."""

@@ -38,6 +38,20 @@ def test_a_short_write_is_completed(path: str, monkeypatch: pytest.MonkeyPatch) 
     file.close()
 
 
+def test_reads_fill_a_buffer_up_to_the_end(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    FILES.write_atomically(path, b"0123456789")
+    file = FILES.open(path)
+    real = os.preadv
+    # The system may give less than asked for, as after a signal.
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, at: real(fd, [buffers[0][:2]], at))
+    buffer = bytearray(b"." * 8)
+    assert file.read_into(memoryview(buffer)[1:6], 3) == 5
+    assert buffer == b".34567.."
+    assert file.read_into(memoryview(buffer), 7) == 3
+    assert buffer == b"789567.."
+    file.close()
+
+
 def test_a_full_disk_truncates_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FILES.open(path, create=True)
     file.write([b"whole"], 0)

@@ -15,14 +15,14 @@ from typing import NamedTuple
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import batch_at
-from barnabas.records.record_batch import LOG_OVERHEAD, RecordBatch, is_whole_batch
+from barnabas.records.record_batch import LOG_OVERHEAD, Buffer, RecordBatch, is_whole_batch
 from barnabas.runtime.files import File, Files
 from barnabas.storage.readonly.log_split import LogSplit
 from barnabas.storage.readonly.partition_log import ListedSegment, PartitionLog, file_id
 from barnabas.storage.readonly.read_error import LogUnreadable, RecordsDeleted, unreadable
 
-READ_BYTES = 4 << 20
-"""The bytes of one read: an Arrow batch, where records are not compressed. Larger reads cost more page faults."""
+READ_BYTES = 1 << 20
+"""The bytes of one read, which stay in a processor's second cache. A batch that is cut off at the end is read again."""
 
 _ATTEMPTS = 50
 _LENGTH = struct.Struct(">8xi")
@@ -49,15 +49,18 @@ class SplitBatches:
         self._read_bytes = read_bytes
         self._check_crcs = check_crcs
         self._offset = split.start_offset
+        # One buffer for all reads: the page faults of fresh memory would take as long as the checksums and the reads.
+        self._buffer = bytearray()
         self._aborted: dict[int, list[range]] = {}
         for each in split.aborted:
             self._aborted.setdefault(each.producer_id, []).append(range(each.first_offset, each.last_offset + 1))
 
     def __iter__(self) -> Iterator[list[RecordBatch | LegacyBatch]]:
-        """Yield the batches with records of the range, those of one buffer at a time.
+        """Yield the batches with records of the range, those of one read at a time.
 
-        Control batches, and batches of aborted transactions, are left out. Raises RecordsDeleted, LogUnreadable,
-        OSError.
+        The next read overwrites the buffer in which the batches lie: until then their records must have been read or
+        copied. Control batches, and batches of aborted transactions, are left out.
+        Raises RecordsDeleted, LogUnreadable, OSError.
         """
         piece = self._planned_piece() or self._next_piece()
         while piece is not None:
@@ -126,7 +129,7 @@ class SplitBatches:
         position = piece.position
         size = self._read_bytes
         while position < piece.end_position and self._offset < self._split.end_offset:
-            buffer = piece.file.read(position, min(size, piece.end_position - position))
+            buffer = self._read(piece, position, min(size, piece.end_position - position))
             found: list[RecordBatch | LegacyBatch] = []
             read = self._scan(buffer, found, piece, position)
             if found:
@@ -142,7 +145,14 @@ class SplitBatches:
         if piece.ends_log and self._offset < self._split.end_offset:
             raise self._unreadable(piece, position, f"the file ends before offset {self._split.end_offset}")
 
-    def _scan(self, buffer: bytes, found: list[RecordBatch | LegacyBatch], piece: _Piece, position: int) -> int:
+    def _read(self, piece: _Piece, position: int, size: int) -> memoryview:
+        """Return up to `size` bytes of the file, in the buffer of all reads. Raises OSError."""
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        room = memoryview(self._buffer)[:size]
+        return room[: piece.file.read_into(room, position)]
+
+    def _scan(self, buffer: Buffer, found: list[RecordBatch | LegacyBatch], piece: _Piece, position: int) -> int:
         """Append the wanted batches of a buffer to `found`; return the bytes of its whole batches.
 
         Raises LogUnreadable: a batch is damaged or cut off.
@@ -169,7 +179,7 @@ class SplitBatches:
             raise self._unreadable(piece, position + at, error) from None
         return at
 
-    def _size_of_batch(self, buffer: bytes, piece: _Piece, position: int) -> int:
+    def _size_of_batch(self, buffer: Buffer, piece: _Piece, position: int) -> int:
         """Return the size of the batch at the buffer's start. Raises LogUnreadable if the file does not hold it."""
         size = _LENGTH.unpack_from(buffer)[0] + LOG_OVERHEAD if len(buffer) >= LOG_OVERHEAD else 0
         if size <= len(buffer) or position + size > piece.end_position:

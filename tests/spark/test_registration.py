@@ -66,7 +66,7 @@ def run(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=800,
         check=False,
     )
 
@@ -114,14 +114,14 @@ def test_the_import_does_not_fail_without_java(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_an_import_before_the_session_is_enough(tmp_path: Path) -> None:
     check_formats(run(BEFORE + SESSION + USE, tmp_path))
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_session_that_runs_is_mended_by_register(tmp_path: Path) -> None:
     # Spark itself finds this Java. A first look-up fails, and is not remembered.
     fails = """
@@ -139,6 +139,6 @@ except Exception as error:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_session_of_spark_connect_is_given_the_formats(tmp_path: Path) -> None:
     check_formats(run(BEFORE + CONNECT + AFTER + USE, tmp_path))

@@ -12,7 +12,7 @@ from barnabas.clients.admin import Admin, NewTopic
 from tests.spark.committed_records import committed_records
 from tests.support.documented_code import ROOT, python_blocks
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 NEEDS_A_SECURED_BROKER = "TLS and SASL"  # see test_secured_brokers
 

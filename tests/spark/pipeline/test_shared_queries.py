@@ -22,7 +22,7 @@ from barnabas_spark.pipeline.pipeline_error import RunFailed
 from tests.spark.committed_records import committed_values
 from tests.spark.pipeline.pipeline_in_session import orders, run_in_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FILE = """\
 name: shop

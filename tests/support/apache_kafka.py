@@ -16,6 +16,8 @@ from typing import NamedTuple
 from tests.support.maven import counterparts_needed, fetch_jars, find_java
 from tests.support.server_process import ServerFailed, ServerProcess, free_port
 
+START_SECONDS = 300
+"""Longer than any start on a machine that is far too busy; a server that ends is noticed at once."""
 POM = Path(__file__).with_name("apache-kafka-pom.xml")
 
 # The flags of kafka-run-class.sh and kafka-server-start.sh, so that the JVM runs as users run it.
@@ -125,8 +127,8 @@ class ZooKeeper(ServerProcess):
         )
         java = _java(ZOOKEEPER_HEAP, _write_log4j(self.directory, "INFO", "System.out"), fetch_jars(POM))
         self.launch([*java, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(configuration)])
-        self.wait_for_port(30)
-        self._wait_until_it_serves(30)
+        self.wait_for_port(START_SECONDS)
+        self._wait_until_it_serves(START_SECONDS)
 
     def _wait_until_it_serves(self, timeout_seconds: float) -> None:
         """Return when it answers `srvr`: the port opens earlier, and a session asked for then may get no answer."""
@@ -164,8 +166,8 @@ class ApacheKafka(ServerProcess):
     def launch_broker(self, configuration: Path) -> None:
         """Start the broker alone, and return when it answers and knows itself."""
         self.launch([*self._broker_command(), "kafka.Kafka", str(configuration)])
-        self.wait_for_port(60)
-        self.wait_for_brokers(60)
+        self.wait_for_port(START_SECONDS)
+        self.wait_for_brokers(START_SECONDS)
 
     def _broker_command(self) -> list[str]:
         """Java with all it needs to run a broker's main class."""

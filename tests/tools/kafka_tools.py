@@ -22,18 +22,20 @@ from tests.support.server_fixtures import Server
 from tests.support.server_process import ServerProcess
 
 _HERE: Final = Path(__file__).parent
-RUN_SECONDS: Final = 90
+RUN_SECONDS: Final = 300
 
 POMS: Final = {"3.9": POM, "4": _HERE / "apache-kafka-4-tools.xml"}
 """By release."""
 
 TOOLS: Final = {
+    "kafka-acls": "kafka.admin.AclCommand",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -50,7 +52,13 @@ TOOLS: Final = {
 }
 """Main classes by the names of the shell scripts."""
 
-MOVED_IN_4: Final = {"kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand"}
+MOVED_IN_4: Final = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
+
+LOGGING_OF_RELEASE_4: Final = "main ERROR Reconfiguration failed"
+"""Said once by each JVM, about its own logging."""
 
 PLACE_IS_LAST: Final = {"kafka-cluster"}
 """Tools that take the address after their sub-command."""

@@ -6,13 +6,11 @@ import time
 
 import pytest
 
-from tests.tools.kafka_tools import SameSteps, ToolOutput
+from tests.tools.kafka_tools import LOGGING_OF_RELEASE_4, SameSteps, ToolOutput
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SECONDS = 10
-LOGGING_OF_RELEASE_4 = "main ERROR Reconfiguration failed"
-"""Said once by each JVM, about its own logging."""
 CONFIGS = "kafka-configs"
 Entity = tuple[str, ...]
 BROKER: Entity = ("--entity-type", "brokers", "--entity-name", "0")

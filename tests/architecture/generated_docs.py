@@ -77,7 +77,8 @@ def _row(key: ConfigKey) -> str:
     promise = PROMISES.get(key.name)
     what = documentation_of(key)
     if promise is not None:
-        what = f"{what} Stops the start when given: {promise.missing}."
+        unless = f" as anything but {' or '.join(map(_code, promise.kept))}" if promise.kept else ""
+        what = f"{what} Stops the start when given{unless}: {promise.missing}."
     readers = (acted_on() | CHECKED_BY_RULES).get(key.name, "")
     cells = [f"`{key.name}`", key.type.name.lower(), default, _values(key), key.scope.value, what, readers]
     return f"| {' | '.join(cells)} |"

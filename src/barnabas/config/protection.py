@@ -26,10 +26,14 @@ class ProtectionMissing(ConfigError):
 
 
 class Promise(NamedTuple):
-    """The promise of one setting. is_made: whether a value makes it. missing: what the broker would do instead."""
+    """The promise of one setting. is_made: whether a value makes it. missing: what the broker would do instead.
+
+    kept: the values whose promise this version keeps.
+    """
 
     is_made: Callable[[ConfigValue], bool]
     missing: str
+    kept: tuple[str, ...] = ()
 
 
 def _is_given(value: ConfigValue) -> bool:
@@ -64,15 +68,19 @@ _NO_JAVA: Final = "there is no Java to load the class, so it would refuse nothin
 # authenticates to no server.
 PROMISES: Final[Mapping[str, Promise]] = {
     # -- permissions
-    "authorizer.class.name": Promise(lambda value: _is_given(value) and value not in AUTHORIZERS, _OTHER_AUTHORIZER),
+    "authorizer.class.name": Promise(
+        lambda value: _is_given(value) and value not in AUTHORIZERS, _OTHER_AUTHORIZER, AUTHORIZERS
+    ),
     "principal.builder.class": Promise(
-        _differs("principal.builder.class"), "there is no Java to load the class, so it would name no principal"
+        _differs("principal.builder.class"),
+        "there is no Java to load the class, so it would name no principal",
+        (str(BROKER_CONFIG_KEYS["principal.builder.class"].default),),
     ),
     # -- TLS
     "ssl.engine.factory.class": Promise(_is_given, "there is no Java to load the class, so it would encrypt nothing"),
     # -- SASL; the mechanisms that are enabled are checked with their listener (`security.sasl.sasl_listener`)
     "sasl.server.callback.handler.class": Promise(
-        lambda value: _is_given(value) and value not in TOKEN_HANDLERS, _NO_JAVA
+        lambda value: _is_given(value) and value not in TOKEN_HANDLERS, _NO_JAVA, TOKEN_HANDLERS
     ),
     "sasl.kerberos.service.name": Promise(_is_given, "there is no Kerberos, so no ticket would be checked"),
     # -- classes that would refuse or limit requests

@@ -17,9 +17,9 @@ from barnabas_spark.bounded_ranges import within_bounds
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
-from barnabas_spark.offset_ranges import OffsetRange, ranges_between, split_ranges
+from barnabas_spark.offset_ranges import OffsetRange, ranges_between, tasks_of
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.partition_reader import read_range
+from barnabas_spark.partition_reader import read_ranges
 from barnabas_spark.pushed_filters import bounds_of
 from barnabas_spark.row_bounds import ALL_ROWS
 from barnabas_spark.source_options import SourceOptions
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """One task's range of offsets."""
+    """One task's ranges of offsets, each of one partition."""
 
-    value: OffsetRange
+    value: tuple[OffsetRange, ...]
 
 
 class BarnabasReader(DataSourceReader):
@@ -46,7 +46,7 @@ class BarnabasReader(DataSourceReader):
         self._bounds = ALL_ROWS
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one range for each partition, or more for `minPartitions` or `maxRecordsPerPartition`.
+        """Return one task for each partition, or more or fewer as `minPartitions` and its kin say.
 
         Raises OptionError, DataLoss for an end that a partition does not have yet or any more, TopicMissing.
         """
@@ -62,10 +62,8 @@ class BarnabasReader(DataSourceReader):
                     " the end; change the options of one of them"
                 )
         end = self._existing(end, broker)
-        limits = options.limits
         wanted = within_bounds(ranges_between(start, end), self._bounds, broker)
-        ranges = split_ranges(wanted, limits.min_partitions, limits.max_records_per_partition)
-        return [RangePartition(each) for each in ranges]
+        return [RangePartition(ranges) for ranges in tasks_of(wanted, options.limits)]
 
     def _existing(self, end: Offsets, broker: BrokerOffsets) -> Offsets:
         """Return ends that are not beyond the partitions' own. Raises DataLoss for one that is.
@@ -89,12 +87,12 @@ class BarnabasReader(DataSourceReader):
         return {partition: min(offset, latest[partition]) for partition, offset in end.items()}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one range, as Arrow batches. Raises ReadTimeout, DataLoss."""
+        """Yield the records of a task's ranges, as Arrow batches. Raises ReadTimeout, DataLoss."""
         # Where `partitions` returns no range, Spark calls this method once with a partition of its own.
         if partition.value is None:
             return iter(())
         worker_heap.begin_task()
-        return read_range(cast("RangePartition", partition).value, self._options, self._columns)
+        return read_ranges(cast("RangePartition", partition).value, self._options, self._columns)
 
 
 class FilteringReader(BarnabasReader):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.source_options import ReadLimits
 from barnabas_spark.topic_offsets import Offsets
 
 
@@ -49,6 +50,29 @@ def split_ranges(
         total = sum(each.size for each in pieces)
         pieces = [piece for each in pieces for piece in _split(each, max(1, round(each.size / total * min_partitions)))]
     return pieces
+
+
+def tasks_of(ranges: Sequence[OffsetRange], limits: ReadLimits) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges of each task, in order: pieces of long ranges, or several short ones together."""
+    pieces = split_ranges(ranges, limits.min_partitions, limits.max_records_per_partition)
+    return _shared(pieces, limits) if limits.min_records_per_partition is not None else [(piece,) for piece in pieces]
+
+
+def _shared(pieces: Sequence[OffsetRange], limits: ReadLimits) -> list[tuple[OffsetRange, ...]]:
+    """Put pieces together until a task has `min_records_per_partition` offsets, within the other two limits."""
+    wanted, most = limits.min_records_per_partition or 0, limits.max_records_per_partition
+    tasks: list[list[OffsetRange]] = []
+    size = 0
+    for index, piece in enumerate(pieces):
+        # Without this piece: the tasks so far, and one for each piece behind it at most.
+        enough_tasks = len(tasks) + len(pieces) - index - 1 >= (limits.min_partitions or 0)
+        if tasks and size < wanted and enough_tasks and (most is None or size + piece.size <= most):
+            tasks[-1].append(piece)
+            size += piece.size
+        else:
+            tasks.append([piece])
+            size = piece.size
+    return [tuple(task) for task in tasks]
 
 
 def limit_offsets(start: Mapping[TopicPartition, int], end: Offsets, limit: int) -> Offsets:

@@ -159,6 +159,15 @@ MAX_RECORDS_PER_PARTITION = Option(
     "The offsets that one task reads at most.",
     "in a batch query heeded only beside minPartitions",
 )
+MIN_RECORDS_PER_PARTITION = Option(
+    "minRecordsPerPartition",
+    Kind.INTEGER,
+    None,
+    "The offsets that one task reads at least, if there are as many: short ranges of several partitions share a task,"
+    " which reads one after the other. Makes small micro-batches of many partitions cheap. minPartitions and"
+    " maxRecordsPerPartition still hold.",
+    "has none",
+)
 PUSH_FILTERS = Option(
     "pushFilters",
     Kind.BOOLEAN,
@@ -220,6 +229,7 @@ SOURCE_OPTIONS = (
     MAX_TRIGGER_DELAY,
     MIN_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
+    MIN_RECORDS_PER_PARTITION,
     PUSH_FILTERS,
     COMMIT_GROUP_ID,
     GROUP_ID_PREFIX,

@@ -35,6 +35,14 @@ class ReadTimeout(ReadFailed):
     """The broker has announced records, but does not send them, or is gone."""
 
 
+def read_ranges(
+    ranges: Sequence[OffsetRange], options: SourceOptions, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of each range, one range after the other. Raises what `read_range` raises."""
+    for each in ranges:
+        yield from read_range(each, options, columns)
+
+
 def read_range(each: OffsetRange, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the records of the range, in order, as Arrow batches of `columns`.
 

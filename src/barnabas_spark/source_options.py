@@ -71,6 +71,7 @@ class ReadLimits:
     max_trigger_delay_ms: int
     min_partitions: int | None
     max_records_per_partition: int | None
+    min_records_per_partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +179,19 @@ def _limits(options: DeclaredOptions) -> ReadLimits:
         max_trigger_delay_ms=options.duration_ms(table.MAX_TRIGGER_DELAY),
         min_partitions=options.optional_number(table.MIN_PARTITIONS),
         max_records_per_partition=options.optional_number(table.MAX_RECORDS_PER_PARTITION),
+        min_records_per_partition=options.optional_number(table.MIN_RECORDS_PER_PARTITION),
     )
     smallest, largest = limits.min_offsets_per_trigger, limits.max_offsets_per_trigger
     if smallest is not None and largest is not None and smallest > largest:
         options.reject(
             table.MIN_OFFSETS_PER_TRIGGER.name,
             f"at most option {table.MAX_OFFSETS_PER_TRIGGER.name!r}, which is {largest}",
+        )
+    smallest, largest = limits.min_records_per_partition, limits.max_records_per_partition
+    if smallest is not None and largest is not None and smallest > largest:
+        options.reject(
+            table.MIN_RECORDS_PER_PARTITION.name,
+            f"at most option {table.MAX_RECORDS_PER_PARTITION.name!r}, which is {largest}",
         )
     return limits
 

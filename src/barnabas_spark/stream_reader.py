@@ -27,8 +27,8 @@ from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.group_progress import GroupProgress
-from barnabas_spark.offset_ranges import ranges_between, split_ranges
-from barnabas_spark.partition_reader import read_range
+from barnabas_spark.offset_ranges import ranges_between, tasks_of
+from barnabas_spark.partition_reader import read_ranges
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read
 from barnabas_spark.topic_offsets import Offsets, offsets_from_parsed, offsets_to_json
@@ -118,16 +118,12 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._options,
                     f"partition {partition} was read up to offset {starts[partition]}, but now ends at {stop}",
                 )
-        ranges = ranges_between(starts, stops)
-        pieces = split_ranges(
-            ranges, self._options.limits.min_partitions, self._options.limits.max_records_per_partition
-        )
-        return [RangePartition(each) for each in pieces]
+        return [RangePartition(ranges) for ranges in tasks_of(ranges_between(starts, stops), self._options.limits)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one range, as Arrow batches. Raises ReadTimeout, DataLoss."""
+        """Yield the records of a task's ranges, as Arrow batches. Raises ReadTimeout, DataLoss."""
         worker_heap.begin_task()
-        return read_range(cast("RangePartition", partition).value, self._options, self._columns)
+        return read_ranges(cast("RangePartition", partition).value, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit the offsets to the group of `commitGroupId`. Spark's checkpoint has them in any case."""

@@ -128,6 +128,9 @@ def test_partitions_can_be_assigned_and_cut(
     assert 6 <= frame.rdd.getNumPartitions() <= 8
     assert rows(frame) == [record for record in known if record.partition != 1]
     assert load(maxRecordsPerPartition=50).rdd.getNumPartitions() == 12
+    shared = load(minRecordsPerPartition=RECORDS, includeHeaders=True)
+    assert shared.rdd.getNumPartitions() == 1
+    assert rows(shared) == known
 
 
 def test_filters_choose_offsets(

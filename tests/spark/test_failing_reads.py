@@ -73,7 +73,8 @@ def planned(servers: str, topic: str) -> OffsetRange:
     """The one task of a query for all of the topic. Planned without a short timeout, however slow the machine is."""
     [task] = reader_of(servers, topic).partitions()
     assert isinstance(task, RangePartition)
-    return task.value
+    [each] = task.value
+    return each
 
 
 def rows_until_end(batches: Iterator[pa.RecordBatch], rows: list[int]) -> None:
@@ -90,7 +91,7 @@ def test_a_topic_that_vanishes_after_planning(running: BrokerProcess, topic: str
     # The client asks for the topic again until then: it might only be new.
     reader = reader_of(running.bootstrap_servers, topic, kafka_default_api_timeout_ms="1000")
     with pytest.raises(ReadFailed, match=rf"partition 0 of topic '{topic}', from offset 0 to {RECORDS},"):
-        rows_until_end(reader.read(RangePartition(task)), [])
+        rows_until_end(reader.read(RangePartition((task,))), [])
 
 
 def test_an_end_that_the_broker_never_reaches(running: BrokerProcess, topic: str) -> None:
@@ -102,7 +103,7 @@ def test_an_end_that_the_broker_never_reaches(running: BrokerProcess, topic: str
     rows: list[int] = []
     said = rf"no records of {topic}-0 from offset {RECORDS} on .*the range ends at {RECORDS + 7}, the broker's log at"
     with pytest.raises(ReadTimeout, match=said):
-        rows_until_end(reader.read(RangePartition(beyond)), rows)
+        rows_until_end(reader.read(RangePartition((beyond,))), rows)
     assert sum(rows) == RECORDS
 
 
@@ -166,7 +167,7 @@ def test_a_broker_that_dies_while_a_task_reads() -> None:
         # Long enough for the first record on any machine; the task then waits that long for the dead broker.
         timeouts = {"kafka_default_api_timeout_ms": "30000", "kafka_request_timeout_ms": "30000"}
         reader = reader_of(dying.bootstrap_servers, "short-lived", **timeouts, kafka_max_partition_fetch_bytes="100")
-        batches = iter(reader.read(RangePartition(task)))
+        batches = iter(reader.read(RangePartition((task,))))
         assert next(batches).num_rows
         dying.kill()
         with pytest.raises(ReadFailed, match=rf"partition 0 of topic 'short-lived', from offset \d+ to {RECORDS},"):

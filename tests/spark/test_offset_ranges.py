@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.offset_ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
+from barnabas_spark.offset_ranges import OffsetRange, limit_offsets, ranges_between, split_ranges, tasks_of
+from barnabas_spark.source_options import ReadLimits
 
 ranges = st.lists(
     st.builds(
@@ -35,6 +36,23 @@ def test_cut_ranges_cover_the_same_offsets(whole: list[OffsetRange], at_least: i
     assert joined == whole
     if at_most is not None:
         assert all(piece.size <= at_most for piece in pieces)
+
+
+@given(ranges, st.none() | st.integers(1, 40), st.none() | st.integers(1, 10**6), st.integers(1, 10**6))
+def test_short_ranges_share_tasks_within_the_limits(
+    whole: list[OffsetRange], min_tasks: int | None, at_most: int | None, wanted: int
+) -> None:
+    if at_most is not None:
+        at_most = max(at_most, wanted, max((each.size for each in whole), default=1) // 50 + 1)  # bounds the work
+    alone = tasks_of(whole, ReadLimits(None, None, 0, min_tasks, at_most))
+    shared = tasks_of(whole, ReadLimits(None, None, 0, min_tasks, at_most, wanted))
+    assert [each for task in shared for each in task] == [each for task in alone for each in task]
+    assert len(shared) >= min(min_tasks or 0, len(alone))
+    sizes = [sum(each.size for each in task) for task in shared]
+    if at_most is not None:
+        assert all(size <= at_most for size in sizes)
+    if at_most is None and min_tasks is None:
+        assert all(size >= wanted for size in sizes[:-1])
 
 
 def test_few_ranges_become_about_as_many_tasks_as_asked() -> None:

@@ -8,6 +8,10 @@ Needs Java and Maven. One Spark session with both sources, on two cores; the bro
 variants of a cell run in turn, round after round, so that a busy machine slows all of them. `CPU s` sums Spark's JVM,
 its Python workers and the broker; compare these where other programs run too. All columns but headers are read into a
 sum over keys and values; checksums are checked. The last two columns are a variant's CPU and time over ours.
+
+Below each variant of the cell `micro-batch` stands its account: Spark's own durations of a micro-batch's steps, and
+what its tasks did (`spark_tasks`). "advised": with the options and settings of docs/spark.md for tiny micro-batches. "a
+source that does nothing": Spark's Python API alone (`spark_floor`).
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.clients.admin import Admin, NewTopic
@@ -26,6 +31,8 @@ from barnabas.clients.producer import Producer
 from barnabas.testing import broker
 from benchmarks.process_usage import cpu_seconds
 from benchmarks.spark_cpu import cpu_of_children
+from benchmarks.spark_floor import FORMAT, FloorSource
+from benchmarks.spark_tasks import job_count, job_steps
 from tests.spark.connector.connector_session import connector_settings
 from tests.support.apache_kafka import ApacheKafka
 
@@ -38,6 +45,8 @@ PARTITIONS = 4
 MICRO_BATCHES = 12
 _SECONDS = 300
 _TUNED = {"kafka.max.poll.records": "10000"}
+_ADVISED = {"minRecordsPerPartition": "1000"}
+_WITHOUT_CHECKSUMS = {"fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs"}
 _FULLY_TUNED = {**_TUNED, "kafka.fetch.max.wait.ms": "5", "kafka.max.partition.fetch.bytes": "4194304"}
 
 
@@ -50,12 +59,13 @@ class Place(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """A format and its options, on a broker."""
+    """A format and its options, on a broker. `session`: settings of the session while its query starts."""
 
     name: str
     format: str
     options: Mapping[str, str]
     place: Place
+    session: Mapping[str, str] = MappingProxyType({})
 
 
 class Run(NamedTuple):
@@ -103,6 +113,7 @@ def main() -> None:
             _fill(place, "tiny", MICRO_BATCHES * PARTITIONS, 100)
         session = local_session("measure", scratch, driver_memory="2g", settings=connector_settings())
         spark = stack.enter_context(session)
+        spark.dataSource.register(FloorSource)
         for cell in arguments.cells:
             for size, count in sizes.items():
                 if cell == "micro-batch" and size != 100:
@@ -143,7 +154,7 @@ def _fill(place: Place, topic: str, records: int, value_bytes: int) -> None:
 
 
 def _variants(places: Sequence[Place], cell: str) -> list[Variant]:
-    """Ours, and the connector at its defaults; for batches of the source also tuned, as docs/spark.md advises."""
+    """Ours, and the connector at its defaults; for some cells also tuned, as docs/spark.md advises."""
     found = []
     for place in places:
         found.append(Variant("ours", "barnabas", {}, place))
@@ -151,6 +162,12 @@ def _variants(places: Sequence[Place], cell: str) -> list[Variant]:
         if cell == "source":
             found.append(Variant("connector, tuned", "kafka", _TUNED, place))
             found.append(Variant("connector, fully tuned", "kafka", _FULLY_TUNED, place))
+        if cell == "micro-batch":
+            found.append(Variant("ours, advised", "barnabas", _ADVISED, place, _WITHOUT_CHECKSUMS))
+            found.append(Variant("connector, advised", "kafka", {}, place, _WITHOUT_CHECKSUMS))
+    if cell == "micro-batch":
+        options = {"batches": str(MICRO_BATCHES), "tasks": str(PARTITIONS)}
+        found.append(Variant("a source that does nothing", FORMAT, options, places[0]))
     return found
 
 
@@ -164,12 +181,16 @@ def _measure(
         for variant, runs in measured:
             topic = "tiny" if cell == "micro-batch" else f"values-{size}"
             checkpoint = scratch / f"{cell}-{size}-{number}-{variant.place.name}-{variant.name}"
+            jobs = job_count(spark)
             spark_before, broker_before = cpu_of_children(brokers), cpu_seconds(variant.place.pid).total
             started = time.perf_counter()
             steps = work(spark, variant, topic, checkpoint)
             seconds = time.perf_counter() - started
             broker_cpu = cpu_seconds(variant.place.pid).total - broker_before
-            run = Run(rows, seconds, cpu_of_children(brokers) - spark_before, broker_cpu, steps)
+            spark_cpu = cpu_of_children(brokers) - spark_before
+            if cell == "micro-batch":
+                steps = {**steps, **job_steps(spark, jobs)}
+            run = Run(rows, seconds, spark_cpu, broker_cpu, steps)
             # The first round starts workers and fills caches.
             if number:
                 runs.append(run)
@@ -192,7 +213,13 @@ def _stream(spark: SparkSession, variant: Variant, topic: str, checkpoint: Path)
 
 
 def _micro_batches(spark: SparkSession, variant: Variant, topic: str, checkpoint: Path) -> Mapping[str, float]:
-    progress = _run_stream(spark, variant, topic, checkpoint, {"maxOffsetsPerTrigger": str(PARTITIONS)})
+    for setting, value in variant.session.items():
+        spark.conf.set(setting, value)
+    try:
+        progress = _run_stream(spark, variant, topic, checkpoint, {"maxOffsetsPerTrigger": str(PARTITIONS)})
+    finally:
+        for setting in variant.session:
+            spark.conf.unset(setting)
     durations = [each["durationMs"] for each in progress if each["numInputRows"]]
     # The first micro-batch starts the query.
     return {step: median(each.get(step, 0) for each in durations[1:]) for step in durations[-1]}
@@ -251,9 +278,25 @@ def _report(cell: str, size: int, rows: int, measured: Sequence[Measured]) -> No
         columns = " ".join(f"{seconds:7.2f}" for seconds in spent)
         print(f"{variant.place.name:14} {variant.name:24} {rate:10,.0f} {columns} {cpu:5.2f}x {wall:5.2f}x")
         if cell == "micro-batch":
-            steps = sorted({step for run in runs for step in run.steps})
-            named = ", ".join(f"{step} {median(run.steps.get(step, 0) for run in runs):.0f}" for step in steps)
-            print(f"{'':14} ms of a micro-batch: {named}")
+            steps = {step: median(run.steps.get(step, 0) for run in runs) for run in runs for step in run.steps}
+            for line in account(steps):
+                print(f"{'':14} {line}")
+
+
+def account(steps: Mapping[str, float]) -> list[str]:
+    """Return the lines that say where the milliseconds of a micro-batch go."""
+    known = ("walCommit", "latestOffset", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
+    whole = steps["triggerExecution"]
+    parts = [(step, steps.get(step, 0)) for step in known]
+    parts.append(("rest", whole - sum(taken for _, taken in parts)))
+    lines = [f"{whole:.0f} ms a micro-batch: " + ", ".join(f"{step} {taken:.0f}" for step, taken in parts)]
+    if "job" in steps:
+        around = steps["addBatch"] - steps["job"]
+        job = f"job of {steps['tasks']:.0f} tasks {steps['job']:.0f}"
+        lines.append(f"addBatch: plan and Python's partitions() {around:.0f}, {job}")
+        inside = ", ".join(f"{step} {steps[step]:.0f}" for step in ("scheduler delay", "deserialize", "run"))
+        lines.append(f"a task: {steps['task']:.0f} ({inside})")
+    return lines
 
 
 if __name__ == "__main__":

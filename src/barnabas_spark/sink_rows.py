@@ -1,4 +1,4 @@
-"""Encodes the rows of a sink: chooses topic and partition of each row, then encodes each partition's rows at once.
+"""Encodes the rows of a sink: chooses topic and partition of each row, and brings each partition's rows together.
 
 Called by `row_sender` in the executors' Python workers, on the task's thread; no lock.
 """
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from barnabas.clients.arrow import BatchFormat, EncodedBatch, RecordColumns, encode_batches
 from barnabas.clients.arrow.key_hash import key_partitions
+from barnabas.clients.arrow.row_groups import grouped_rows
 from barnabas.clients.arrow.varints import Integers
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.sink_options import SinkOptions
@@ -38,6 +39,7 @@ class RowAddresser:
         self._options = options
         self._partition_count = partition_count
         self._turn = first_turn
+        self._format = BatchFormat(options.codec, batch_bytes=options.batch_bytes)
 
     def batches(self, rows: pa.RecordBatch) -> Iterator[AddressedBatch]:
         """Encode the rows, in order within each partition. Raises OptionError for a row without a valid partition."""
@@ -45,18 +47,13 @@ class RowAddresser:
         for topic, part in self._by_topic(columns, rows.num_rows):
             count = len(part["value"])
             partitions = self._partitions(topic, part, count)
-            # A stable sort keeps the order of rows within each partition.
-            order = np.argsort(partitions, kind="stable")
-            bounds = np.flatnonzero(np.diff(partitions[order])) + 1
-            for chosen in np.split(order, bounds):
-                whole = len(chosen) == count
-                picked = part if whole else {name: column.take(pa.array(chosen)) for name, column in part.items()}
-                encoded = encode_batches(
-                    RecordColumns(len(chosen), picked.get("key"), picked["value"], picked.get("headers")),
-                    BatchFormat(self._options.codec, batch_bytes=self._options.batch_bytes),
-                )
-                for batch in encoded:
-                    yield AddressedBatch(topic, int(partitions[chosen[0]]), batch)
+            records = RecordColumns(count, part.get("key"), part["value"], part.get("headers"))
+            grouped = grouped_rows(records, partitions)
+            row = 0
+            # All partitions are encoded together: a call of numpy or Arrow costs as much for a quarter of the rows.
+            for batch in encode_batches(grouped.records, self._format, cuts=grouped.cuts):
+                yield AddressedBatch(topic, int(grouped.partitions[row]), batch)
+                row += batch.record_count
 
     def _by_topic(self, columns: dict[str, pa.Array], count: int) -> Iterator[tuple[str, dict[str, pa.Array]]]:
         """Yield the rows of each topic. Raises OptionError for a row without a topic."""

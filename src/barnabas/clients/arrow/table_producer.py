@@ -18,10 +18,8 @@ from concurrent.futures import Future
 from random import Random
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import pyarrow as pa
-
-from barnabas.clients.arrow.encoder import BatchFormat, RecordColumns, encode_batches
+from barnabas.clients.arrow.encoder import BatchFormat, encode_batches
+from barnabas.clients.arrow.row_groups import grouped_rows
 from barnabas.clients.arrow.row_partitions import RowPartitions, TopicPartitions
 from barnabas.clients.arrow.table_columns import ColumnNames, Stretch, TableColumns, as_table
 from barnabas.clients.arrow.table_delivery import BatchCallback, BatchRows, TableDelivery, TableMetadata
@@ -34,9 +32,6 @@ from barnabas.records.record_batch import HEADER_SIZE
 
 STRETCH_BYTES = 8 << 20
 """The bytes of rows that are encoded together: with more, the sending thread would have nothing to do at first."""
-
-_ROWS_PER_RUN = 64
-"""The mean length of runs of one partition from which on sorting the rows by partition does not pay."""
 
 
 class BatchQueue(Protocol):
@@ -116,7 +111,7 @@ class TableProducer:
         records = columns.records(rows)
         wanted = None if columns.partitions is None else columns.partitions[start:stop]
         chosen = self._partitions.choose(topic, partitions, wanted, records.keys, columns.sizes[start:stop])
-        grouped = _group(records, chosen)
+        grouped = grouped_rows(records, chosen)
         order = None if grouped.order is None else grouped.order + start
         row = 0
         for batch in encode_batches(grouped.records, self._format, cuts=grouped.cuts):
@@ -128,37 +123,6 @@ class TableProducer:
             self._queue.send_batch(topic, partition, batch, ended)
             row += batch.record_count
         return None
-
-
-class _Grouped(NamedTuple):
-    """Rows in an order in which those of one partition lie together. A new run begins at each of `cuts`."""
-
-    records: RecordColumns
-    partitions: Integers
-    cuts: list[int]
-    order: Integers | None
-    """The number of each row before it was moved, or None where every row kept its place."""
-
-
-def _group(records: RecordColumns, partitions: Integers) -> _Grouped:
-    """Bring the rows of each partition together, in their order; long runs stay where they are."""
-    runs = _run_starts(partitions)
-    if len(runs) * _ROWS_PER_RUN <= len(partitions):
-        return _Grouped(records, partitions, runs, None)
-    # numpy sorts 16-bit numbers by radix, many times as fast as wider ones. A stable sort keeps each partition's order.
-    narrow = partitions.astype(np.int16) if int(partitions.max()) < 1 << 15 else partitions
-    order = np.argsort(narrow, kind="stable")
-    taken = pa.array(order)
-    keys, values, headers = (None if column is None else column.take(taken) for column in records[1:4])
-    timestamps = None if records.timestamps is None else records.timestamps[order]
-    moved = RecordColumns(records.row_count, keys, values, headers, timestamps)
-    partitions = partitions[order]
-    return _Grouped(moved, partitions, _run_starts(partitions), order.astype(np.int64))
-
-
-def _run_starts(partitions: Integers) -> list[int]:
-    starts: list[int] = (np.flatnonzero(np.diff(partitions)) + 1).tolist()
-    return starts
 
 
 def _batch_rows(first: int, stop: int, start: int, order: Integers | None) -> BatchRows:

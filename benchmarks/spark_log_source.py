@@ -1,10 +1,12 @@
 """Compares the log source with our own source: rows/s, and CPU of Spark and of the broker, in rounds that alternate.
 
     python -m benchmarks.spark_log_source                                # two minutes
+    python -m benchmarks.spark_log_source --records 8000000              # five minutes on two free cores
     python -m benchmarks.spark_log_source --records 300000 --rounds 2    # 30 s
 
 One broker of ours, one local Spark session. Both sources read the same topic, all columns but headers, into a sum over
-keys and values. The CPU of Spark is that of its JVM and all Python workers.
+keys and values. The CPU of Spark is that of its JVM and all Python workers. The last two columns are how much of the
+log source's CPU and time a source takes, round by round.
 """
 
 from __future__ import annotations
@@ -38,6 +40,11 @@ class Run(NamedTuple):
     spark_cpu: float
     broker_cpu: float
 
+    @property
+    def cpu(self) -> float:
+        """All of it."""
+        return self.spark_cpu + self.broker_cpu
+
 
 def main() -> None:
     """Parse the command line, measure, print."""
@@ -45,7 +52,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--value-bytes", type=int, default=100)
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--split-mib", type=int, default=32)
+    parser.add_argument("--split-mib", type=int, default=128, help="the source's own default")
     parser.add_argument("--codec", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd"))
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
@@ -54,7 +61,8 @@ def main() -> None:
     with (
         broker(replica_high_watermark_checkpoint_interval_ms=500) as running,
         tempfile.TemporaryDirectory() as scratch,
-        local_session("measure", scratch) as spark,
+        # With the heap of `spark_source`, so that both benchmarks' rows of our source can be compared.
+        local_session("measure", scratch, driver_memory="2g") as spark,
     ):
         _fill(running, arguments)
         runs = []
@@ -104,16 +112,19 @@ def _frame(spark: SparkSession, running: BrokerProcess, source: str, arguments: 
 
 def _report(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
     print(
-        f"{arguments.records:,} records of {arguments.value_bytes} bytes, {arguments.partitions} partitions, medians:"
+        f"{arguments.records:,} records of {arguments.value_bytes} bytes, {arguments.partitions} partitions,"
+        f" medians of {arguments.rounds} rounds"
     )
-    print(f"{'source':14} {'rows/s':>12} {'Spark CPU s':>12} {'broker CPU s':>13}")
+    print(f"{'source':14} {'rows/s':>10} {'CPU s':>7} {'Spark':>7} {'broker':>7} {'CPU':>6} {'time':>6}")
+    log_runs = [run for run in runs if run.source == "barnabas-log"]
     for source in ("barnabas", "barnabas-log"):
         mine = [run for run in runs if run.source == source]
         rate = arguments.records / median(run.seconds for run in mine)
-        spark_cpu, broker_cpu = median(run.spark_cpu for run in mine), median(run.broker_cpu for run in mine)
-        print(f"{source:14} {rate:12,.0f} {spark_cpu:12.2f} {broker_cpu:13.2f}")
-    pairs = zip(runs[::2], runs[1::2], strict=True)
-    print(f"log source / source, median of rounds: {median(one.seconds / log.seconds for one, log in pairs):.2f}")
+        spent = [median(getattr(run, name) for run in mine) for name in ("cpu", "spark_cpu", "broker_cpu")]
+        columns = " ".join(f"{seconds:7.2f}" for seconds in spent)
+        cpu = median(one.cpu / log.cpu for one, log in zip(mine, log_runs, strict=True))
+        wall = median(one.seconds / log.seconds for one, log in zip(mine, log_runs, strict=True))
+        print(f"{source:14} {rate:10,.0f} {columns} {cpu:5.2f}x {wall:5.2f}x")
 
 
 if __name__ == "__main__":

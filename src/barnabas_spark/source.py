@@ -25,6 +25,7 @@ from barnabas_spark.option_checks import check_options, warn_of_stream_options
 from barnabas_spark.option_values import OptionValues
 from barnabas_spark.stream_reader import BarnabasStreamReader
 from barnabas_spark.stream_writer import BarnabasStreamWriter
+from barnabas_spark.worker_heap import worker_heap
 
 
 class BarnabasDataSource(DataSource):
@@ -33,6 +34,7 @@ class BarnabasDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Check the options, so that a wrong one fails `load()` or `save()` at once. Raises OptionError."""
         super().__init__(options)
+        worker_heap.begin_plan()
         check_options(options)
 
     @classmethod
@@ -46,6 +48,7 @@ class BarnabasDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query. Raises OptionError."""
+        worker_heap.begin_plan()
         warn_of_stream_options(self.options)
         return batch_reader(self.options, schema)
 

@@ -7,6 +7,7 @@ lock. Columns are those of Spark's Kafka source.
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -15,10 +16,16 @@ from pyspark.sql.types import StructType
 from barnabas_spark.columns import default_schema
 from barnabas_spark.log_source.log_batch_reader import log_reader
 from barnabas_spark.option_values import OptionError, OptionValues
+from barnabas_spark.worker_heap import worker_heap
 
 
 class BarnabasLogDataSource(DataSource):
     """A source for the topics in a data directory of Barnabas or Apache Kafka, without a broker."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Keep the options, which the reader checks."""
+        super().__init__(options)
+        worker_heap.begin_plan()
 
     @classmethod
     def name(cls) -> str:
@@ -31,6 +38,7 @@ class BarnabasLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query. Raises OptionError."""
+        worker_heap.begin_plan()
         return log_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> NoReturn:

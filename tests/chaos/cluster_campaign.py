@@ -2,12 +2,12 @@
 
     python -m tests.chaos.cluster_campaign --seconds 1800 --seed 7
 
-kill -9, SIGSTOP beyond the session's timeout, orderly restarts, of any broker or of the controller, and two brokers at
-once; sessions that end; a partition that loses a replica and gets it back, perhaps while the controller dies; with
-`splits`, cuts in the network. Topics have three replicas, `min.insync.replicas=2`; producers are idempotent
-with acks=all. After each round the writers rest, every broker runs, and everything is held against what the writers
-were told: each record once, at the offset that was acknowledged, in the order of sending, and in the same bytes on all
-three brokers.
+`cluster_faults` has what goes wrong. Topics have three replicas, `min.insync.replicas=2`. Three producers are
+idempotent with acks=all, three are transactional and commit offsets of a group with their records, and three consumers
+in groups read what is committed. After each round the writers rest, every broker runs, and everything is held against
+what the clients were told: each record once, at the offset that was acknowledged, in the order of sending, and in the
+same bytes on all three brokers; transactions whole or absent, as their producers were told; each consumer has read what
+is committed and nothing else; committed offsets have not gone back.
 `make chaos-cluster` and this directory's tests call it.
 """
 
@@ -15,36 +15,66 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.clients.admin import Admin, NewTopic
-from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.clients.producer import Producer, RecordMetadata
-from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import Cluster
+from tests.chaos.cluster_faults import BROKERS, PATIENCE_SECONDS, SESSION_TIMEOUT_MS, ClusterFaults
+from tests.chaos.cluster_inventory import ClusterInventory
+from tests.chaos.group_consumers import (
+    BarnabasGroupConsumer,
+    ConfluentGroupConsumer,
+    GroupConsumer,
+    KafkaPythonGroupConsumer,
+)
+from tests.chaos.group_reader import GroupReader
 from tests.chaos.ledger import Ledger
-from tests.chaos.replicas import check_replicas
+from tests.chaos.replicas import SETTLED_SECONDS
+from tests.chaos.transaction_ledger import Outcome, TransactionLedger
+from tests.chaos.transactional_clients import (
+    BarnabasTransactions,
+    ConfluentTransactions,
+    KafkaPythonTransactions,
+    TransactionalClient,
+)
+from tests.chaos.transactional_writer import TransactionalWriter
 from tests.chaos.writers import Client, ConfluentClient, Delivered, KafkaPythonClient, Writer
+from tests.support.small_disk import SmallDisk, mount_problem
 
-BROKERS = (0, 1, 2)
 PARTITIONS = 2
-SESSION_TIMEOUT_MS = 2_000
-PATIENCE_SECONDS = 240
-"""How long a record may stay undecided: brokers start slowly where the machine is busy."""
+DISK_MEBIBYTES = 256
 SETTINGS: Mapping[str, str | int] = {
     "zookeeper_session_timeout_ms": SESSION_TIMEOUT_MS,
     "log_segment_bytes": 100_000,
+    "log_index_size_max_bytes": 100_000,
+    # The store is in this process, beside all clients: on a busy machine it answers late.
+    "zookeeper_connection_timeout_ms": 120_000,
     "replica_lag_time_max_ms": 3_000,
     "replica_fetch_backoff_ms": 200,
     "controlled_shutdown_max_retries": 1,
+    "offsets_topic_num_partitions": 3,
+    "transaction_state_log_num_partitions": 3,
 }
 TOPICS = ("by-confluent", "by-kafka-python", "by-barnabas")
+TRANSACTIONS: Mapping[str, Callable[..., TransactionalClient]] = {
+    "transactions-by-confluent": ConfluentTransactions,
+    "transactions-by-kafka-python": KafkaPythonTransactions,
+    "transactions-by-barnabas": BarnabasTransactions,
+}
+READERS: Mapping[str, Callable[[str, str, str], GroupConsumer]] = {
+    "transactions-by-confluent": BarnabasGroupConsumer,
+    "transactions-by-kafka-python": ConfluentGroupConsumer,
+    "transactions-by-barnabas": KafkaPythonGroupConsumer,
+}
+"""Each topic is read by another library than that which writes it."""
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 class BarnabasClient:
@@ -69,29 +99,45 @@ class BarnabasClient:
 
 
 class ClusterCampaign:
-    """Rounds of faults. events: how often each kind has happened."""
+    """Rounds of faults. ledgers, transactions, readers: the histories of the clients."""
 
-    def __init__(self, directory: Path, seed: int, *, splits: bool = False) -> None:
-        """splits: whether the network between the brokers, and to the store, is split as well."""
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        *,
+        splits: bool = False,
+        full_disks: bool = False,
+        python: Sequence[str] = (sys.executable,),
+        only: Collection[str] = (),
+        settled_seconds: float = SETTLED_SECONDS,
+    ) -> None:
+        """splits: whether the network between the brokers, and to the store, is split as well.
+
+        full_disks: whether brokers have small disks, which fill up. python: what starts the brokers' interpreter.
+        only: the faults that may happen, if not all. settled_seconds: how long replicas may take to become equal.
+        """
         self._chance = random.Random(seed)
-        self.events: Counter[str] = Counter()
-        self._cluster = Cluster(str(directory), len(BROKERS), dict(SETTINGS), faults=splits)
-        self._kinds: list[Callable[[], None]] = [
-            self._kill_one,
-            self._kill_one,
-            self._kill_controller,
-            self._pause,
-            self._restart,
-            self._kill_two,
-            self._lose_session,
-            self._reassign,
-        ]
-        if splits:
-            self._kinds += [self._isolate_one, self._isolate_controller, self._isolate_all, self._cut_link]
-        self._ledgers = [Ledger(topic, PARTITIONS) for topic in TOPICS]
+        self._disks = [_broker_disk(directory, broker_id) for broker_id in BROKERS] if full_disks else []
+        self._cluster = Cluster(str(directory), len(BROKERS), dict(SETTINGS), faults=splits, python=python)
+        places = [*TOPICS, *TRANSACTIONS, *INTERNAL_TOPICS]
+        partitions = [TopicPartition(topic, partition) for topic in places for partition in range(PARTITIONS)]
+        self._settled_seconds = settled_seconds
+        self.faults = ClusterFaults(
+            self._cluster, self._chance, partitions, splits=splits, disks=self._disks, only=only
+        )
+        self.ledgers = [Ledger(topic, PARTITIONS) for topic in TOPICS]
         self._writers = [
             Writer(ledger, self._client_factory(ledger.topic), seed + number)
-            for number, ledger in enumerate(self._ledgers)
+            for number, ledger in enumerate(self.ledgers)
+        ]
+        self.transactions = [TransactionLedger(topic, PARTITIONS) for topic in TRANSACTIONS]
+        self._transactional_writers = [
+            TransactionalWriter(ledger, self._transactions_factory(ledger), seed + number)
+            for number, ledger in enumerate(self.transactions)
+        ]
+        self.readers = [
+            GroupReader(topic, PARTITIONS, f"readers-of-{topic}", self._consumer_factory(topic)) for topic in READERS
         ]
 
     def _client_factory(self, topic: str) -> Callable[[Delivered], Client]:
@@ -105,161 +151,96 @@ class ClusterCampaign:
 
         return make
 
+    def _transactions_factory(self, ledger: TransactionLedger) -> Callable[[], TransactionalClient]:
+        topic = ledger.topic
+        return lambda: TRANSACTIONS[topic](self._cluster.bootstrap_servers, topic, ledger.acknowledged.__setitem__)
+
+    def _consumer_factory(self, topic: str) -> Callable[[], GroupConsumer]:
+        return lambda: READERS[topic](self._cluster.bootstrap_servers, topic, f"readers-of-{topic}")
+
+    @property
+    def events(self) -> Counter[str]:
+        """How often each kind of fault has happened."""
+        return self.faults.events
+
     @property
     def acknowledged(self) -> int:
-        """Records whose delivery was reported, so far."""
-        return sum(ledger.acknowledged for ledger in self._ledgers)
+        """Records outside of transactions whose delivery was reported, so far."""
+        return sum(ledger.acknowledged for ledger in self.ledgers)
+
+    def committed(self) -> int:
+        """Return the number of transactions whose commit was acknowledged, so far."""
+        return sum(ledger.count(Outcome.COMMITTED) for ledger in self.transactions)
+
+    @property
+    def _all_writers(self) -> list[Writer | TransactionalWriter]:
+        return [*self._writers, *self._transactional_writers]
 
     def run(self, *, seconds: float, rounds: int = 1, report: bool = False) -> None:
         """Play rounds until both numbers are reached."""
-        deadline = time.monotonic() + seconds
-        played = 0
+        clients: list[Writer | TransactionalWriter | GroupReader] = [*self._all_writers, *self.readers]
         try:
-            self._cluster.start()
+            self._cluster.start(PATIENCE_SECONDS)
             with Admin(self._cluster.bootstrap_servers) as admin:
-                admin.create_topics([NewTopic(topic, PARTITIONS, len(BROKERS)) for topic in TOPICS])
-            for writer in self._writers:
-                writer.start()
-            while time.monotonic() < deadline or played < rounds:
-                self._round()
-                self._take_inventory()
-                played += 1
-                if report:
-                    print(f"{played} rounds, {self.acknowledged} records, {dict(self.events)}", flush=True)
-            for writer in self._writers:
-                writer.close()
+                places = [*TOPICS, *TRANSACTIONS]
+                admin.create_topics([NewTopic(topic, PARTITIONS, len(BROKERS)) for topic in places])
+                for reader in self.readers:  # the first such question makes the topic of committed offsets
+                    assert not admin.list_group_offsets(reader.group)
+            for client in clients:
+                client.start()
+            self._play(seconds, rounds, report=report)
+            for client in clients:
+                client.close()
             self._cluster.close()
         finally:
-            for writer in self._writers:
-                writer.close(timeout_seconds=0)
+            for client in clients:
+                client.close(timeout_seconds=0)
             self._cluster.kill_all()
+            for disk in self._disks:
+                disk.unmount()
 
-    # -- what goes wrong
+    def _play(self, seconds: float, rounds: int, *, report: bool) -> None:
+        data_dirs = [Path(broker.data_dir) for broker in self._cluster.brokers]
+        inventory = ClusterInventory(data_dirs, self._cluster.bootstrap_servers)
+        deadline = time.monotonic() + seconds
+        played = 0
+        while time.monotonic() < deadline or played < rounds:
+            self._round(inventory)
+            inventory.take(self.ledgers, self.transactions, self.readers)
+            played += 1
+            if report:
+                print(f"{played} rounds: {self.summary()}", flush=True)
 
-    def _round(self) -> None:
-        for writer in self._writers:
+    def _round(self, inventory: ClusterInventory) -> None:
+        for writer in self._all_writers:
             writer.resume()
         time.sleep(self._chance.uniform(0.2, 1))
         for _ in range(self._chance.randint(1, 3)):
-            event = self._chance.choice(self._kinds)
-            event()
-            self.events[event.__name__.removeprefix("_")] += 1
+            self.faults.happen()
             time.sleep(self._chance.uniform(0.2, 2))
-        for writer in self._writers:
+        inventory.check_acknowledged(self.ledgers, self.transactions, self._settled_seconds)
+        for writer in self._all_writers:
             writer.rest(2 * PATIENCE_SECONDS)
 
-    def _kill_one(self) -> None:
-        self._kill([self._chance.choice(BROKERS)])
-
-    def _kill_controller(self) -> None:
-        self._kill([self._controller()])
-
-    def _kill_two(self) -> None:
-        """With one replica left nothing is acknowledged, and nothing is lost."""
-        self._kill(self._chance.sample(BROKERS, 2))
-
-    def _kill(self, broker_ids: list[int]) -> None:
-        for broker_id in broker_ids:
-            self._cluster.kill(broker_id)
-            time.sleep(self._chance.uniform(0, 0.5))
-        time.sleep(self._chance.uniform(0, 3))
-        for broker_id in broker_ids:
-            self._cluster.brokers[broker_id].restart()
-        self._cluster.wait_until_known()
-
-    def _pause(self) -> None:
-        """A broker that stands still is taken for dead, and does not know it when it goes on."""
-        broker_id = self._chance.choice(BROKERS)
-        self._cluster.pause(broker_id)
-        time.sleep(self._chance.uniform(0.1, 2 * SESSION_TIMEOUT_MS / 1000))
-        self._cluster.resume(broker_id)
-
-    def _restart(self) -> None:
-        self._cluster.restart(self._chance.choice(BROKERS))
-
-    def _lose_session(self) -> None:
-        """End a broker's session for a moment: it registers again with a new epoch, and resigns as controller."""
-        self._cluster.partition(without_store=[self._chance.choice(BROKERS)])
-        self._heal_later()
-
-    def _reassign(self) -> None:
-        """Take a replica of a partition away, and copy it anew; the controller may die when that has begun."""
-        partition = TopicPartition(self._chance.choice(TOPICS), self._chance.randrange(PARTITIONS))
-        replicas = self._chance.sample(BROKERS, len(BROKERS))
-        self._move(partition, replicas[:2])
-        with Admin(self._cluster.bootstrap_servers) as admin:
-            self._insist(partial(_is_accepted, admin, partition, replicas))
-        if self._chance.random() < 0.5:
-            self._kill_controller()
-        self._move(partition, replicas)
-
-    def _move(self, partition: TopicPartition, replicas: list[int]) -> None:
-        """Reassign a partition, and wait until that is done."""
-        with Admin(self._cluster.bootstrap_servers) as admin:
-            self._insist(partial(_is_accepted, admin, partition, replicas))
-            self._insist(lambda: not admin.list_partition_reassignments([partition]))
-
-    def _insist(self, is_done: Callable[[], bool]) -> None:
-        """Ask until it is done: controllers change. Raises AssertionError: not in time."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            problem: Exception | None = None
-            try:
-                if is_done():
-                    return
-            except (ApiError, ClientTimeout, Disconnected) as error:
-                problem = error
-            assert time.monotonic() < deadline, f"not done after {PATIENCE_SECONDS} s, last: {problem!r}"
-            time.sleep(0.1)
-
-    def _isolate_one(self) -> None:
-        self._isolate(self._chance.choice(BROKERS))
-
-    def _isolate_controller(self) -> None:
-        self._isolate(self._controller())
-
-    def _isolate(self, broker_id: int) -> None:
-        """Cut one broker off from the other two, and perhaps from the store, so that it does not know it is deposed."""
-        others = set(BROKERS) - {broker_id}
-        without_store = self._chance.choice(((), (broker_id,)))
-        self._cluster.partition({broker_id}, others, without_store=without_store)
-        self._heal_later()
-
-    def _isolate_all(self) -> None:
-        """Have no broker reach another: nothing is acknowledged."""
-        without_store = self._chance.sample(BROKERS, self._chance.randint(0, len(BROKERS)))
-        self._cluster.partition(*({broker_id} for broker_id in BROKERS), without_store=without_store)
-        self._heal_later()
-
-    def _cut_link(self) -> None:
-        """Lose one direction of one link: one broker hears another that does not hear it."""
-        source, target = self._chance.sample(BROKERS, 2)
-        self._cluster.cut_link(source, target)
-        self._heal_later()
-
-    def _heal_later(self) -> None:
-        time.sleep(self._chance.uniform(0.1, 2 * SESSION_TIMEOUT_MS / 1000))
-        self._cluster.heal()
-        self._cluster.wait_until_known()
-
-    def _controller(self) -> int:
-        controller = self._cluster.controller_id
-        return self._chance.choice(BROKERS) if controller is None else controller
-
-    # -- what must be there
-
-    def _take_inventory(self) -> None:
-        for ledger in self._ledgers:
-            for partition, book in enumerate(ledger.partitions):
-                name = f"{ledger.topic}-{partition}"
-                assert not book.failed, f"{name}: {len(book.failed)} deliveries failed"
-                replicas = [Path(self._cluster.brokers[broker_id].data_dir, name) for broker_id in BROKERS]
-                check_replicas(name, book, replicas)
+    def summary(self) -> str:
+        """Return what was done so far, in one line."""
+        outcomes = {each.value: sum(ledger.count(each) for ledger in self.transactions) for each in Outcome}
+        producers = sum(ledger.producers for ledger in self.transactions)
+        read = sum(len(partition) for reader in self.readers for partition in reader.seen)
+        commits = sum(reader.commits for reader in self.readers)
+        failed = sum(reader.failed_commits for reader in self.readers)
+        return (
+            f"{self.acknowledged} records; transactions {outcomes} of {producers} producers; {read} records read,"
+            f" {commits} commits and {failed} failed ones; {dict(self.events)}"
+        )
 
 
-def _is_accepted(admin: Admin, partition: TopicPartition, replicas: list[int]) -> bool:
-    """Ask for a reassignment. Raises ApiError, ClientTimeout, Disconnected."""
-    return admin.alter_partition_reassignments({partition: replicas})[partition] is None
+def _broker_disk(directory: Path, broker_id: int) -> SmallDisk:
+    """Mount a disk for a broker, whose data directory is a link into it."""
+    disk = SmallDisk(directory / f"disk-{broker_id}", DISK_MEBIBYTES)
+    (disk.path / "data").mkdir()
+    (directory / f"broker-{broker_id}").symlink_to(disk.path / "data")
+    return disk
 
 
 def main() -> None:
@@ -268,8 +249,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1_800)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    problem = mount_problem()
+    if problem is not None:
+        print(f"no disk gets full in this run: {problem}", flush=True)
     with tempfile.TemporaryDirectory(prefix="barnabas-cluster-chaos-") as directory:
-        ClusterCampaign(Path(directory), arguments.seed, splits=True).run(seconds=arguments.seconds, report=True)
+        campaign = ClusterCampaign(Path(directory), arguments.seed, splits=True, full_disks=problem is None)
+        campaign.run(seconds=arguments.seconds, report=True)
 
 
 if __name__ == "__main__":

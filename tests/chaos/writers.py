@@ -26,6 +26,9 @@ GIVE_UP_SECONDS = 60
 PAUSE_SECONDS = 0.012
 """Between two bursts of a writer: what it wrote has to be read again after every life of the broker."""
 
+MAX_OUTSTANDING = 3_000
+"""With more undecided records a writer waits: a broker that is away for long must not cost the memory of the tests."""
+
 Delivered = Callable[[int, bytes, int | None], None]
 """Told partition, value and offset (None: it failed)."""
 
@@ -62,7 +65,7 @@ class ConfluentClient:
             "linger.ms": 2,
             "batch.num.messages": 40,
             "reconnect.backoff.ms": 10,
-            "reconnect.backoff.max.ms": 60,
+            "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 20,
             "message.timeout.ms": give_up_seconds * 1000,
             "log_level": 0,
@@ -107,7 +110,7 @@ class KafkaPythonClient:
             enable_idempotence=True,
             linger_ms=2,
             reconnect_backoff_ms=10,
-            reconnect_backoff_max_ms=60,
+            reconnect_backoff_max_ms=200,
             retry_backoff_ms=20,
             request_timeout_ms=10_000,
             delivery_timeout_ms=give_up_seconds * 1000,
@@ -187,6 +190,8 @@ class Writer:
             raise
 
     def _write_some(self, client: Client) -> None:
+        if self.ledger.outstanding > MAX_OUTSTANDING:
+            return
         partition = self._chance.randrange(len(self.ledger.partitions))
         book = self.ledger.partitions[partition]
         for _ in range(self._chance.randint(1, 20)):

@@ -5,11 +5,15 @@ Mounting needs root; a test that asks for one is skipped without (under CI it fa
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
+
+_PIECE_BYTES = 1 << 20
 
 
 class SmallDisk:
@@ -19,22 +23,27 @@ class SmallDisk:
         path.mkdir(parents=True)
         self.path = path
         self._ballast = path / "ballast"
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "barnabas-test", str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            reason = f"no disk can be mounted here: {done.stderr.strip()}"
+        problem = _mount(path, mebibytes)
+        if problem is not None:
             if os.environ.get("CI", "").lower() == "true":
-                pytest.fail(reason)
-            pytest.skip(reason)
+                pytest.fail(problem)
+            pytest.skip(problem)
 
     def take_room(self, but_bytes: int = 0) -> None:
         """Fill the disk, leaving about so many bytes."""
+        with open(self._ballast, "wb") as ballast:
+            while (room := self._room_bytes() - but_bytes) > 0:
+                try:
+                    ballast.write(bytes(min(room, _PIECE_BYTES)))
+                    ballast.flush()
+                except OSError as error:  # a broker may write at the same time
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    break
+
+    def _room_bytes(self) -> int:
         status = os.statvfs(self.path)
-        self._ballast.write_bytes(bytes(max(0, status.f_bavail * status.f_frsize - but_bytes)))
+        return status.f_bavail * status.f_frsize
 
     def make_room(self) -> None:
         """Give back what `take_room` took."""
@@ -48,3 +57,19 @@ class SmallDisk:
     def unmount(self) -> None:
         """Throw it away."""
         subprocess.run(["umount", "--lazy", str(self.path)], check=True)
+
+
+def mount_problem() -> str | None:
+    """Return why no small disk can be mounted here, or None: it can."""
+    with tempfile.TemporaryDirectory(prefix="barnabas-mount-") as directory:
+        problem = _mount(Path(directory), 1)
+        if problem is None:
+            subprocess.run(["umount", "--lazy", directory], check=True)
+    return problem
+
+
+def _mount(path: Path, mebibytes: int) -> str | None:
+    """Mount a tmpfs. Return the reason why it cannot be mounted, or None."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "barnabas-test", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"no disk can be mounted here: {done.stderr.strip()}" if done.returncode else None

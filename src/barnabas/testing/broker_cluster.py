@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -57,12 +58,14 @@ class Cluster:
         sessions_linger: bool = False,
         faults: bool = False,
         security: str = PLAINTEXT,
+        python: Sequence[str] = (sys.executable,),
     ) -> None:
         """settings: of every broker. broker_settings: further settings by broker id, `broker_rack` for example.
 
         sessions_linger: the session of a killed broker lasts for `zookeeper_session_timeout_ms`, as in ZooKeeper.
         faults: whether the brokers can be made to fail on purpose, and split from each other. security: `ssl`,
-        `sasl_plaintext` or `sasl_ssl`, for clients and between brokers. Raises ValueError: there is no such security.
+        `sasl_plaintext` or `sasl_ssl`, for clients and between brokers. python: the words that start the interpreter.
+        Raises ValueError: there is no such security.
         """
         self.security = None if security == PLAINTEXT else security_of(os.path.join(data_dir, "cluster"), security)
         """The users, certificates and ready settings for clients, the same with every broker; None in plaintext."""
@@ -83,6 +86,7 @@ class Cluster:
                     **({} if broker_settings is None else broker_settings(broker_id)),
                 },
                 log_level=log_level,
+                python=python,
                 faults=faults,
                 security=self.security or PLAINTEXT,
             )
@@ -155,19 +159,22 @@ class Cluster:
         for address in self._store_addresses:
             self.store.let_in(address)
 
-    def restart(self, broker_id: int) -> None:
-        """Stop a broker if it runs, start it, and wait until all brokers know it. Raises BrokerFailed."""
+    def restart(self, broker_id: int, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Stop a broker if it runs, start it, and wait until all brokers know it.
+
+        timeout_seconds: for each of the three steps. Raises BrokerFailed.
+        """
         if self.brokers[broker_id].is_running:
-            self.brokers[broker_id].terminate()
+            self.brokers[broker_id].terminate(timeout_seconds)
         # Else the broker could come back before the store has read the end of its connection, and find its id taken.
         self._wait_until_unregistered(broker_id)
-        self.brokers[broker_id].start()
-        self.wait_until_known()
+        self.brokers[broker_id].start(timeout_seconds)
+        self.wait_until_known(timeout_seconds)
 
-    def rolling_restart(self) -> None:
-        """Restart the brokers one after another. Raises BrokerFailed."""
+    def rolling_restart(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Restart the brokers one after another, as `restart` does. Raises BrokerFailed."""
         for broker_id in range(len(self.brokers)):
-            self.restart(broker_id)
+            self.restart(broker_id, timeout_seconds)
 
     def wait_until_known(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
         """Wait until every running broker knows exactly the running brokers. Raises BrokerFailed: not in time."""

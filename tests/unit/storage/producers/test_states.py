@@ -186,6 +186,16 @@ def test_a_producer_nobody_knows_may_begin_anywhere() -> None:
     assert log.send(1, 2, 17) == 3
 
 
+def test_kafka_9144_a_marker_keeps_its_producer_from_expiring() -> None:
+    """Kafka forgot a producer by the age of its last batch, and took the marker of a deposed coordinator after that."""
+    log = Log()
+    log.send(1, 0, 0, transactional=True)
+    log.end_transaction(1, 0, coordinator_epoch=4)
+    log.states.remove_expired(2_500, 1_000)  # the batch is old enough, the marker is not
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        log.end_transaction(1, 0, coordinator_epoch=3)
+
+
 def test_markers_fence_and_keep_sequences() -> None:
     log = Log()
     log.send(1, 0, 0, 3, transactional=True)

@@ -25,8 +25,8 @@ pytestmark = [
     [
         ("early-high-watermark", {"kill_in_turn"}, "acknowledged records are lost"),
         ("truncation-to-high-watermark", {"kill_in_turn"}, "acknowledged records are lost"),
-        ("lost-transaction", {"kill_one"}, "is lost|shows|has committed"),
-        ("forgotten-commits", {"kill_one"}, "and .* is committed|has committed"),
+        ("lost-transaction", {"lose_session"}, "is lost|shows|has committed"),
+        ("forgotten-commits", {"lose_session"}, "and .* is committed|has committed"),
     ],
 )
 def test_a_planted_defect_is_found(defect: str, faults: set[str], found: str, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ class ReplicatedPartition:
         self.chance = random.Random(seed)
         self.loss = self.chance.choice((0.0, 0.1))
         self.cut: set[frozenset[int]] = set()
-        self.machines = {each: _machine(SimulatedFiles(), seed * 3 + each) for each in BROKERS}
+        self.machines = {each: make_machine(SimulatedFiles(), seed * 3 + each) for each in BROKERS}
         self.older_disks: dict[int, SimulatedFiles] = {}
         self.done: Counter[str] = Counter()
         self.nodes: dict[int, Replicas] = {}
@@ -217,18 +217,35 @@ class ReplicatedPartition:
         older = self.older_disks.get(broker_id)
         if broker_id not in self.isr and (lost := self.chance.choices((None, "all", "much"), (6, 1, 1))[0]):
             disk = older.copy() if lost == "much" and older is not None else SimulatedFiles()
-            machine = self.machines[broker_id] = _machine(disk, self.chance.randrange(1 << 30))
+            machine = self.machines[broker_id] = make_machine(disk, self.chance.randrange(1 << 30))
             self.done[lost] += 1
         self._join(broker_id)
 
+    def bounce(self, broker_id: int) -> None:
+        """Kill a broker and start it before the controller notices: it stays in sync."""
+        self.machines[broker_id].kill()
+        self._boot(broker_id)
+        self._announce()
+        self._order(only=broker_id)
+
+    def lose_power(self, broker_id: int) -> None:
+        """Kill a broker that has lost what it wrote since `remember_disk`, and start it before it is noticed."""
+        self.machines[broker_id] = make_machine(self.older_disks[broker_id].copy(), self.chance.randrange(1 << 30))
+        self.bounce(broker_id)
+
+    def elect_unclean(self, leader: int) -> None:
+        """Make any live replica the leader, in sync or not: what the others have and it lacks may be lost."""
+        self.isr = (leader,)
+        self.elect(leader)
+
     def start_emptied(self, broker_id: int) -> None:
         """Start a killed broker with an emptied disk."""
-        self.machines[broker_id] = _machine(SimulatedFiles(), self.chance.randrange(1 << 30))
+        self.machines[broker_id] = make_machine(SimulatedFiles(), self.chance.randrange(1 << 30))
         self._join(broker_id)
 
     def lose_all_but_an_emptied_leader(self) -> None:
         """Make the last in-sync replica one that has come back with an emptied disk."""
-        self.machines[self.leader] = _machine(SimulatedFiles(), self.chance.randrange(1 << 30))
+        self.machines[self.leader] = make_machine(SimulatedFiles(), self.chance.randrange(1 << 30))
         self._boot(self.leader)
         self.isr = (self.leader,)
         self.leader_epoch += 1
@@ -250,9 +267,9 @@ class ReplicatedPartition:
         self.done["full"] += 1
         disk.capacity_bytes = None
 
-    def elect(self) -> None:
-        """Choose another leader among the in-sync replicas that live; without one there is none."""
-        candidates = [each for each in self.isr if each in self.nodes]
+    def elect(self, leader: int | None = None) -> None:
+        """Choose a leader among the in-sync replicas that live, this one or any; without one there is none."""
+        candidates = [each for each in self.isr if each in self.nodes and leader in (None, each)]
         self._announce()
         if candidates:
             self.leader = self.chance.choice(candidates)
@@ -396,7 +413,7 @@ class ReplicatedPartition:
                 self.orders[broker_id].append(order)
 
 
-def _machine(disk: SimulatedFiles, seed: int) -> Broker:
+def make_machine(disk: SimulatedFiles, seed: int) -> Broker:
     return Broker(disk, config=log_config(**LOG), seed=seed)
 
 

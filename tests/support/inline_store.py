@@ -77,10 +77,15 @@ class InlineSession(Store):
     def add_session_listener(self, listener: SessionListener) -> None:
         self._listeners.append(listener)
 
-    def expire(self) -> None:
+    def expire(self, *, tells_at_once: bool = False) -> None:
+        """End the session and begin another. tells_at_once: nothing uses the new session before listeners have heard
+        of the end, as with a ZookeeperStore; they hear of the new session later."""
         fired = self.store.table.end_session(self._session_id)
         self._session_id = self.store.next_session_id()
-        for state in (SessionState.EXPIRED, SessionState.RECONNECTED):
+        if tells_at_once:
+            for listener in self._listeners:
+                listener(SessionState.EXPIRED)
+        for state in (SessionState.RECONNECTED,) if tells_at_once else (SessionState.EXPIRED, SessionState.RECONNECTED):
             for listener in self._listeners:
                 self.store.pending.append(lambda listener=listener, state=state: listener(state))  # type: ignore[misc]
         self.store.queue(fired)

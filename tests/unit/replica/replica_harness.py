@@ -18,7 +18,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.replication_quota import ReplicationQuotas
-from barnabas.replica.alter_partition_manager import AlterPartitionCallback, IsrChange
+from barnabas.replica.alter_partition_manager import AlterPartitionCallback, AlterPartitionManager, IsrChange
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
@@ -79,6 +79,7 @@ class Replicas:
         broker_id: int = US,
         connect: Callable[[FetcherId], LeaderEndPoint] = no_leader,
         replica_selector_class: str | None = None,
+        alter_partitions: AlterPartitionManager | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.broker = broker or Broker()
@@ -96,7 +97,7 @@ class Replicas:
             self.broker.files,
             self.metadata,
             self.clock,
-            self.alter_partitions,
+            self.alter_partitions if alter_partitions is None else alter_partitions,
             FetcherConfig(backoff_ms=1),
             connect,
             self.quotas,

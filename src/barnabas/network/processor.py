@@ -155,10 +155,17 @@ class Processor(AbstractServerThread):
         """Take turns until told to stop. An exception ends the turn, not the thread."""
         self.answers.thread_id = get_ident()
         while self.is_running:
-            try:
-                self.run_once()
-            except Exception:
-                logger.exception("%s: error in the loop", self.name)
+            self.run_guarded()
+
+    def run_guarded(self) -> None:
+        """Take one turn. An exception is logged, and the next turn goes on with what this one has left."""
+        try:
+            self.run_once()
+        except Exception:
+            logger.exception("%s: error in the loop", self.name)
+            # No event will report these frames and answers again: their clients would wait for ever.
+            self._intake.postpone_complete(self._selector.channels)
+            self._settle_touched()
 
     def run_once(self) -> None:
         """Take one turn."""
@@ -275,13 +282,7 @@ class Processor(AbstractServerThread):
         answers.current = None
         # The answers leave after all requests of the turn have run. The first send wakes a client that waits; a send to
         # a client that is awake already costs a third of that.
-        touched, answers.touched = answers.touched, []
-        for connection in touched:
-            try:
-                self._settle(connection)
-            except Exception:
-                logger.exception("A response to %s could not be processed", connection)
-                self._connections.close(connection)
+        self._settle_touched()
 
     def process_completed_sends(self) -> None:
         """Account for answers whose last byte left in this turn's poll, and read their connections again."""
@@ -330,6 +331,17 @@ class Processor(AbstractServerThread):
         self._drain.finish()
 
     # -- parts of the verbs
+
+    def _settle_touched(self) -> None:
+        """Settle the connections that were answered on this thread. One that fails is closed."""
+        answers = self.answers
+        touched, answers.touched = answers.touched, []
+        for connection in touched:
+            try:
+                self._settle(connection)
+            except Exception:
+                logger.exception("A response to %s could not be processed", connection)
+                self._connections.close(connection)
 
     def _settle(self, connection: Connection) -> None:
         """Send the answers in `channel.outgoing`; then close the connection if that was requested, or else read on."""

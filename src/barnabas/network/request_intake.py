@@ -9,7 +9,7 @@ Kafka: SocketServer.Processor (processCompletedReceives), which blocks on a full
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from barnabas.api.request import Request
@@ -116,6 +116,15 @@ class RequestIntake:
         """Return the channels that were postponed to this turn."""
         postponed, self.postponed = self.postponed, []
         return postponed
+
+    def postpone_complete(self, channels: Iterable[KafkaChannel]) -> None:
+        """Have the next turn take every frame that is complete, after a turn that failed before it took them."""
+        postponed = set(self.postponed)
+        self.postponed += [
+            channel
+            for channel in channels
+            if channel.receive is not None and channel.ready and channel not in postponed
+        ]
 
     def queue_staged(self) -> None:
         """Queue staged requests, the oldest first, as far as there is room."""

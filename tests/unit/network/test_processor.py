@@ -380,6 +380,27 @@ def test_a_bug_in_the_parser_costs_one_connection(
     assert "Exception while processing a request" in caplog.text
 
 
+def test_a_turn_that_fails_loses_no_request(
+    harness: NetworkHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect anywhere between the receive and the request: the frame is taken all the same, and others go on."""
+    client, other = harness.connect(), harness.connect()
+    harness.settle()
+    client.send(framed(b"one", b"two"))
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.processor, "process_completed_receives", _fail)
+        harness.processor.run_guarded()
+    other.send(framed(b"three"))
+    harness.settle()
+    assert client.take() == answers(b"one", b"two")
+    assert other.take() == answers(b"three")
+    assert "error in the loop" in caplog.text
+
+
+def _fail() -> None:
+    raise KeyError("a bug")
+
+
 def test_a_peer_that_never_reads_is_not_served_without_end(harness: NetworkHarness) -> None:
     harness.on_request = lambda request: request.channel.send(request, [framed(bytes(10_000))])
     greedy, other = harness.connect(capacity=50_000), harness.connect()

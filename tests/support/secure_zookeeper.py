@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from barnabas_spark.java_home import spark_java_home
-from tests.support.apache_kafka import ZooKeeper
+from tests.support.apache_kafka import START_SECONDS, ZooKeeper
 from tests.support.certificates import PASSWORD, Identity
 from tests.support.server_process import free_port
 
@@ -68,8 +68,8 @@ class SecureZooKeeper(ZooKeeper):
                 str(configuration),
             ]
         )
-        self.wait_for_port(60)
-        self._wait_until_it_serves(60)
+        self.wait_for_port(START_SECONDS)
+        self._wait_until_it_serves(START_SECONDS)
 
     def _properties(self) -> dict[str, str]:
         properties = {

@@ -44,8 +44,13 @@ RECORD_SCHEMA = pa.schema(
 COLUMNS: tuple[str, ...] = tuple(RECORD_SCHEMA.names)
 
 MAX_OFFSET = (1 << 63) - 1
-CHUNK_BYTES = 1 << 20
-"""The uncompressed size up to which batches are decoded together. As many bytes stay in a processor's second cache."""
+CHUNK_BYTES = 4 << 20
+CHUNK_RECORDS = 1 << 14
+"""The uncompressed size and the number of records up to which batches are decoded together.
+
+Each Arrow batch costs Spark's JVM and the worker up to a millisecond together, so large records come in batches of a
+few MB. What is computed of as many small records stays in a processor's second cache.
+"""
 
 _NO_TIMESTAMP_TYPE = -1
 
@@ -164,14 +169,15 @@ def _schema_of(columns: Sequence[str]) -> pa.Schema:
 def _chunks(run: Iterator[RecordBatch], chunk_bytes: int) -> Iterator[list[UnpackedBatch]]:
     """Yield unpacked batches of about `chunk_bytes`, so that no more than that and one batch is in memory."""
     chunk: list[UnpackedBatch] = []
-    size = 0
+    size = record_count = 0
     for batch in run:
         unpacked = UnpackedBatch.of(batch)
         chunk.append(unpacked)
         size += unpacked.size
-        if size >= chunk_bytes:
+        record_count += batch.count
+        if size >= chunk_bytes or record_count >= CHUNK_RECORDS:
             yield chunk
-            chunk, size = [], 0
+            chunk, size, record_count = [], 0, 0
     if chunk:
         yield chunk
 

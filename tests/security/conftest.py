@@ -49,8 +49,13 @@ class Certificates:
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Certificates for a session."""
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+def make_certificates(directory: Path) -> Certificates:
+    """Make an authority, certificates, and their files."""
     authority = CertificateAuthority()
-    made = Certificates(authority, authority.issue("server"), authority.issue("alice"), tmp_path_factory.mktemp("tls"))
+    made = Certificates(authority, authority.issue("server"), authority.issue("alice"), directory)
     authority.write_pem(made.trust_pem)
     made.server.write_pem(made.server_pem)
     made.client.write_pem(made.client_pem)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from benchmarks.process_usage import cpu_seconds, peak_resident_mib, reset_peak
+from benchmarks.process_usage import cpu_seconds, peak_resident_mib, reset_peak, resident_mib
 
 JVM, WORKER, DRIVER_PYTHON, BROKER = "JVM", "Python worker", "Python beside the driver", "broker"
 ROLES = (JVM, WORKER, DRIVER_PYTHON, BROKER)
@@ -47,6 +47,15 @@ def session_processes(parent: int, broker_pid: int) -> Iterator[RoleProcess]:
                         yield RoleProcess(WORKER, child)
                     elif "pyspark" in command and "/bin/java" not in command and child != broker_pid:
                         yield RoleProcess(DRIVER_PYTHON, child)
+
+
+def memory_by_role(parent: int, broker_pid: int) -> dict[str, float]:
+    """Return the resident MiB of the largest process of each role, now."""
+    found: dict[str, float] = {}
+    for process in session_processes(parent, broker_pid):
+        with suppress(*_GONE):
+            found[process.role] = max(found.get(process.role, 0.0), resident_mib(process.pid))
+    return found
 
 
 def cpu_by_role(parent: int, broker_pid: int) -> dict[str, float]:

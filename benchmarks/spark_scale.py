@@ -1,115 +1,112 @@
-"""The memory that a large topic takes in Spark and in the broker, when a batch query of our source reads it.
+"""How our Spark source and pipelines behave with much of everything: bytes, partitions, columns, micro-batches.
 
-    python -m benchmarks.spark_scale                                     # one gigabyte: two minutes
-    python -m benchmarks.spark_scale --gigabytes 10 --directory /large   # needs 11 GB of disk
+    python -m benchmarks.spark_scale                                     # every cell, small: ten minutes
+    python -m benchmarks.spark_scale --cells volume --gigabytes 10       # needs 11 GB of disk below --directory
+    python -m benchmarks.spark_scale --cells history --batches 1000
+    python -m benchmarks.spark_scale --cells partitions --connector      # Spark's Kafka connector beside it (Maven)
 
-A growing part of the topic is read. Memory that is bounded does not grow with the part. CPU is in seconds of all
-processes, with the start of the query; on a busy machine only that counts.
+`volume` reads a growing part of a large topic, as a batch query and as a stream, and prints the peak memory of each
+kind of process: bounded memory does not grow with the part. `partitions` has micro-batches over topics of 1 to 200
+partitions: once with a record in each, once with all but one idle. `columns` reads JSON of 10 to 1,000 columns, by
+from_json and by a pipeline file. `history` runs one query, then one pipeline, for many micro-batches, and prints what
+one costs near the beginning and near the end. CPU is in seconds of all processes; on a busy machine only that counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from barnabas.clients.admin import Admin, NewTopic
-from barnabas.clients.producer import Producer
-from barnabas.testing import BrokerProcess, broker
-from benchmarks.spark_processes import ROLES, PeakMemory, cpu_by_role
+from barnabas.clients.admin import Admin
+from barnabas.protocol.topic_partition import TopicPartition
+from benchmarks.spark_processes import ROLES
+from benchmarks.spark_scale_bench import VALUE_BYTES, Bench, create, fill, running_bench
+from benchmarks.spark_scale_columns import measure_columns
+from benchmarks.spark_scale_streams import measure_history, measure_partitions
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
+CELLS = ("volume", "partitions", "columns", "history")
 PARTS = (0.1, 1.0)
-"""Of the topic that are read."""
-PARTITIONS = 4
-VALUE_BYTES = 1000
-TOPIC = "large"
-_SECONDS = 600
-
-
-class Bench(NamedTuple):
-    """The broker and the session."""
-
-    spark: SparkSession
-    running: BrokerProcess
-
-    def cpu(self) -> float:
-        """CPU seconds of all processes."""
-        return sum(cpu_by_role(os.getpid(), self.running.pid).values())
-
-    def peak(self) -> PeakMemory:
-        """Return what watches the memory of all processes."""
-        return PeakMemory(os.getpid(), self.running.pid)
+"""Of the large topic that are read."""
+VOLUME_PARTITIONS = 4
 
 
 def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--directory", default=tempfile.gettempdir(), help="for the topic and Spark's files")
+    parser.add_argument("--cells", nargs="+", default=CELLS, choices=CELLS)
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="of the cell 'volume'")
+    parser.add_argument("--batches", type=int, default=120, help="of the cell 'history'")
+    parser.add_argument("--connector", action="store_true", help="Spark's Kafka connector too, for 'partitions'")
+    parser.add_argument("--directory", help="for the topics and Spark's files (removed at the end)")
     arguments = parser.parse_args()
-    count = int(arguments.gigabytes * 1e9 / VALUE_BYTES)
-    with _bench(Path(arguments.directory)) as bench:
-        started = time.perf_counter()
-        _fill(bench, count)
-        print(f"{count:,} rows of {VALUE_BYTES} bytes written in {time.perf_counter() - started:.0f} s")
-        print(f"{'GB':>6} {'MB/s':>6} {'CPU s':>7}  peak MiB: {', '.join(ROLES)}")
+    for cell in arguments.cells:
+        with running_bench(Path(arguments.directory or tempfile.gettempdir()), connector=arguments.connector) as bench:
+            if cell == "volume":
+                _volume(bench, arguments.gigabytes)
+            elif cell == "partitions":
+                measure_partitions(bench, ("barnabas", "kafka") if arguments.connector else ("barnabas",))
+            elif cell == "columns":
+                measure_columns(bench)
+            else:
+                measure_history(bench, arguments.batches)
+
+
+def _volume(bench: Bench, gigabytes: float) -> None:
+    topic, count = "large", int(gigabytes * 1e9 / VALUE_BYTES)
+    create(bench, topic, VOLUME_PARTITIONS)
+    started = time.perf_counter()
+    fill(bench, topic, count, VOLUME_PARTITIONS)
+    print(f"\nvolume: {count:,} rows of {VALUE_BYTES} bytes written in {time.perf_counter() - started:.0f} s")
+    print(f"{'query':8} {'GB':>6} {'MB/s':>6} {'CPU s':>7}  peak MiB: {', '.join(ROLES)}")
+    for how, read in (("batch", _read_batch), ("stream", _read_stream)):
         for part in PARTS:
-            _measure(bench, int(count * part) // PARTITIONS)
+            rows = int(count * part) // VOLUME_PARTITIONS
+            before, started = bench.cpu(), time.perf_counter()
+            with bench.peak() as peak:
+                seen = read(bench, topic, rows)
+            assert seen == rows * VOLUME_PARTITIONS * VALUE_BYTES, f"{seen} bytes of {rows} rows a partition"
+            seconds = time.perf_counter() - started
+            spent = sum(bench.cpu().values()) - sum(before.values())
+            peaks = " ".join(f"{peak.by_role.get(role, 0):6.0f}" for role in ROLES)
+            print(f"{how:8} {seen / 1e9:6.2f} {seen / 1e6 / seconds:6.0f} {spent:7.1f}  {peaks}", flush=True)
 
 
-@contextmanager
-def _bench(directory: Path) -> Iterator[Bench]:
-    from barnabas_spark.session import local_session
-
-    with (
-        tempfile.TemporaryDirectory(dir=directory, prefix="spark-scale-") as scratch,
-        broker(data_dir=os.path.join(scratch, "data")) as running,
-        local_session("scale", scratch) as spark,
-    ):
-        yield Bench(spark, running)
-
-
-def _measure(bench: Bench, rows: int) -> None:
-    """Read so many rows of each partition, and print what that took."""
-    before, started = bench.cpu(), time.perf_counter()
-    with bench.peak() as peak:
-        seen = _read(bench, rows)
-    seconds = time.perf_counter() - started
-    assert seen == rows * PARTITIONS * VALUE_BYTES, f"{seen} bytes of {rows} rows a partition"
-    peaks = " ".join(f"{peak.by_role.get(role, 0):6.0f}" for role in ROLES)
-    print(f"{seen / 1e9:6.2f} {seen / 1e6 / seconds:6.0f} {bench.cpu() - before:7.1f}  {peaks}", flush=True)
-
-
-def _read(bench: Bench, rows: int) -> int:
-    ends = json.dumps({TOPIC: {str(number): rows for number in range(PARTITIONS)}})
-    reader = bench.spark.read.format("barnabas").option("kafka.bootstrap.servers", bench.running.bootstrap_servers)
-    frame = reader.option("subscribe", TOPIC).option("endingOffsets", ends).load()
+def _read_batch(bench: Bench, topic: str, rows: int) -> int:
+    ends = json.dumps({topic: {str(number): rows for number in range(VOLUME_PARTITIONS)}})
+    reader = bench.spark.read.format("barnabas").option("kafka.bootstrap.servers", bench.servers)
+    frame = reader.option("subscribe", topic).option("endingOffsets", ends).load()
     return int(frame.selectExpr("sum(length(value))").collect()[0][0])
 
 
-def _fill(bench: Bench, records: int) -> None:
-    """Write records to the partitions in turn."""
-    import pyarrow as pa
+def _read_stream(bench: Bench, topic: str, rows: int) -> int:
+    """Read the last rows of each partition, in ten micro-batches."""
+    with Admin(bench.servers) as admin:
+        asked = {TopicPartition(topic, number): -1 for number in range(VOLUME_PARTITIONS)}
+        ends = {key.partition: found.offset for key, found in admin.list_offsets(asked).items()}
+    starts = json.dumps({topic: {str(number): end - rows for number, end in ends.items()}})
+    reader = bench.spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bench.servers)
+    frame = (
+        reader.option("subscribe", topic)
+        .option("startingOffsets", starts)
+        .option("maxOffsetsPerTrigger", str(rows * VOLUME_PARTITIONS // 10 + 1))
+        .load()
+    )
+    total = 0
 
-    servers = bench.running.bootstrap_servers
-    with Admin(servers) as admin:
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
-    value, at_once = os.urandom(VALUE_BYTES), 32_000
-    with Producer(servers) as producer:
-        for first in range(0, records, at_once):
-            count = min(at_once, records - first)
-            numbers = pa.array([(first + number) % PARTITIONS for number in range(count)], pa.int32())
-            table = pa.table({"value": [value] * count, "partition": numbers})
-            producer.send_table(TOPIC, table, partition="partition").result(_SECONDS)
+    def add(batch: DataFrame, _number: int) -> None:
+        nonlocal total
+        total += int(batch.selectExpr("sum(length(value))").collect()[0][0] or 0)
+
+    writer = frame.writeStream.foreachBatch(add).trigger(availableNow=True)
+    writer.option("checkpointLocation", tempfile.mkdtemp(dir=bench.scratch)).start().awaitTermination()
+    return total
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ class QueryProgress:
 
     def _new_reports(self, query: StreamingQuery) -> Iterator[dict[str, Any]]:
         """Yield the reports since the last call, the oldest first."""
-        # The JVM's array is looked at from its end. `query.recentProgress` would turn all of the hundred reports into
-        # text and back, four times a second: a fifth of a processor for a query that has run for a minute.
+        # The JVM's array is looked at from its end. `query.recentProgress` would turn all of its hundred reports into
+        # text and back, four times a second.
         reports = query._jsq.recentProgress()  # noqa: SLF001
         first = len(reports)
         while first > 0 and _stamp(reports[first - 1]) != self._last_report:

@@ -380,6 +380,7 @@ def test_a_bug_in_the_parser_costs_one_connection(
     assert "Exception while processing a request" in caplog.text
 
 
+@pytest.mark.interpreted
 def test_a_turn_that_fails_loses_no_request(
     harness: NetworkHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

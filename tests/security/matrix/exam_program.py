@@ -66,8 +66,10 @@ class ExamProgram:
         self._process.stdin.write("\t".join(f"{name}={value}" for name, value in fields.items()) + "\n")
         self._process.stdin.flush()
         # The answer is one short line, written at once: once there is something to read, all of it is.
-        ready, _, _ = select.select([self._process.stdout], [], [], 3 * SECONDS)
-        assert ready, f"no answer; it said {self._said()}"
+        # `poll`, because the descriptors of a long test run have numbers that `select` does not take.
+        poller = select.poll()
+        poller.register(self._process.stdout, select.POLLIN)
+        assert poller.poll(3 * SECONDS * 1000), f"no answer; it said {self._said()}"
         result, _, answer = self._process.stdout.readline().strip().partition("=")
         assert result == "read", f"{result}: {answer}; it said {self._said()}"
         return answer.split(",")

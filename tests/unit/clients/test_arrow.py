@@ -179,6 +179,13 @@ def test_offsets_of_three_bytes_are_computed_too() -> None:
     assert even_fields(bytes(gap), np.frombuffer(gap, np.uint8), extents) is None
 
 
+def test_a_short_length_that_leaves_fewer_bytes_than_records_is_found() -> None:
+    damaged = bytearray(build(0, Codec.NONE, [(5, b"k", b"v" * 16, [])] * 61))
+    damaged[61] = 42  # the first record's length, which was 44
+    with pytest.raises(CorruptRecord):
+        decoded(with_valid_crc(bytes(damaged)), -(1 << 62))
+
+
 @settings(deadline=None)
 @given(st.integers(17, 150), st.integers(1, 70), st.data())
 def test_damage_within_a_run_is_found_as_by_the_plain_iterator(count: int, size: int, data: st.DataObject) -> None:

@@ -106,8 +106,10 @@ def _record_positions(data: Buffer, array: Bytes, extent: Extent) -> Integers:
     walk = _FIRST_WALK_RECORDS
     while left > 0 and position < end:
         walked: list[int] = []
-        # About as many records as `walk` says: a walk up to a place is quicker than one of a number of records.
-        position = _walk_lengths(data, position, position + (end - position) * min(walk, left) // left, walked)
+        # About as many records as `walk` says: a walk up to a place is quicker than one of a number of records. At
+        # least one, also where a wrong length has left fewer bytes than records.
+        about = max((end - position) * min(walk, left) // left, 1)
+        position = _walk_lengths(data, position, position + about, walked)
         pieces.append(np.array(walked, np.int64))
         left -= len(walked)
         size = position - walked[-1]

@@ -6,7 +6,7 @@ because some are answered only when others come.
 
 from __future__ import annotations
 
-import select
+import selectors
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -118,7 +118,10 @@ class HistoryPlayer(ABC):
             end = max(until, begun + PATIENCE_SECONDS if is_late else 0.0, last + self._settle_seconds)
             if (left := end - time.monotonic()) <= 0:
                 break
-            ready, _, _ = select.select([each.client.socket for each in self._waiting], [], [], left)
+            with selectors.DefaultSelector() as selector:
+                for socket in {each.client.socket for each in self._waiting}:
+                    selector.register(socket, selectors.EVENT_READ)
+                ready = {key.fileobj for key, _ in selector.select(left)}
             for each in [each for each in self._waiting if each.client.socket in ready]:
                 self._waiting.remove(each)
                 words = self._take(each)

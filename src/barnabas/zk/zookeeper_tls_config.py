@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.secret import Secret
 from barnabas.config.setting import Settings, setting
 from barnabas.security.tls.tls_client import TlsClient
-from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
+from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig, text_if_given
 
 _PEM: Final = "PEM"
 _PKCS12: Final = "PKCS12"
-
-
-def _text(value: Any) -> str | None:
-    return str(value) if value else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +27,12 @@ class ZookeeperTlsConfig(Settings):
     """All settings. endpoint_identification: `https`, or empty to trust any name."""
 
     is_enabled: bool = setting("zookeeper.ssl.client.enable")
-    keystore_location: str | None = setting("zookeeper.ssl.keystore.location", _text)
+    keystore_location: str | None = setting("zookeeper.ssl.keystore.location", text_if_given)
     keystore_password: Secret | None = setting("zookeeper.ssl.keystore.password", Secret.of)
-    keystore_type: str | None = setting("zookeeper.ssl.keystore.type", _text)
-    truststore_location: str | None = setting("zookeeper.ssl.truststore.location", _text)
+    keystore_type: str | None = setting("zookeeper.ssl.keystore.type", text_if_given)
+    truststore_location: str | None = setting("zookeeper.ssl.truststore.location", text_if_given)
     truststore_password: Secret | None = setting("zookeeper.ssl.truststore.password", Secret.of)
-    truststore_type: str | None = setting("zookeeper.ssl.truststore.type", _text)
+    truststore_type: str | None = setting("zookeeper.ssl.truststore.type", text_if_given)
     protocol: str = setting("zookeeper.ssl.protocol")
     enabled_protocols: tuple[str, ...] = setting("zookeeper.ssl.enabled.protocols", lambda value: value or ())
     cipher_suites: tuple[str, ...] = setting("zookeeper.ssl.cipher.suites", lambda value: value or ())

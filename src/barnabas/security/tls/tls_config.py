@@ -14,7 +14,7 @@ from barnabas.config.secret import Secret
 from barnabas.config.setting import Settings, setting
 
 
-def _text(value: Any) -> str | None:
+def text_if_given(value: Any) -> str | None:
     """Return a text; None for an empty one, which a properties file may have for a setting that is not given."""
     return str(value) if value else None
 
@@ -24,7 +24,7 @@ class KeyStoreConfig(Settings):
     """The place of the private key and its certificates: a file, or PEM in the settings themselves (KIP-651)."""
 
     type: str = setting("ssl.keystore.type")
-    location: str | None = setting("ssl.keystore.location", _text)
+    location: str | None = setting("ssl.keystore.location", text_if_given)
     password: Secret | None = setting("ssl.keystore.password", Secret.of)
     key_password: Secret | None = setting("ssl.key.password", Secret.of)
     key: Secret | None = setting("ssl.keystore.key", Secret.of)
@@ -39,10 +39,10 @@ class TrustStoreConfig(Settings):
     """
 
     type: str = setting("ssl.truststore.type")
-    location: str | None = setting("ssl.truststore.location", _text)
+    location: str | None = setting("ssl.truststore.location", text_if_given)
     password: Secret | None = setting("ssl.truststore.password", Secret.of)
     certificates: Secret | None = setting("ssl.truststore.certificates", Secret.of)
-    crl_location: str | None = setting("ssl.crl.location", _text)
+    crl_location: str | None = setting("ssl.crl.location", text_if_given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -26,6 +27,7 @@ from tests.groups.members.talk import (
     tell_records,
 )
 
+_LOG = logging.getLogger(__name__)
 SECONDS = 60
 HUNG_SECONDS = 30
 """kafka-python 3.0 loses, once in some fifty times, the answer to a leader's SyncGroup that follows soon upon another,
@@ -98,8 +100,7 @@ class KafkaPythonMember:
                 os.execv(sys.executable, [sys.executable, "-m", __spec__.name, *sys.argv[1:]])
             if command == "commit":
                 self._commit()
-            polled = self._consumer.poll(timeout_ms=POLL_MS)
-            self._work_on([_taken(record) for some in polled.values() for record in some])
+            self._work_on(self._poll())
         self._consumer.close()
         tell("closed")
 
@@ -111,6 +112,22 @@ class KafkaPythonMember:
         self._consumer.subscribe(topics, listener=listener)
         # Else it joins before it knows the topics, and again at once when it does: then it may hang (see above).
         time.sleep(METADATA_SECONDS)
+
+    def _poll(self) -> list[Taken]:
+        """Fetch the next records: none when a retriable error ended the call.
+
+        kafka-python 3.0.12 looks for the coordinator inside of poll(). When that fails it refreshes its metadata, and
+        raises what the refresh met (`BaseCoordinator.ensure_coordinator_ready_async` expects only a time-out there):
+        KafkaConnectionError while the broker is away. Java's poll() retries, and so does this member.
+        """
+        try:
+            polled = self._consumer.poll(timeout_ms=POLL_MS)
+        except KafkaError as failure:
+            if not failure.retriable:
+                raise
+            _LOG.exception("poll() raised a retriable error")
+            return []
+        return [_taken(record) for some in polled.values() for record in some]
 
     def _work_on(self, records: list[Taken]) -> None:
         if not records:
@@ -149,5 +166,6 @@ if __name__ == "__main__":
     try:
         KafkaPythonMember(Settings.of_command_line()).run()
     except KafkaError as failure:
+        _LOG.exception("the member ends")
         tell("failed", reason=repr(failure))
         sys.exit(1)

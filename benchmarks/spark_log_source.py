@@ -3,10 +3,11 @@
     python -m benchmarks.spark_log_source                                # two minutes
     python -m benchmarks.spark_log_source --records 8000000              # five minutes on two free cores
     python -m benchmarks.spark_log_source --records 300000 --rounds 2    # 30 s
+    python -m benchmarks.spark_log_source --columns value                # less of what both sources share
 
-One broker of ours, one local Spark session. Both sources read the same topic, all columns but headers, into a sum over
-keys and values. The CPU of Spark is that of its JVM and all Python workers. The last two columns are how much of the
-log source's CPU and time a source takes, round by round.
+One broker of ours, one local Spark session. Both sources read the same topic, all columns but headers or those named,
+into a sum over keys and values. The CPU of Spark is that of its JVM and all Python workers. The last two columns are
+how much of the log source's CPU and time a source takes, round by round.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "measured"
+_KEY_BYTES = 8
 _SECONDS = 300
 
 
@@ -54,6 +56,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--split-mib", type=int, default=128, help="the source's own default")
     parser.add_argument("--codec", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd"))
+    parser.add_argument("--columns", nargs="+", help="those to read; all but headers without this option")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     from barnabas_spark.session import local_session
@@ -84,7 +87,7 @@ def _fill(running: BrokerProcess, arguments: argparse.Namespace) -> None:
     with Producer(running.bootstrap_servers, compression_type=arguments.codec) as producer:
         for first in range(0, arguments.records, 200_000):
             count = min(200_000, arguments.records - first)
-            keys = [b"%08d" % number for number in range(first, first + count)]
+            keys = [b"%0*d" % (_KEY_BYTES, number) for number in range(first, first + count)]
             rows = pa.table({"key": keys, "value": [value] * count})
             producer.send_table(TOPIC, rows, key="key").result(_SECONDS)
     # The log source reads up to the high watermark that the broker has written down.
@@ -95,19 +98,23 @@ def _measure(spark: SparkSession, running: BrokerProcess, source: str, arguments
     """Read the topic once. Raises AssertionError unless every record was read."""
     spark_before, broker_before = cpu_of_children({running.pid}), cpu_seconds(running.pid).total
     started = time.perf_counter()
-    [row] = (
-        _frame(spark, running, source, arguments).selectExpr("count(1)", "sum(length(key) + length(value))").collect()
-    )
+    sizes = {
+        name: size
+        for name, size in (("key", _KEY_BYTES), ("value", arguments.value_bytes))
+        if name in (arguments.columns or ("key", "value"))
+    }
+    total = f"sum({' + '.join(f'length({name})' for name in sizes) or '0'})"
+    [row] = _frame(spark, running, source, arguments).selectExpr("count(1)", total).collect()
     seconds = time.perf_counter() - started
-    assert tuple(row) == (arguments.records, arguments.records * (8 + arguments.value_bytes)), row
+    assert tuple(row) == (arguments.records, arguments.records * sum(sizes.values())), row
     spark_cpu = cpu_of_children({running.pid}) - spark_before
     return Run(source, seconds, spark_cpu, cpu_seconds(running.pid).total - broker_before)
 
 
 def _frame(spark: SparkSession, running: BrokerProcess, source: str, arguments: argparse.Namespace) -> DataFrame:
     if source == "barnabas":
-        return table(spark, TOPIC, bootstrap_servers=running.bootstrap_servers)
-    return table(spark, TOPIC, path=running.data_dir, splitBytes=arguments.split_mib << 20)
+        return table(spark, TOPIC, bootstrap_servers=running.bootstrap_servers, columns=arguments.columns)
+    return table(spark, TOPIC, path=running.data_dir, columns=arguments.columns, splitBytes=arguments.split_mib << 20)
 
 
 def _report(runs: Sequence[Run], arguments: argparse.Namespace) -> None:

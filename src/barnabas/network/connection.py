@@ -152,7 +152,9 @@ class Connection:
         # twice, or long after the answer, is harmless.
         self._finish = finish
         channel = self.channel
-        if channel.readable or channel.reader.buffered:
+        if channel.closed:
+            self._finish = None  # set after `forget_answers`, or about to be cleared by it
+        elif channel.readable or channel.reader.buffered:
             self.hurry()
 
     def _respond_without_bytes(self, kind: ResponseKind, request: Request[Any]) -> None:
@@ -300,7 +302,11 @@ class Connection:
             memory.update()
 
     def forget_answers(self) -> None:
-        """End the requests whose answers have not left, because the connection is closed."""
+        """End the requests whose answers have not left, because the connection is closed.
+
+        What would hurry a waiting request refers to that request, and so to this connection: no cycle shall be left.
+        """
+        self._finish = None
         for request in self.inflight:
             self.complete(request)
         self.inflight.clear()

@@ -6,6 +6,9 @@ import gc
 import logging
 import os
 import struct
+import weakref
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +293,37 @@ def test_a_request_leaves_no_garbage_cycles(harness: NetworkHarness) -> None:
             harness.settle()
         harness.completed.clear()
         assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("begins_to_wait", ["before the connection ends", "afterwards"])
+def test_a_request_that_waits_is_freed_with_its_connection(harness: NetworkHarness, begins_to_wait: str) -> None:
+    """Connection, what would hurry the request, and the request refer to each other in a ring: the end opens it."""
+    waiting: list[Request[Any]] = []
+    finishes: list[weakref.ref[Callable[[], None]]] = []
+
+    def begin_to_wait() -> None:
+        finish = partial(harness.answer, waiting[0])
+        finishes.append(weakref.ref(finish))
+        waiting[0].channel.when_next_arrives(finish)
+
+    harness.on_request = waiting.append
+    client = harness.connect()
+    client.send(framed(b"wait"))
+    harness.settle()
+    gc.collect()
+    gc.disable()
+    try:
+        if begins_to_wait == "before the connection ends":
+            begin_to_wait()
+        harness.processor.close()
+        assert harness.connections() == []
+        if begins_to_wait == "afterwards":
+            begin_to_wait()
+        harness.answer(waiting.pop())
+        harness.completed.clear()
+        assert [finish() for finish in finishes] == [None]
     finally:
         gc.enable()
 

@@ -5,14 +5,16 @@
     python -m benchmarks.spark_log_source --records 300000 --rounds 2    # 30 s
     python -m benchmarks.spark_log_source --columns value                # less of what both sources share
 
-One broker of ours, one local Spark session. Both sources read the same topic, all columns but headers or those named,
-into a sum over keys and values. The CPU of Spark is that of its JVM and all Python workers. The last two columns are
-how much of the log source's CPU and time a source takes, round by round.
+One broker of ours, one local Spark session. Our source, the log source, and `table(..., spark_reads_sidecars=True)`
+read the same topic, all columns but headers or those named, into a sum over keys and values. Values are pieces of
+random digits, so that Parquet gains nothing by repetitions. The CPU of Spark is that of its JVM and all Python workers.
+The last two columns: our source's CPU and time divided by those of each way, round by round.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,8 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
+from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.testing import BrokerProcess, broker
 from barnabas_spark import table
+from barnabas_spark.log_source.sidecar_job import SidecarJob
 from benchmarks.process_usage import cpu_seconds
 from benchmarks.spark_cpu import cpu_of_children
 
@@ -30,7 +34,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "measured"
+SOURCE, LOG, SIDECARS = "source", "log source", "sidecars"
+SOURCES = (SOURCE, LOG, SIDECARS)
+_SEGMENT_BYTES = 64 << 20
 _KEY_BYTES = 8
+_STEP = 7919
+"""A prime number: neighbours have different values."""
 _SECONDS = 300
 
 
@@ -68,9 +77,11 @@ def main() -> None:
         local_session("measure", scratch, driver_memory="2g") as spark,
     ):
         _fill(running, arguments)
+        job = SidecarJob([running.data_dir], [TOPIC], OperatingSystemFiles(read_only=True))
+        print(f"{sum(1 for _ in job.build())} sidecars")
         runs = []
         for number in range(arguments.rounds + 1):
-            for source in ("barnabas", "barnabas-log"):
+            for source in SOURCES:
                 run = _measure(spark, running, source, arguments)
                 # The first round starts workers and fills caches.
                 if number:
@@ -82,13 +93,17 @@ def _fill(running: BrokerProcess, arguments: argparse.Namespace) -> None:
     import pyarrow as pa
 
     with Admin(running.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(TOPIC, arguments.partitions, 1)])
-    value = (b"0123456789abcdef" * (arguments.value_bytes // 16 + 1))[: arguments.value_bytes]
+        configs = {"segment.bytes": str(_SEGMENT_BYTES)}
+        admin.create_topics([NewTopic(TOPIC, arguments.partitions, 1, configs=configs)])
+    digits = random.Random(1).randbytes(1 << 20).hex().encode()
+    places = len(digits) - arguments.value_bytes
     with Producer(running.bootstrap_servers, compression_type=arguments.codec) as producer:
         for first in range(0, arguments.records, 200_000):
             count = min(200_000, arguments.records - first)
             keys = [b"%0*d" % (_KEY_BYTES, number) for number in range(first, first + count)]
-            rows = pa.table({"key": keys, "value": [value] * count})
+            starts = (number * _STEP % places for number in range(first, first + count))
+            values = [digits[start : start + arguments.value_bytes] for start in starts]
+            rows = pa.table({"key": keys, "value": values})
             producer.send_table(TOPIC, rows, key="key").result(_SECONDS)
     # The log source reads up to the high watermark that the broker has written down.
     time.sleep(1.5)
@@ -112,9 +127,17 @@ def _measure(spark: SparkSession, running: BrokerProcess, source: str, arguments
 
 
 def _frame(spark: SparkSession, running: BrokerProcess, source: str, arguments: argparse.Namespace) -> DataFrame:
-    if source == "barnabas":
+    if source == SOURCE:
         return table(spark, TOPIC, bootstrap_servers=running.bootstrap_servers, columns=arguments.columns)
-    return table(spark, TOPIC, path=running.data_dir, columns=arguments.columns, splitBytes=arguments.split_mib << 20)
+    return table(
+        spark,
+        TOPIC,
+        path=running.data_dir,
+        columns=arguments.columns,
+        spark_reads_sidecars=source == SIDECARS,
+        splitBytes=arguments.split_mib << 20,
+        sidecars=source == SIDECARS,
+    )
 
 
 def _report(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
@@ -123,14 +146,14 @@ def _report(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
         f" medians of {arguments.rounds} rounds"
     )
     print(f"{'source':14} {'rows/s':>10} {'CPU s':>7} {'Spark':>7} {'broker':>7} {'CPU':>6} {'time':>6}")
-    log_runs = [run for run in runs if run.source == "barnabas-log"]
-    for source in ("barnabas", "barnabas-log"):
+    source_runs = [run for run in runs if run.source == SOURCE]
+    for source in SOURCES:
         mine = [run for run in runs if run.source == source]
         rate = arguments.records / median(run.seconds for run in mine)
         spent = [median(getattr(run, name) for run in mine) for name in ("cpu", "spark_cpu", "broker_cpu")]
         columns = " ".join(f"{seconds:7.2f}" for seconds in spent)
-        cpu = median(one.cpu / log.cpu for one, log in zip(mine, log_runs, strict=True))
-        wall = median(one.seconds / log.seconds for one, log in zip(mine, log_runs, strict=True))
+        cpu = median(ours.cpu / one.cpu for ours, one in zip(source_runs, mine, strict=True))
+        wall = median(ours.seconds / one.seconds for ours, one in zip(source_runs, mine, strict=True))
         print(f"{source:14} {rate:10,.0f} {columns} {cpu:5.2f}x {wall:5.2f}x")
 
 

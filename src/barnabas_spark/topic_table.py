@@ -22,6 +22,7 @@ def table(
     bootstrap_servers: str | None = None,
     columns: Sequence[str] | None = None,
     push_filters: bool = False,
+    spark_reads_sidecars: bool = False,
     **options: object,
 ) -> DataFrame:
     """Return the records of a topic, as of the moment each query of the DataFrame is planned.
@@ -29,33 +30,46 @@ def table(
     path: the data directories of the broker (`format("barnabas-log")`); bootstrap_servers: the broker itself
     (`format("barnabas")`). columns: those to read, which makes reading faster. options: of the format, by name.
     push_filters: let filters on topic, partition, offset and timestamp choose what is read. Only the first query of the
-    DataFrame is answered rightly then, so call `table` for each; sets Spark's setting for it. Raises
+    DataFrame is answered rightly then, so call `table` for each; sets Spark's setting for it. spark_reads_sidecars,
+    with `path`: Spark itself reads the sidecars, which is faster; the rows are those of the moment of this call. Raises
     ValueError for arguments that do not fit together; the formats' errors come with the first query.
     """
     if (path is None) == (bootstrap_servers is None):
         raise ValueError("give either path (a data directory) or bootstrap_servers (host:port), and not both")
-    if path is not None:
-        reader = spark.read.format("barnabas-log").option("path", path).option("topic", topic)
-    else:
-        assert bootstrap_servers is not None
-        reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap_servers)
-        reader = reader.option("subscribe", topic)
+    given = {name: str(value) for name, value in options.items()}
     if push_filters:
         # Spark refuses a source that takes filters while this is off.
         spark.conf.set(PUSHDOWN_SETTING, "true")
-        reader = reader.option("pushFilters", "true")
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
+        given["pushFilters"] = "true"
+    if path is not None:
+        given |= {"path": path, "topic": topic}
+    else:
+        assert bootstrap_servers is not None
+        given |= {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic}
+    if spark_reads_sidecars:
+        if path is None:
+            raise ValueError("spark_reads_sidecars needs path: the sidecars lie beside the log files")
+        from barnabas_spark.log_source.sidecar_table import sidecar_table  # noqa: PLC0415 - needs pyarrow
+
+        return sidecar_table(spark, given, None if columns is None else _known(columns))
+    reader = spark.read.format("barnabas" if path is None else "barnabas-log").options(**given)
     if columns is not None:
         reader = reader.schema(_schema(columns))
     return reader.load()
+
+
+def _known(columns: Sequence[str]) -> Sequence[str]:
+    """Return the columns. Raises ValueError for an unknown name."""
+    from barnabas_spark.columns import COLUMN_TYPES  # noqa: PLC0415 - the package is imported without Spark, too
+
+    for name in columns:
+        if name not in COLUMN_TYPES:
+            raise ValueError(f"there is no column {name!r}; the columns are {', '.join(COLUMN_TYPES)}")
+    return columns
 
 
 def _schema(columns: Sequence[str]) -> str:
     """Return the schema of these columns as text. Raises ValueError for an unknown name."""
     from barnabas_spark.columns import COLUMN_TYPES  # noqa: PLC0415 - the package is imported without Spark, too
 
-    for name in columns:
-        if name not in COLUMN_TYPES:
-            raise ValueError(f"there is no column {name!r}; the columns are {', '.join(COLUMN_TYPES)}")
-    return ", ".join(f"{name} {COLUMN_TYPES[name].simpleString()}" for name in columns)
+    return ", ".join(f"{name} {COLUMN_TYPES[name].simpleString()}" for name in _known(columns))

@@ -19,7 +19,7 @@ from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFi
 from barnabas.storage.readonly.read_error import LogUnreadable
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
-from barnabas_spark.log_source.sidecars import is_current
+from barnabas_spark.log_source.sidecars import current_sidecar
 from barnabas_spark.log_source.split_records import read_split
 from barnabas_spark.row_bounds import ALL_ROWS
 from tests.compatibility.golden import TRANSACTIONS, unpack
@@ -72,9 +72,9 @@ def logs(data_dir: Path) -> list[Path]:
 def test_the_same_rows(data_dir: Path) -> None:
     before = read(data_dir)
     sealed = logs(data_dir)[:-1]
-    assert [line.split(":")[0] for line in run("build", data_dir)] == [f"{path.stem}.parquet" for path in sealed]
-    assert all(is_current(str(path), FILES) for path in sealed)
-    assert not is_current(str(logs(data_dir)[-1]), FILES)
+    built = [line.split(":")[0] for line in run("build", data_dir)]
+    assert built == [Path(current_sidecar(str(path), FILES) or "").name for path in sealed]
+    assert current_sidecar(str(logs(data_dir)[-1]), FILES) is None
     assert read(data_dir).equals(before)
     assert read(data_dir, columns=("offset", "topic")).equals(before.select(["offset", "topic"]))
     limits: dict[str, Any] = {"startingOffsets": '{"topic": {"0": 77}}', "endingOffsets": '{"topic": {"0": 555}}'}
@@ -91,6 +91,7 @@ def test_a_sidecar_is_read_in_place_of_its_segment(data_dir: Path) -> None:
     before = read(data_dir)
     run("build", data_dir)
     path = logs(data_dir)[1]
+    sidecar = current_sidecar(str(path), FILES)
     data = bytearray(path.read_bytes())
     step = (len(data) - 4096) // 15
     data[step + 4096 + (step - 4096) // 2] ^= 0xFF
@@ -100,12 +101,13 @@ def test_a_sidecar_is_read_in_place_of_its_segment(data_dir: Path) -> None:
         read(data_dir, sidecars="false")
     result = CliRunner().invoke(sidecars, ["check", str(data_dir)])
     assert result.exit_code == 1
-    assert f"{path.stem}.parquet: {path} has changed in place since" in result.output
+    assert f"{Path(sidecar or '').name}: {path} has changed in place since" in result.output
 
 
 def test_a_sidecar_of_another_file_is_not_read(data_dir: Path) -> None:
     run("build", data_dir)
     first, second = logs(data_dir)[:2]
+    names = [Path(current_sidecar(str(path), FILES) or "").name for path in (first, second)]
     # Cleaned: only the first batch of the segment is left.
     data = second.read_bytes()
     second.write_bytes(data[: 12 + int.from_bytes(data[8:12], "big")])
@@ -115,14 +117,15 @@ def test_a_sidecar_of_another_file_is_not_read(data_dir: Path) -> None:
     assert read(data_dir)["offset"].to_pylist() == expected
     result = CliRunner().invoke(sidecars, ["check", str(data_dir)])
     assert result.exit_code == 1
-    assert f"{second.stem}.parquet: was made from another file than {second}" in result.output
+    assert f"{names[1]}: was made from another file than {second}" in result.output
     # Retention has deleted the first segment.
     first.unlink()
-    assert run("build", data_dir) == [
-        f"{first.stem}.parquet: dropped: its segment is gone",
-        f"{second.stem}.parquet: built, {kept} rows",
-    ]
-    (data_dir / f"{PARTITION}" / f"{second.stem}.parquet").write_bytes(b"no Parquet at all")
+    dropped_first, dropped_second, built = run("build", data_dir)
+    assert dropped_first == f"{names[0]}: dropped: its segment is gone"
+    assert dropped_second == f"{names[1]}: dropped: it does not fit {second} any more"
+    rebuilt = current_sidecar(str(second), FILES)
+    assert built == f"{Path(rebuilt or '').name}: built, {kept} rows"
+    Path(rebuilt or "").write_bytes(b"no Parquet at all")
     assert read(data_dir)["offset"].to_pylist() == expected[expected.index(int(second.stem)) :]
 
 

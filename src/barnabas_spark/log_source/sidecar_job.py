@@ -15,11 +15,10 @@ from barnabas.storage.readonly.log_split import LogSplit, split_log
 from barnabas.storage.readonly.partition_log import PartitionLog
 from barnabas.storage.readonly.segment_identity import whole_crc
 from barnabas_spark.log_source.sidecars import (
+    current_sidecar,
     identity_of,
-    is_current,
     log_path_of,
     read_source,
-    sidecar_path,
     sidecars_in,
     write_sidecar,
 )
@@ -44,22 +43,22 @@ class SidecarJob:
         self._files = files
 
     def build(self) -> Iterator[SidecarReport]:
-        """Build what is missing or outdated, and drop what has no segment any more; yield each change.
+        """Drop what has no segment any more or is outdated, and build what is missing; yield each change.
 
         A segment is sealed when a later one exists and the high watermark has passed its end. Raises LogUnreadable,
         OSError.
         """
         for log in self._directories.logs(self._topics):
-            yield from self._drop_orphans(log)
+            yield from self._drop_useless(log)
             for split in self._sealed(log):
-                if is_current(split.path, self._files):
+                if current_sidecar(split.path, self._files) is not None:
                     continue
                 try:
-                    rows = write_sidecar(split, self._files)
+                    written = write_sidecar(split, self._files)
                 except FileNotFoundError:
                     # Retention has deleted the segment, or the cleaner has merged it into the one before.
                     continue
-                yield SidecarReport(sidecar_path(split.path), f"built, {rows} rows")
+                yield SidecarReport(written.path, f"built, {written.rows} rows")
 
     def check(self) -> Iterator[SidecarReport]:
         """Compare every sidecar with the whole log file it was made from; yield each finding.
@@ -78,11 +77,17 @@ class SidecarJob:
                 os.unlink(path)
                 yield SidecarReport(path, "dropped")
 
-    def _drop_orphans(self, log: PartitionLog) -> Iterator[SidecarReport]:
+    def _drop_useless(self, log: PartitionLog) -> Iterator[SidecarReport]:
         for path in sidecars_in(log.directory, self._files):
-            if not self._files.exists(log_path_of(path)):
-                os.unlink(path)
-                yield SidecarReport(path, "dropped: its segment is gone")
+            log_path = log_path_of(path)
+            if not self._files.exists(log_path):
+                reason = "its segment is gone"
+            elif current_sidecar(log_path, self._files) != path:
+                reason = f"it does not fit {log_path} any more"
+            else:
+                continue
+            os.unlink(path)
+            yield SidecarReport(path, f"dropped: {reason}")
 
     def _sealed(self, log: PartitionLog) -> Iterator[LogSplit]:
         """Yield a split for each sealed segment, with all its offsets."""

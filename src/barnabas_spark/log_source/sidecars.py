@@ -1,13 +1,14 @@
 """Parquet sidecars: the records of a sealed segment once more, by columns, beside its log file.
 
-Built by a job (`barnabas log sidecars`), read by `split_records` on each task's thread. A file is written under another
-name and moved into place whole; no lock. Needs no Spark.
+Built by a job (`barnabas log sidecars`), read by `split_records` on each task's thread, and by Spark itself
+(`sidecar_table`). A file is written under another name and moved into place whole; no lock. Needs no Spark.
 
-The sidecar of `00000000000000000042.log` is `00000000000000000042.parquet` in the same directory, which brokers pass
-over: it goes with the partition's directory, and the next build drops it once its segment is gone. Its metadata name
-the log file that it was made from (`SegmentIdentity`). A sidecar of any other file is not used, so retention, cleaning
-and truncation need to know nothing of sidecars. It has all data records of the segment, those of aborted transactions
-too, and therefore does not serve splits that must leave some out.
+The sidecar of `00000000000000000042.log` is `00000000000000000042.3ff1c2-9a01e7c4.parquet` in the same directory, which
+brokers pass over: it goes with the partition's directory, and the next build drops it once its segment is gone. The
+name and the metadata have the `SegmentIdentity` of the log file that it was made from. A sidecar of any other file is
+not used, so retention, cleaning and truncation need to know nothing of sidecars. No path ever gets other rows: a query
+of Spark that has planned to read a path finds those rows or no file. A sidecar has all data records of the segment,
+those of aborted transactions too, and therefore does not serve splits that must leave some out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from barnabas.clients.arrow import RECORD_SCHEMA, Wanted, record_batch_of
+from barnabas.clients.arrow import COLUMNS, RECORD_SCHEMA, Wanted, record_batch_of
 from barnabas.clients.arrow.fetched_batches import decoded_chunks
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
@@ -33,8 +34,9 @@ from barnabas.storage.readonly.split_batches import SplitBatches
 
 SIDECAR_SUFFIX = ".parquet"
 _METADATA_KEY = b"barnabas.segment"
-_FORMAT = 1
-_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+_FORMAT = 2
+_PLACE = ("topic", "partition")
+"""The same in all rows: stored for Spark's own reader, and not read by `read_sidecar`."""
 _ROW_GROUP_ROWS = 1 << 17
 _BATCH_ROWS = 1 << 14
 
@@ -48,28 +50,34 @@ class SidecarSource(NamedTuple):
     rows: int
 
 
-def sidecar_path(log_path: str) -> str:
-    """Return the path of the sidecar of a log file."""
-    return log_path.removesuffix(LOG_SUFFIX) + SIDECAR_SUFFIX
+def sidecar_path(log_path: str, identity: SegmentIdentity) -> str:
+    """Return the path of the sidecar of a log file that has this identity."""
+    return f"{log_path.removesuffix(LOG_SUFFIX)}.{identity.size:x}-{identity.blocks_crc:08x}{SIDECAR_SUFFIX}"
 
 
 # -- writing
 
 
-def write_sidecar(split: LogSplit, files: Files) -> int:
-    """Write the sidecar of a segment, of which `split` has all offsets, and return the number of rows.
+class WrittenSidecar(NamedTuple):
+    """A sidecar that was written, and how many rows it has."""
+
+    path: str
+    rows: int
+
+
+def write_sidecar(split: LogSplit, files: Files) -> WrittenSidecar:
+    """Write the sidecar of a segment, of which `split` has all offsets.
 
     Raises LogUnreadable for a damaged segment; OSError.
     """
-    path = sidecar_path(split.path)
-    temporary = f"{path}.tmp"
-    schema = pa.schema([RECORD_SCHEMA.field(name) for name in _COLUMNS])
+    temporary = f"{split.path.removesuffix(LOG_SUFFIX)}{SIDECAR_SUFFIX}.tmp"
     file = files.open(split.path)
     # Should the file be replaced from here on, the sidecar has the identity of one that is gone, and is not used.
     rows = 0
     try:
         identity, crc = SegmentIdentity.of(file), whole_crc(file)
-        with pq.ParquetWriter(temporary, schema, compression="zstd", write_page_checksum=True) as writer:
+        path = sidecar_path(split.path, identity)
+        with pq.ParquetWriter(temporary, RECORD_SCHEMA, compression="zstd", write_page_checksum=True) as writer:
             for batch in _all_records(split, files):
                 writer.write_batch(batch, row_group_size=_ROW_GROUP_ROWS)
                 rows += batch.num_rows
@@ -80,13 +88,13 @@ def write_sidecar(split: LogSplit, files: Files) -> int:
         file.close()
         with suppress(FileNotFoundError):
             os.unlink(temporary)
-    return rows
+    return WrittenSidecar(path, rows)
 
 
 def _all_records(split: LogSplit, files: Files) -> Iterator[pa.RecordBatch]:
     for batches in SplitBatches(split, files):
         for records in decoded_chunks(batches, split.start_offset, split.end_offset, Wanted()):
-            yield record_batch_of(records, *split.topic_partition, _COLUMNS)
+            yield record_batch_of(records, *split.topic_partition)
 
 
 # -- reading
@@ -104,13 +112,35 @@ def read_source(path: str) -> SidecarSource | None:
     return SidecarSource(SegmentIdentity(source["size"], source["blocks"]), source["crc"], source["rows"])
 
 
-def is_current(log_path: str, files: Files) -> bool:
-    """Return whether a log file has a sidecar that was made from it. Raises OSError, except for missing files."""
+def current_sidecar(log_path: str, files: Files) -> str | None:
+    """Return the path of the sidecar that was made from a log file as it is now, or None.
+
+    Raises OSError, except for missing files.
+    """
     try:
-        source = read_source(sidecar_path(log_path))
-        return source is not None and source.identity == identity_of(log_path, files)
+        identity = identity_of(log_path, files)
+        path = sidecar_path(log_path, identity)
+        source = read_source(path)
     except FileNotFoundError:
-        return False
+        return None
+    return path if source is not None and source.identity == identity else None
+
+
+class SidecarOffsets(NamedTuple):
+    """The offsets of the first and the last record of a sidecar. For one without records, `last` is smaller."""
+
+    first: int
+    last: int
+
+
+def offsets_of(path: str) -> SidecarOffsets:
+    """Return the offsets of a sidecar, by its statistics. Raises OSError."""
+    metadata = pq.read_metadata(path)
+    if not metadata.num_row_groups:
+        return SidecarOffsets(0, -1)
+    column = COLUMNS.index("offset")
+    statistics = [metadata.row_group(number).column(column).statistics for number in (0, metadata.num_row_groups - 1)]
+    return SidecarOffsets(statistics[0].min, statistics[1].max)
 
 
 def identity_of(log_path: str, files: Files) -> SegmentIdentity:
@@ -122,10 +152,10 @@ def identity_of(log_path: str, files: Files) -> SegmentIdentity:
         file.close()
 
 
-def read_sidecar(split: LogSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_sidecar(path: str, split: LogSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the records of a split from its segment's sidecar, as Arrow batches of `columns`. Raises OSError."""
-    with pq.ParquetFile(sidecar_path(split.path), page_checksum_verification=True) as file:
-        stored = [name for name in _COLUMNS if name in columns or name == "offset"]
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        stored = [name for name in COLUMNS if name == "offset" or (name in columns and name not in _PLACE)]
         for batch in file.iter_batches(_BATCH_ROWS, _row_groups(file, split), stored):
             offsets = batch.column("offset")
             inside = pc.and_(
@@ -138,7 +168,7 @@ def read_sidecar(split: LogSplit, columns: Sequence[str]) -> Iterator[pa.RecordB
 
 def _row_groups(file: pq.ParquetFile, split: LogSplit) -> list[int]:
     """Return the row groups that may hold offsets of the split, by the statistics."""
-    offset_column = _COLUMNS.index("offset")
+    offset_column = COLUMNS.index("offset")
     found = []
     for number in range(file.metadata.num_row_groups):
         statistics = file.metadata.row_group(number).column(offset_column).statistics
@@ -148,8 +178,8 @@ def _row_groups(file: pq.ParquetFile, split: LogSplit) -> list[int]:
 
 
 def _with_place(batch: pa.RecordBatch, key: TopicPartition, columns: Sequence[str]) -> pa.RecordBatch:
-    """Return the batch with `columns`, in this order; topic and partition are not stored."""
-    place = {"topic": key.topic, "partition": key.partition}
+    """Return the batch with `columns`, in this order."""
+    place = dict(zip(_PLACE, key, strict=True))
     arrays = [
         pa.repeat(pa.scalar(place[name], RECORD_SCHEMA.field(name).type), batch.num_rows)
         if name in place
@@ -168,5 +198,6 @@ def sidecars_in(directory: str, files: Files) -> list[str]:
 
 
 def log_path_of(path: str) -> str:
-    """Return the path of the log file that a sidecar belongs to by its name."""
-    return path.removesuffix(SIDECAR_SUFFIX) + LOG_SUFFIX
+    """Return the path of the log file that a sidecar belongs to by its name, which begins with the base offset."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, name.partition(".")[0] + LOG_SUFFIX)

@@ -18,7 +18,7 @@ from barnabas.storage.readonly.log_split import LogSplit
 from barnabas.storage.readonly.read_error import RecordsDeleted, unreadable
 from barnabas.storage.readonly.split_batches import SplitBatches
 from barnabas_spark.log_source.log_options import LogSourceOptions
-from barnabas_spark.log_source.sidecars import is_current, read_sidecar
+from barnabas_spark.log_source.sidecars import current_sidecar, read_sidecar
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,9 @@ def read_split(
     damage, with its place; OSError.
     """
     # A sidecar has the records of aborted transactions as well, so it cannot serve a split that leaves some out.
-    if options.use_sidecars and not split.aborted and is_current(split.path, files):
-        yield from _without_headers(read_sidecar(split, columns), options)
+    sidecar = current_sidecar(split.path, files) if options.use_sidecars and not split.aborted else None
+    if sidecar is not None:
+        yield from _without_headers(read_sidecar(sidecar, split, columns), options)
         return
     wanted = Wanted("key" in columns, "value" in columns, _HEADERS in columns and options.include_headers is not False)
     topic, partition = split.topic_partition

@@ -276,9 +276,11 @@ class ControlledPartition(ReplicatedPartition):
                 return
 
     def _is_at_rest(self) -> bool:
-        logs = [self.log(each) for each in BROKERS]
-        ends = {None if log is None else (log.log_end_offset, log.high_watermark) for log in logs}
-        return len(ends) == 1 and len(self.isr) == len(BROKERS) and self.leader >= 0 and not self._is_busy()
+        logs = [log for each in BROKERS if (log := self.log(each)) is not None]
+        # Followers that have copied all are not enough: the leader learns of it by their next fetches.
+        ends = {end for log in logs for end in (log.log_end_offset, log.high_watermark)}
+        is_whole = len(logs) == len(self.isr) == len(BROKERS) and self.leader >= 0
+        return is_whole and len(ends) == 1 and not self._is_busy()
 
     def _is_busy(self) -> bool:
         return bool(self.store.pending or any(self.sent.values()) or any(e.changes for e in self.unanswered.values()))

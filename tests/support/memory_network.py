@@ -34,6 +34,7 @@ class MemorySocket:
         self.closed = False
         self.connect_error = 0
         self.sends = 0
+        self.receives = 0
         self._wanted_room = False
 
     # -- what a socket has
@@ -42,6 +43,7 @@ class MemorySocket:
         return -1 if self.closed else self._descriptor
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        self.receives += 1
         if not self.incoming:
             self._raise_if_broken()
             if self.finished:
@@ -160,7 +162,7 @@ class MemoryPoller:
         self.closed = False
         self.poll = self._poll
 
-    def register(self, fd: int) -> None:
+    def register(self, fd: int, *, reads_only: bool = False) -> None:
         self._registered.add(fd)
         self._events.setdefault(fd, 0)
 

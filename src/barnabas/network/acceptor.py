@@ -69,8 +69,8 @@ class Acceptor(AbstractServerThread):
         self._processors = ListenerProcessors(listener, new_processor)
         self._throttled = ThrottledConnections()
         self._closed = False
-        self._poller.register(server_socket.fileno())
-        self._poller.register(self._wakeup.fileno())
+        self._poller.register(server_socket.fileno(), reads_only=True)
+        self._poller.register(self._wakeup.fileno(), reads_only=True)
 
     @property
     def processors(self) -> list[Processor]:

@@ -24,9 +24,9 @@ class EpollPoller:
         self._interest = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
         self.poll = partial(epoll.poll, maxevents=_EVENTS_AT_ONCE)  # no Python frame on the way
 
-    def register(self, fd: int) -> None:
-        """Report both directions of `fd` from now on."""
-        self._epoll.register(fd, self._interest)
+    def register(self, fd: int, *, reads_only: bool = False) -> None:
+        """Report both directions of `fd` from now on, or only that it can be read."""
+        self._epoll.register(fd, self._interest & ~select.EPOLLOUT if reads_only else self._interest)
 
     def unregister(self, fd: int) -> None:
         """Forget `fd`; it is still open."""

@@ -173,6 +173,7 @@ class KafkaChannel:
         peer; InvalidReceive for an impossible frame; OSError when the connection is gone.
         """
         transport = self.transport
+        self.reader.drained = False  # the event says that there may be bytes
         if not transport.ready:
             transport.handshake()
         if transport.ready and not self.authenticator.complete:
@@ -208,6 +209,8 @@ class KafkaChannel:
         if self.receive is not None:
             return self.take_receive()  # the request that begins a re-authentication
         reader = self.reader
+        if reader.drained and not reader.buffered and not self.hangup:
+            return None  # the frame before was the last bytes: the Poller reports those that follow
         while True:
             received = reader.received
             frame = reader.read()

@@ -20,7 +20,8 @@ class PollWakeup:
         self._poller = poller
         self._poll = poller.poll
         self._wakeup = wakeup if wakeup is not None else Wakeup()
-        poller.register(self._wakeup.fileno())
+        # Reading an eventfd makes it writable again, which would end the next wait for nothing.
+        poller.register(self._wakeup.fileno(), reads_only=True)
         self._awake = threading.Lock()
         self._awake.acquire()
         self._requested = False

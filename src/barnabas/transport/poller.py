@@ -28,8 +28,8 @@ class Poller(Protocol):
     poll: Callable[[float], list[tuple[int, int]]]
     """Waits at most the given seconds, and returns `(descriptor, bits)` pairs."""
 
-    def register(self, fd: int) -> None:
-        """Report both directions of `fd` from now on."""
+    def register(self, fd: int, *, reads_only: bool = False) -> None:
+        """Report both directions of `fd` from now on, or only that it can be read."""
 
     def unregister(self, fd: int) -> None:
         """Forget `fd`; it is still open."""

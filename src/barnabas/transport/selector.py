@@ -304,10 +304,14 @@ class Selector:
         if event & (BROKEN | READ_HANGUP):
             channel.hangup = True
         if not channel.ready:
-            was_connecting = channel.state is ChannelState.NOT_CONNECTED
-            self._setup.advance(channel, can_connect=bool(event & (WRITABLE | BROKEN)))
-            if was_connecting and not channel.ready:
+            before = channel.state
+            # A new connection is always writable, which is no news to an authenticator: it waits for bytes.
+            if event != WRITABLE or before is not ChannelState.AUTHENTICATE or not channel.transport.ready:
+                self._setup.advance(channel, can_connect=bool(event & (WRITABLE | BROKEN)))
+            if before is ChannelState.NOT_CONNECTED and not channel.ready:
                 return
+            if before is ChannelState.AUTHENTICATE and not channel.hangup:
+                event &= ~READABLE  # handshake and authenticator have received all there was, or asked for the rest
         if event & WRITABLE and not channel.closed:
             self.io.take_writable(channel)
         if event & (READABLE | READ_HANGUP | BROKEN) and not channel.closed:

@@ -25,10 +25,10 @@ class SelectorsPoller:
         self._armed: dict[int, int] = {}
         self.poll = self._poll
 
-    def register(self, fd: int) -> None:
-        """Report both directions of `fd` from now on."""
+    def register(self, fd: int, *, reads_only: bool = False) -> None:
+        """Report both directions of `fd` from now on, or only that it can be read."""
         self._armed[fd] = 0
-        self.rearm(fd, _BOTH)
+        self.rearm(fd, READABLE if reads_only else _BOTH)
 
     def unregister(self, fd: int) -> None:
         """Forget `fd`; it is still open."""

@@ -129,6 +129,23 @@ def test_a_slow_conversation_is_followed_piece_by_piece(world: World) -> None:
     assert world.frames() == [b"request"]
 
 
+def test_each_word_of_a_conversation_costs_one_receive(world: World) -> None:
+    server, client = world.network.pair()
+    world.selector.register("a", server)
+    for word in (b"hello", b"again", b"alice"):
+        before = server.receives
+        client.send(framed(word))
+        world.poll()
+        assert server.receives - before == 1
+    assert world.selector.connected == ["a"]
+    before = server.receives
+    world.poll()
+    assert server.receives == before
+    client.send(framed(b"request"))
+    world.poll()
+    assert world.frames() == [b"request"]
+
+
 def test_requests_pipelined_behind_the_last_word_are_served(world: World) -> None:
     client = world.accepted("a")
     client.send(framed(b"alice", b"one", b"two"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.default_poller import default_poller
 from barnabas.transport.poller import READABLE, WRITABLE, Poller
 
@@ -64,6 +65,21 @@ def test_writable_comes_back_after_a_full_write(poller: Poller, pipe: tuple[int,
         except BlockingIOError:
             break
     assert bits(poller, write_fd) & WRITABLE
+
+
+def test_a_wake_up_ends_one_wait(poller: Poller) -> None:
+    wakeup = Wakeup()
+    poller.register(wakeup.fileno(), reads_only=True)
+    assert poller.poll(0) == []
+    wakeup.wake()
+    assert poller.poll(0) == [(wakeup.fileno(), READABLE)]
+    wakeup.drain()
+    poller.rearm(wakeup.fileno(), READABLE)
+    assert poller.poll(0) == []
+    wakeup.wake()
+    assert poller.poll(0) == [(wakeup.fileno(), READABLE)]
+    poller.unregister(wakeup.fileno())
+    wakeup.close()
 
 
 def test_a_descriptor_that_was_forgotten_is_not_reported(poller: Poller, pipe: tuple[int, int]) -> None:

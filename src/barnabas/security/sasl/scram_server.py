@@ -10,6 +10,7 @@ only end with it, and its channel binding must repeat the gs2 header.
 from __future__ import annotations
 
 import secrets
+from binascii import b2a_base64
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -63,7 +64,7 @@ class _Begun(NamedTuple):
 
 def new_nonce() -> str:
     """Return an unpredictable nonce of printable characters."""
-    return secrets.token_urlsafe(_NONCE_BYTES)
+    return b2a_base64(secrets.token_bytes(_NONCE_BYTES), newline=False).decode()
 
 
 class ScramServer:

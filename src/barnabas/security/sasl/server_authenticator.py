@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 _REQUESTS: Final[Mapping[int, type[Message]]] = {
     int(request.api_key): request for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
 }
+_API_NAMES: Final[Mapping[int, str]] = {int(key): key.name for key in ApiKey}
 _SIZE_BYTES: Final = 4
 _NAMES_SOFTWARE_SINCE: Final = 3
 _BARE: Final = -1
@@ -116,7 +117,8 @@ class SaslServerAuthenticator:
 
     def authenticate(self, conversation: Conversation) -> None:
         """Answer the frames that are there. Raises AuthenticationFailed when the login fails."""
-        conversation.limit_frames(self._rules.max_receive_bytes)
+        if self._state is SaslState.INITIAL or self._previous is not None:
+            conversation.limit_frames(self._rules.max_receive_bytes)
         while not self.complete:
             frame = conversation.receive_frame()
             if frame is None:
@@ -157,11 +159,11 @@ class SaslServerAuthenticator:
             header, offset = parse_request_header(frame)
         except DecodeError as error:
             self._reject_first_frame(f"unreadable request header of {len(frame)} bytes", error)
-        if header.api_key not in ApiKey.__members__.values():
+        name = _API_NAMES.get(header.api_key)
+        if name is None:
             self._reject_first_frame(f"unknown API key {header.api_key}", None)
         if self._state is SaslState.INITIAL:
             self._move(SaslEvent.REQUEST)
-        name = ApiKey(header.api_key).name
         if header.api_key not in REQUESTS[self._state]:
             raise AuthenticationFailed(
                 f"Unexpected Kafka request of type {name} during SASL "

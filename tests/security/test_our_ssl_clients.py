@@ -109,6 +109,13 @@ def test_a_broker_of_another_authority_is_refused_at_once(ssl_server: BarnabasPr
     assert "check ssl.truststore.location" in text
 
 
+def test_a_client_without_a_certificate_is_refused_where_one_is_required(
+    ssl_server: BarnabasProcess, certificates: Certificates
+) -> None:
+    text = refused(address(ssl_server, "REQUIRED"), trusting(certificates))
+    assert text.endswith("check ssl.keystore.location: the broker asks clients for a certificate")
+
+
 @pytest.mark.parametrize(
     ("names", "days", "hint"),
     [

@@ -33,6 +33,7 @@ _CHECKS = {
     "mismatch": "connect by a name that stands in the broker's certificate",
     "not valid for": "connect by a name that stands in the broker's certificate",
     "expired": "the broker needs a new certificate",
+    "CERTIFICATE_REQUIRED": "check ssl.keystore.location: the broker asks clients for a certificate",
     "WRONG_VERSION_NUMBER": "check security.protocol: this listener may be without TLS",
 }
 """A part of OpenSSL's text -> what to check."""

@@ -28,6 +28,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from barnabas.transport.authenticator import AuthenticationFailed
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import InvalidReceive
 from barnabas.transport.kafka_channel import KafkaChannel
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 class ChannelIO:
     """The receiver and sender of the bytes of ready channels."""
 
-    __slots__ = ("_channels", "_now", "_rearm", "_results", "ready", "to_write")
+    __slots__ = ("_channels", "_now", "_rearm", "_results", "ready", "refusals", "to_write")
 
     def __init__(self, channels: OpenChannels, results: PollResults, poller: Poller, now: Callable[[], int]) -> None:
         """`now`: nanoseconds."""
@@ -53,6 +54,8 @@ class ChannelIO:
         """Channels with something to read, unless they were muted or closed meanwhile."""
         self.to_write: list[KafkaChannel] = []
         """Channels with something to send, and room for it as far as is known."""
+        self.refusals: dict[str, AuthenticationFailed] = {}
+        """Why servers refused this side when its handshake was over, by connection id: until the Selector is asked."""
 
     # -- reading
 
@@ -87,6 +90,9 @@ class ChannelIO:
                 frame = channel.read()
             except OSError as error:
                 self._channels.fail(channel, channel.state, error)
+                continue
+            except AuthenticationFailed as error:
+                self._fail_refused(channel, error)
                 continue
             except InvalidReceive as error:
                 self.close_invalid(channel, error)
@@ -161,10 +167,26 @@ class ChannelIO:
             if channel.write():
                 return True
         except OSError as error:
-            self._channels.fail(channel, ChannelState.FAILED_SEND, error)
+            self._fail_send(channel, error)
             return False
         self._schedule_write(channel)
         return False
+
+    def _fail_send(self, channel: KafkaChannel, error: OSError) -> None:
+        """Close a channel whose connection is gone. A server that refuses this side has said so before it closed."""
+        if channel.ready and not channel.reader.received:
+            try:
+                channel.read()
+            except AuthenticationFailed as refusal:
+                self._fail_refused(channel, refusal)
+                return
+            except (OSError, InvalidReceive):
+                pass  # it has said nothing
+        self._channels.fail(channel, ChannelState.FAILED_SEND, error)
+
+    def _fail_refused(self, channel: KafkaChannel, refusal: AuthenticationFailed) -> None:
+        self.refusals[channel.connection_id] = refusal
+        self._channels.fail(channel, ChannelState.AUTHENTICATION_FAILED, refusal)
 
     def _schedule_write(self, channel: KafkaChannel) -> None:
         """Arrange for the next write of a channel whose last one left bytes over."""

@@ -157,7 +157,7 @@ class Selector:
 
     def take_connect_error(self, connection_id: str) -> OSError | AuthenticationFailed | None:
         """Return why a connection in `disconnected` did not become ready (connect, handshake, login), and forget it."""
-        return self._setup.take_connect_error(connection_id)
+        return self.io.refusals.pop(connection_id, None) or self._setup.take_connect_error(connection_id)
 
     def register(self, connection_id: str, stream_socket: StreamSocket) -> KafkaChannel:
         """Take over an accepted, non-blocking socket. Raises ValueError for a connection id in use."""

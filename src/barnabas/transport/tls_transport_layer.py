@@ -47,7 +47,17 @@ _SMALL_READ_BYTES: Final = 2048  # the result of a read has this size before it 
 class TlsTransportLayer:
     """A TLS connection over a connected socket. `ready` once the handshake is over and its last bytes have left."""
 
-    __slots__ = ("_claimed", "_ended", "_incoming", "_outgoing", "_socket", "_tls", "_unsent", "ready")
+    __slots__ = (
+        "_claimed",
+        "_ended",
+        "_incoming",
+        "_may_be_refused",
+        "_outgoing",
+        "_socket",
+        "_tls",
+        "_unsent",
+        "ready",
+    )
 
     def __init__(
         self,
@@ -71,6 +81,9 @@ class TlsTransportLayer:
         self._unsent = memoryview(b"")  # encrypted bytes for which the socket had no room
         self._claimed = 0  # the bytes of the slice whose end is `_unsent`: sent when `_unsent` is
         self._ended = False
+        self._may_be_refused = not server_side
+        """Whether the server has not answered yet: in TLS 1.3 it checks the client's certificate after the client's
+        handshake is over (Kafka: SslTransportLayer.State.POST_HANDSHAKE)."""
 
     # -- the handshake
 
@@ -131,7 +144,7 @@ class TlsTransportLayer:
         """Receive up to `bufsize` decrypted bytes; an empty result means that the peer has finished.
 
         Raises BlockingIOError when there are none yet, OSError when the connection is gone or a record is forged,
-        InvalidReceive when the peer asks for a new handshake.
+        InvalidReceive when the peer asks for a new handshake, AuthenticationFailed when the server refuses this client.
         """
         tls, incoming = self._tls, self._incoming
         pieces: list[bytes] = []
@@ -148,6 +161,9 @@ class TlsTransportLayer:
                 except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                     self._ended = True
                     break
+                except ssl.SSLError as error:
+                    self._check_refusal(error)
+                    raise
                 else:
                     if not piece:
                         self._ended = True
@@ -160,6 +176,7 @@ class TlsTransportLayer:
             is_empty = self._receive_if_any()
         if not pieces and not self._ended:
             raise BlockingIOError
+        self._may_be_refused = False
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0, /) -> int:
@@ -179,6 +196,9 @@ class TlsTransportLayer:
                     except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                         self._ended = True
                         break
+                    except ssl.SSLError as error:
+                        self._check_refusal(error)
+                        raise
                     else:
                         if not count:
                             self._ended = True
@@ -191,6 +211,11 @@ class TlsTransportLayer:
         if not filled and not self._ended:
             raise BlockingIOError
         return filled
+
+    def _check_refusal(self, error: ssl.SSLError) -> None:
+        """Raise AuthenticationFailed if the error is the server's verdict on this client's certificate."""
+        if self._may_be_refused:
+            raise AuthenticationFailed(f"SSL handshake failed: {reason_of(error)}") from error
 
     def _refuse_renegotiation(self) -> None:
         """Check what OpenSSL has answered by itself. Raises InvalidReceive: the peer asks for a new handshake.

@@ -40,6 +40,8 @@ class BarnabasProcess(ServerProcess):
         """Several log directories, instead of the one at `data_dir`."""
         self.more_listeners: tuple[str, ...] = ()
         """Besides PLAINTEXT, as `--listen` takes them."""
+        self.config_file: Path | None = None
+        """A properties file, which names the listeners then."""
         self.ports: dict[str, int] = {}
         """Where each listener was bound; `http`: the console, with `metrics.listen`."""
         self._properties = dict(properties or {})
@@ -48,8 +50,7 @@ class BarnabasProcess(ServerProcess):
     def start(self) -> None:
         """Start it and return when it has printed the address it listens on."""
         overrides = [word for key, value in self._properties.items() for word in ("--override", f"{key}={value}")]
-        listeners = (f"PLAINTEXT://{self.host}:{self._wanted_port}", *self.more_listeners)
-        place = [*self._data_place(), *(word for listener in listeners for word in ("--listen", listener))]
+        place = [*self._data_place(), *self._listeners()]
         seen = self.log_file.stat().st_size if self.log_file.exists() else 0
         self.launch([self._python, "-m", "barnabas", "serve", "--until-stdin-closes", *place, *overrides])
         deadline = time.monotonic() + START_SECONDS
@@ -59,7 +60,13 @@ class BarnabasProcess(ServerProcess):
                 raise ServerFailed(f"no ready line within {START_SECONDS} s:\n{self.log_text()}")
             time.sleep(0.005)
         self.ports = ports
-        self.port = ports["PLAINTEXT"]
+        self.port = ports.get("PLAINTEXT", 0)
+
+    def _listeners(self) -> list[str]:
+        if self.config_file is not None:
+            return ["--config", str(self.config_file)]
+        listeners = (f"PLAINTEXT://{self.host}:{self._wanted_port}", *self.more_listeners)
+        return [word for listener in listeners for word in ("--listen", listener)]
 
     def _data_place(self) -> list[str]:
         if self.log_dirs:

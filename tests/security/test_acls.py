@@ -6,7 +6,9 @@ and the operator come from 127.0.0.1 as ANONYMOUS, a super user; alice comes fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.metadata.acl_admin import AclAdmin
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.acls import (
@@ -30,12 +33,19 @@ from barnabas.protocol.messages.acls import (
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.runtime.clock import SystemClock
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
+from barnabas.testing.znode_server import ZnodeServer
 from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
 from barnabas.transport.channel_builder import plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znode_json import ZnodeFormatError
+from barnabas.zk.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper_store import ZookeeperStore
 from tests.broker.versions import each_version
 from tests.support.raw_client import RawClient, make_batch
+from tests.support.server_process import free_port
 
 ALICE, ALICES_ADDRESS = "User:alice", "127.0.0.2"
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -43,6 +53,7 @@ LITERAL, PREFIXED, MATCH = PatternType.LITERAL, PatternType.PREFIXED, PatternTyp
 READ, WRITE, DESCRIBE, ANY = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ANY
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
 AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 
 
@@ -54,17 +65,22 @@ def channel_by_address(stream_socket: Any) -> tuple[TransportLayer, Authenticato
     return transport, authenticator
 
 
+def properties(directory: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **SERVER_DEFAULTS,
+        "log.dirs": str(directory),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": f"User:admin;{ANONYMOUS}",
+        **settings,
+    }
+
+
 class Sides:
     """An operator and alice, each with a connection."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
-        properties = SERVER_DEFAULTS | {
-            "log.dirs": str(directory),
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "authorizer.class.name": AUTHORIZER,
-            "super.users": f"User:admin;{ANONYMOUS}",
-        }
-        config = KafkaConfig.parse(properties | settings, "the test")
+        config = KafkaConfig.parse(properties(directory, settings), "the test")
         self.broker = BrokerServer(config, channel_builders={"PLAINTEXT": channel_by_address})
         self._clients: list[RawClient] = []
         try:
@@ -159,6 +175,45 @@ def test_lists_outlive_the_broker(tmp_path: Path) -> None:
         assert second.produce("t") == ErrorCode.NONE
     finally:
         second.close()
+
+
+def test_no_end_point_is_open_before_the_lists_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = [free_port() for _ in range(2)]
+    refused: list[int] = []
+    start = AclAdmin.start
+
+    def start_late(acls: AclAdmin) -> None:
+        for port in ports:
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                continue
+            refused.append(port)
+        start(acls)
+
+    monkeypatch.setattr(AclAdmin, "start", start_late)
+    plaintext, other = (f"{name}://127.0.0.1:{port}" for name, port in zip(("PLAINTEXT", "OTHER"), ports, strict=True))
+    settings = {"listeners": f"{plaintext},{other}", "listener.security.protocol.map": PROTOCOLS}
+    broker = BrokerServer(KafkaConfig.parse(properties(tmp_path, settings), "the test"))
+    broker.startup()
+    try:
+        assert refused == ports
+        for port in ports:
+            socket.create_connection(("127.0.0.1", port)).close()
+    finally:
+        broker.shutdown()
+
+
+def test_a_list_that_cannot_be_understood_stops_the_start(tmp_path: Path) -> None:
+    store = ZnodeServer()
+    config = ZookeeperConfig(store.address, session_timeout_ms=60_000, connection_timeout_ms=60_000, max_in_flight=10)
+    session = ZookeeperStore(config)
+    try:
+        session.start()
+        KafkaZkClient(session, SystemClock()).access.create_recursive("/kafka-acl/Topic/t", b'{"acls":[],"version":2}')
+        with pytest.raises(ZnodeFormatError, match="Unsupported access control list"):
+            Sides(tmp_path, **{"zookeeper.connect": store.address})
+    finally:
+        session.close()
+        store.close()
 
 
 def test_everyone_may_what_no_list_is_about_if_the_settings_say_so(tmp_path: Path) -> None:

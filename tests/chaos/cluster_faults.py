@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from barnabas.clients.admin import Admin
+from barnabas.clients.admin import Admin, ElectionType
 from barnabas.clients.errors import ClientTimeout, Disconnected
+from barnabas.faults.actions import Drop
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import BrokerFailed, Cluster
+from barnabas.testing.network_splits import client_ids_of
 from tests.support.small_disk import SmallDisk
 
 BROKERS = (0, 1, 2)
@@ -26,6 +28,7 @@ SESSION_LOST = "the session with ZooKeeper is closed, lost or has expired"
 START_ATTEMPTS = 3
 PATIENCE_SECONDS = 240
 """How long anything may take that has to happen: brokers start slowly where the machine is busy."""
+_LAST_IS_CONTROLLER = 0.75
 
 
 class ClusterFaults:
@@ -196,18 +199,38 @@ class ClusterFaults:
     def _kill_in_turn(self) -> None:
         """Kill two brokers after each other while the other two cannot copy: the last one has what it had at first.
 
-        A replica that follows a new leader, and cannot reach it, must not have given up what was acknowledged before.
+        Before, the last one's fetches from the first are handled, and their answers are lost: it does not learn that
+        its records are committed. A replica that follows a new leader, and cannot reach it, must not have given up what
+        was acknowledged before. Only a controller that reaches the last one has it follow: mostly that is itself.
         """
-        first, second, last = self._chance.sample(BROKERS, 3)
+        self._spread_leaders()
+        controller = self._controller()
+        if self._chance.random() < _LAST_IS_CONTROLLER:
+            last = controller
+            first, second = self._chance.sample([each for each in BROKERS if each != last], 2)
+        else:
+            first, second, last = self._chance.sample(BROKERS, 3)
         self._cluster.partition({second}, {last})
+        lost_answers = [
+            self._cluster.brokers[first].faults.add(Drop("after"), api="Fetch", client_id=client_id)
+            for client_id in client_ids_of(last, fetchers=1)
+        ]
+        time.sleep(self._chance.uniform(0, 0.5))
         self._cluster.kill(first)
         time.sleep(self._chance.uniform(0.2, 1))
         self._cluster.kill(second)
         time.sleep(self._chance.uniform(0.2, 1))
+        for fault in lost_answers:
+            fault.remove()
         self._cluster.heal()
         for broker_id in (first, second):
             self._start(broker_id)
         self._cluster.wait_until_known(PATIENCE_SECONDS)
+
+    def _spread_leaders(self) -> None:
+        """Have all replicas in sync, and each partition led by its preferred one: a broker that returned leads none."""
+        with Admin(self._cluster.bootstrap_servers) as admin:
+            self._insist(partial(_is_spread, admin, {partition.topic for partition in self._partitions}))
 
     # -- disks
 
@@ -247,3 +270,14 @@ def _name(event: Callable[[], None]) -> str:
 def _is_accepted(admin: Admin, partition: TopicPartition, replicas: list[int]) -> bool:
     """Ask for a reassignment. Raises ApiError, ClientTimeout, Disconnected."""
     return admin.alter_partition_reassignments({partition: replicas})[partition] is None
+
+
+def _is_spread(admin: Admin, topics: Collection[str]) -> bool:
+    """Return whether the leaders are spread, and else ask for it. Raises ApiError, ClientTimeout, Disconnected."""
+    partitions = [partition for topic in admin.describe_topics(topics).values() for partition in topic.partitions]
+    if any(len(partition.isr) < len(BROKERS) for partition in partitions):
+        return False
+    if all(partition.leader == partition.replicas[0] for partition in partitions):
+        return True
+    admin.elect_leaders(ElectionType.PREFERRED)
+    return False

@@ -158,3 +158,12 @@ def test_start_with_a_read_only_directory_beside_a_good_one(disk: SmallDisk, tmp
         assert server.stop() == 0
     finally:
         server.close()
+
+
+def test_a_disk_that_gets_full_while_room_is_taken(disk: SmallDisk) -> None:
+    """Of the campaigns' own disks: a broker may write while they are filled, and leave less room than was seen."""
+    disk.take_room(but_bytes=-4_000)
+    with pytest.raises(OSError, match="No space left"):
+        (disk.path / "more").write_bytes(bytes(10_000))
+    disk.make_room()
+    (disk.path / "more").write_bytes(bytes(10_000))

@@ -31,11 +31,11 @@ class SmallDisk:
 
     def take_room(self, but_bytes: int = 0) -> None:
         """Fill the disk, leaving about so many bytes."""
-        with open(self._ballast, "wb") as ballast:
+        # Without a buffer, which would be written once more when the file is closed.
+        with open(self._ballast, "wb", buffering=0) as ballast:
             while (room := self._room_bytes() - but_bytes) > 0:
                 try:
                     ballast.write(bytes(min(room, _PIECE_BYTES)))
-                    ballast.flush()
                 except OSError as error:  # a broker may write at the same time
                     if error.errno != errno.ENOSPC:
                         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from barnabas.clients.settings.client_config import ClientConfig
 from tests.fuzz.login_mutants import UNSECURED_TOKEN
 from tests.security.conftest import Certificates
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.identity_provider import ISSUER, IdentityProvider, SigningKey, TokenAnswer, key_set
 from tests.support.server_fixtures import SERVER_PROPERTIES
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
@@ -53,7 +55,7 @@ class Recipes:
         }
         for text, placed in texts.items():
             recipe = recipe.replace(text, placed)
-        return re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+", "127.0.0.1:0", recipe)
+        return re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):909\d", "127.0.0.1:0", recipe)
 
     @contextmanager
     def broker(self, *recipes: str) -> Iterator[BarnabasProcess]:
@@ -145,6 +147,24 @@ def test_unsecured_tokens(recipes: Recipes) -> None:
         token: dict[str, Any] = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": UNSECURED_TOKEN.decode()}
         with Admin(servers(broker, "DEV"), config=ClientConfig(security_protocol="SASL_PLAINTEXT", **token)) as admin:
             assert admin.list_topics() == []
+
+
+def test_signed_tokens(recipes: Recipes) -> None:
+    """The recipe of listeners, and the file of clients, which ask an identity provider."""
+    key = SigningKey("of the recipe")
+    wanted = ("listeners=", "listener.security", "inter.broker")
+    listeners = "".join(f"{line}\n" for line in blocks("SASL")[0].splitlines() if line.startswith(wanted))
+    enabled = "sasl.enabled.mechanisms=OAUTHBEARER\n"
+    listener, _, client = blocks("OAUTHBEARER")
+    with IdentityProvider(key_set(key)) as provider:
+        provider.answer_token = lambda: TokenAnswer.with_token(key.token(time.time()))
+        listener = listener.replace(f"{ISSUER}/jwks", provider.url)
+        with recipes.broker(listeners, enabled, key_store(), listener) as broker:
+            client = client.replace(f"{ISSUER}/token", provider.token_url)
+            trust = f"ssl.truststore.type=PEM\nssl.truststore.location={recipes.certificates.trust_pem}\n"
+            file = recipes.client_file(client + trust)
+            recipes.run(servers(broker, "EXTERNAL"), ["topics", "list"], config=file)
+        assert len(provider.token_posts) == 1
 
 
 def test_between_brokers(recipes: Recipes) -> None:

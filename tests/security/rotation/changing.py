@@ -27,7 +27,7 @@ FINISHED_BY_A_REJECTION = ("confluent-kafka", "kafka-python")
 
 kafka-python takes it for a fatal error, and sends nothing any more. librdkafka (2.16) takes a new epoch, and may then
 send sequence 0 of it twice, the second time with other records: when it learns of the topic again, it restores its old
-state ("restored PID... that was saved upon removal"). OUT_OF_ORDER_SEQUENCE_NUMBER follows, on Apache Kafka 3.9 too
+state ("restored PID... that was saved upon removal"). OUT_OF_ORDER_SEQUENCE_NUMBER follows, on Apache Kafka 3.9 too,
 and librdkafka takes that for fatal.
 """
 SHORT_PATIENCE_MS = 4_000

@@ -40,12 +40,12 @@ from barnabas.transport.authenticator import ANONYMOUS, Authenticator, Plaintext
 from barnabas.transport.channel_builder import plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.znode_json import ZnodeFormatError
 from barnabas.zk.zookeeper_config import ZookeeperConfig
 from barnabas.zk.zookeeper_store import ZookeeperStore
 from tests.broker.versions import each_version
+from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import RawClient, make_batch
-from tests.support.server_process import free_port
+from tests.support.server_process import ServerFailed, free_port
 
 ALICE, ALICES_ADDRESS = "User:alice", "127.0.0.2"
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -209,8 +209,12 @@ def test_a_list_that_cannot_be_understood_stops_the_start(tmp_path: Path) -> Non
     try:
         session.start()
         KafkaZkClient(session, SystemClock()).access.create_recursive("/kafka-acl/Topic/t", b'{"acls":[],"version":2}')
-        with pytest.raises(ZnodeFormatError, match="Unsupported access control list"):
-            Sides(tmp_path, **{"zookeeper.connect": store.address})
+        broker = BarnabasProcess(tmp_path, {"zookeeper.connect": store.address, "authorizer.class.name": AUTHORIZER})
+        with pytest.raises(ServerFailed):
+            broker.start()
+        log = broker.log_text()
+        assert "the broker cannot start: /kafka-acl/Topic/t: Unsupported access control list: b'{" in log
+        assert "Traceback" not in log
     finally:
         session.close()
         store.close()

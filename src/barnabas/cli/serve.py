@@ -231,10 +231,19 @@ def _new_console(config: KafkaConfig, server: BrokerServer) -> ConsoleServer | N
 def _run_broker(server: BrokerServer, config: KafkaConfig, stop: _StopRequest, console_url: str | None) -> int:
     from barnabas.storage.errors import InconsistentMetaProperties, LogDirectoryLocked
     from barnabas.zk.errors import StoreUnavailableError
+    from barnabas.zk.znode_json import ZnodeFormatError
 
+    sentences = (
+        ConfigError,
+        OSError,
+        InconsistentMetaProperties,
+        LogDirectoryLocked,
+        StoreUnavailableError,
+        ZnodeFormatError,
+    )
     try:
         server.startup()
-    except (ConfigError, OSError, InconsistentMetaProperties, LogDirectoryLocked, StoreUnavailableError) as error:
+    except sentences as error:
         logger.error("the broker cannot start: %s", _reason(error))  # noqa: TRY400 the message says it all
         server.shutdown()
         return EXIT_FAILED

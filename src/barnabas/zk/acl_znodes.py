@@ -23,8 +23,9 @@ from barnabas.zk.acl_zk_data import (
 )
 from barnabas.zk.change_notices import ChangeNotices
 from barnabas.zk.errors import BadVersionError, NodeExistsError, NoNodeError
-from barnabas.zk.store import Create, Delete, SetData, Stat
+from barnabas.zk.store import Create, Delete, NodeData, SetData, Stat
 from barnabas.zk.znode_access import ZnodeAccess
+from barnabas.zk.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
 
@@ -66,15 +67,13 @@ class AclZnodes:
         ]
         nodes = self._access.get_many([ResourceZNode.path(pattern) for pattern in patterns])
         return {
-            pattern: VersionedAcls(ResourceZNode.decode(node.data), node.stat.version)
-            for pattern, node in zip(patterns, nodes, strict=True)
-            if node is not None
+            pattern: _acls_of(pattern, node) for pattern, node in zip(patterns, nodes, strict=True) if node is not None
         }
 
     def read(self, pattern: ResourcePattern) -> VersionedAcls:
         """Return the entries of a pattern. Raises ZnodeFormatError: they cannot be understood."""
         node = self._access.get(ResourceZNode.path(pattern))
-        return NO_ACLS if node is None else VersionedAcls(ResourceZNode.decode(node.data), node.stat.version)
+        return NO_ACLS if node is None else _acls_of(pattern, node)
 
     def write(
         self, pattern: ResourcePattern, entries: frozenset[AccessControlEntry], expected: int | None
@@ -111,3 +110,11 @@ class AclZnodes:
             else:
                 logger.warning("Ignoring unknown ResourceType: %s", name)
         return found
+
+
+def _acls_of(pattern: ResourcePattern, node: NodeData) -> VersionedAcls:
+    """Return the entries in a znode. Raises ZnodeFormatError, which names the znode: they cannot be understood."""
+    try:
+        return VersionedAcls(ResourceZNode.decode(node.data), node.stat.version)
+    except ZnodeFormatError as error:
+        raise ZnodeFormatError(f"{ResourceZNode.path(pattern)}: {error}") from error

@@ -1,21 +1,29 @@
-"""One cluster of two brokers of Apache Kafka 3.9 and one of ours: each dies in turn, and nothing is lost.
+"""Clusters of brokers of Apache Kafka 3.9 and of ours, on one ZooKeeper, under load; nothing is lost.
 
-ZooKeeper holds the cluster together. Every broker leads, follows and may be the controller; an idempotent librdkafka
-producer with acks=all writes meanwhile. In the end all three replicas of each partition are equal byte for byte.
+Each broker dies in turn; and each broker of Kafka is replaced by one of ours on the same files, and back. Every broker
+leads, follows and may be the controller. An idempotent librdkafka producer with acks=all writes meanwhile, and a
+transactional one. In the end all three replicas of each partition are equal byte for byte, and Kafka's
+DumpLogSegments finds them in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
+from tests.chaos.committed_records import check_transactions, content_of
 from tests.chaos.ledger import Ledger
-from tests.chaos.replicas import check_replicas
+from tests.chaos.replicas import check_replicas, equal_replicas
+from tests.chaos.transaction_ledger import Outcome, TransactionLedger
+from tests.chaos.transactional_clients import ConfluentTransactions
+from tests.chaos.transactional_writer import TransactionalWriter
 from tests.chaos.writers import Client, ConfluentClient, Delivered, Writer
-from tests.support.apache_kafka import ZooKeeper, need_apache_kafka
+from tests.support.apache_kafka import ApacheKafka, ZooKeeper, dump_log_segments, need_apache_kafka
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_process import free_port
 from tests.support.zookeeper_cluster import SETTINGS, JoinedKafka, ZooKeeperCluster
@@ -23,58 +31,143 @@ from tests.support.zookeeper_cluster import SETTINGS, JoinedKafka, ZooKeeperClus
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 TOPIC = "mixed"
+TRANSACTIONS = "mixed-transactions"
 PARTITIONS = 6
-OURS = 2
+BROKERS = (0, 1, 2)
 SECONDS = 120
 
 
-@pytest.fixture
-def mixed(tmp_path: Path) -> Iterator[ZooKeeperCluster]:
-    """The brokers 0, 1 (Kafka) and 2 (ours), started."""
+class MixedCluster(ZooKeeperCluster):
+    """Three brokers, each of either kind: both kinds start on the same files, at the same address."""
+
+    def __init__(self, directory: Path, ours: Sequence[int]) -> None:
+        self.zookeeper = ZooKeeper(directory / "zookeeper")
+        self.zookeeper.port = free_port()
+        self._directory = directory
+        self._ports = [free_port() for _ in BROKERS]
+        made = [self._broker(broker_id, is_ours=broker_id in ours) for broker_id in BROKERS]
+        self._brokers: list[ApacheKafka | BarnabasProcess] = made
+        super().__init__(directory, self._brokers, self.zookeeper)
+
+    def _broker(self, broker_id: int, *, is_ours: bool) -> ApacheKafka | BarnabasProcess:
+        directory, port = self._directory / f"broker-{broker_id}", self._ports[broker_id]
+        zookeeper = f"{self.zookeeper.host}:{self.zookeeper.port}"
+        settings = {**SETTINGS, "zookeeper.connect": zookeeper, "broker.id": str(broker_id)}
+        if is_ours:
+            return BarnabasProcess(directory, settings, port=port)
+        kafka = JoinedKafka(directory, settings, self.zookeeper)
+        kafka.port = port
+        return kafka
+
+    def replace(self, broker_id: int, *, by_ours: bool) -> None:
+        """Stop a broker, and start one of the other kind on its files."""
+        self.brokers[broker_id].stop()
+        self.wait_until_known(len(BROKERS) - 1, SECONDS)
+        self._brokers[broker_id] = self._broker(broker_id, is_ours=by_ours)
+        self._brokers[broker_id].start()
+
+    def replicas(self, topic: str, partition: int) -> list[Path]:
+        """Return the directories of a partition, of each broker."""
+        return [broker.data_dir / f"{topic}-{partition}" for broker in self.brokers]
+
+
+@contextmanager
+def mixed(directory: Path, *, ours: Sequence[int]) -> Iterator[MixedCluster]:
+    """Run a cluster in which these brokers are ours, with its topics."""
     need_apache_kafka()
-    zookeeper = ZooKeeper(tmp_path / "zookeeper")
-    zookeeper.port = free_port()
-    shared = {**SETTINGS, "zookeeper.connect": f"{zookeeper.host}:{zookeeper.port}"}
-    kafkas = [
-        JoinedKafka(tmp_path / f"broker-{broker_id}", {**shared, "broker.id": str(broker_id)}, zookeeper)
-        for broker_id in (0, 1)
-    ]
-    ours = BarnabasProcess(tmp_path / "broker-2", {**shared, "broker.id": str(OURS)}, port=free_port())
-    cluster = ZooKeeperCluster(tmp_path, [*kafkas, ours], zookeeper)
+    cluster = MixedCluster(directory, ours)
     try:
         cluster.start()
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(topic, PARTITIONS, 3) for topic in (TOPIC, TRANSACTIONS)])
         yield cluster
     finally:
         cluster.close()
 
 
-def test_each_broker_dies_in_turn_and_nothing_is_lost(mixed: ZooKeeperCluster) -> None:
-    addresses = mixed.bootstrap_servers
-    with Admin(addresses) as admin:
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
+class Load:
+    """A producer and a transactional one that write to the cluster."""
 
-    def make(delivered: Delivered) -> Client:
-        return ConfluentClient(addresses, TOPIC, delivered, idempotent=True, give_up_seconds=SECONDS)
+    def __init__(self, cluster: MixedCluster, directory: Path) -> None:
+        self._cluster = cluster
+        self._directory = directory
+        self.transactions = TransactionLedger(TRANSACTIONS, PARTITIONS)
+        addresses = cluster.bootstrap_servers
 
-    writer = Writer(Ledger(TOPIC, PARTITIONS), make, seed=1)
-    writer.start()
-    try:
-        # Each once, then whoever is the controller: it may be any of the three by then.
-        for chosen in (0, OURS, 1, None, None, None):
-            broker_id = mixed.controller_id() if chosen is None else chosen
-            writer.resume()
-            mixed.brokers[broker_id].kill()
-            mixed.wait_until_in_sync([TOPIC], 2 * PARTITIONS, SECONDS)
-            # Apache Kafka's broker does not start while its former session lasts.
-            mixed.wait_until_known(2, SECONDS)
-            mixed.brokers[broker_id].start()
-            mixed.wait_until_in_sync([TOPIC], 3 * PARTITIONS, SECONDS)
-            writer.rest(120)
-        for partition, book in enumerate(writer.ledger.partitions):
-            name = f"{TOPIC}-{partition}"
+        def make(delivered: Delivered) -> Client:
+            return ConfluentClient(addresses, TOPIC, delivered, idempotent=True, give_up_seconds=SECONDS)
+
+        def make_transactional() -> ConfluentTransactions:
+            return ConfluentTransactions(addresses, TRANSACTIONS, self.transactions.acknowledged.__setitem__)
+
+        self.writer = Writer(Ledger(TOPIC, PARTITIONS), make, seed=1)
+        self.transactional_writer = TransactionalWriter(self.transactions, make_transactional, seed=1)
+
+    def play(self, steps: Sequence[Callable[[], None]]) -> None:
+        """Write during each step, until all replicas are in sync; rest between steps, and check everything at last."""
+        writers = (self.writer, self.transactional_writer)
+        for writer in writers:
+            writer.start()
+        try:
+            for step in steps:
+                for writer in writers:
+                    writer.resume()
+                step()
+                self._cluster.wait_until_in_sync([TOPIC, TRANSACTIONS], 2 * 3 * PARTITIONS, SECONDS)
+                for writer in writers:
+                    writer.rest(2 * SECONDS)
+            self.check()
+            for writer in writers:
+                writer.close()
+        finally:
+            for writer in writers:
+                writer.close(timeout_seconds=0)
+
+    def check(self) -> None:
+        """Hold the files of all brokers against what the producers were told."""
+        for partition, book in enumerate(self.writer.ledger.partitions):
             assert not book.failed
-            check_replicas(name, book, [broker.data_dir / name for broker in mixed.brokers])
-        writer.close()
-    finally:
-        writer.close(timeout_seconds=0)
-    assert writer.ledger.acknowledged > 1_000
+            check_replicas(f"{TOPIC}-{partition}", book, self._cluster.replicas(TOPIC, partition))
+        contents = [
+            content_of(
+                equal_replicas(
+                    f"{TRANSACTIONS}-{partition}",
+                    self._cluster.replicas(TRANSACTIONS, partition),
+                    lambda log: not content_of(log).open_producers,
+                )
+            )
+            for partition in range(PARTITIONS)
+        ]
+        check_transactions(self.transactions, contents)
+        dumps = [
+            dump_log_segments(sorted(place.glob("*.log")), "--print-data-log", directory=self._directory)
+            for place in self._cluster.replicas(TOPIC, 0)
+        ]
+        assert [dump.complaints for dump in dumps] == [[], [], []]
+        lines = [[line for line in dump.lines if not line.startswith("Dumping ")] for dump in dumps]
+        assert lines[0] == lines[1] == lines[2]
+        assert self.writer.ledger.acknowledged > 1_000
+        assert self.transactions.count(Outcome.COMMITTED) > 10
+
+
+@pytest.mark.parametrize("ours", [(2,), (1, 2)], ids=["two of Kafka", "one of Kafka"])
+def test_each_broker_dies_in_turn_and_nothing_is_lost(ours: Sequence[int], tmp_path: Path) -> None:
+    with mixed(tmp_path, ours=ours) as cluster:
+
+        def kill(chosen: int | None) -> None:
+            broker_id = cluster.controller_id() if chosen is None else chosen
+            cluster.brokers[broker_id].kill()
+            cluster.wait_until_in_sync([TOPIC, TRANSACTIONS], 2 * 2 * PARTITIONS, SECONDS)
+            # Apache Kafka's broker does not start while its former session lasts.
+            cluster.wait_until_known(2, SECONDS)
+            cluster.brokers[broker_id].start()
+
+        # Each once, then whoever is the controller: it may be any of the three by then.
+        Load(cluster, tmp_path).play([partial(kill, chosen) for chosen in (0, 2, 1, None, None, None)])
+
+
+def test_every_broker_is_replaced_by_one_of_the_other_kind_and_back(tmp_path: Path) -> None:
+    with mixed(tmp_path, ours=()) as cluster:
+        there = [partial(cluster.replace, broker_id, by_ours=True) for broker_id in BROKERS]
+        back = [partial(cluster.replace, broker_id, by_ours=False) for broker_id in BROKERS]
+        Load(cluster, tmp_path).play([*there, *back])

@@ -8,9 +8,12 @@ DumpLogSegments finds them in order.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -23,10 +26,19 @@ from tests.chaos.transaction_ledger import Outcome, TransactionLedger
 from tests.chaos.transactional_clients import ConfluentTransactions
 from tests.chaos.transactional_writer import TransactionalWriter
 from tests.chaos.writers import Client, ConfluentClient, Delivered, Writer
-from tests.support.apache_kafka import ApacheKafka, ZooKeeper, dump_log_segments, need_apache_kafka
+from tests.support.apache_kafka import (
+    REPLICA_VERIFICATION,
+    ApacheKafka,
+    ZooKeeper,
+    dump_log_segments,
+    endless_tool,
+    need_apache_kafka,
+)
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_process import free_port
+from tests.support.waiting import wait_until
 from tests.support.zookeeper_cluster import SETTINGS, JoinedKafka, ZooKeeperCluster
+from tests.tools.kafka_tools import KafkaTools, ToolOutput
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -123,6 +135,10 @@ class Load:
             for writer in writers:
                 writer.close(timeout_seconds=0)
 
+    def has_written(self) -> bool:
+        """Return whether enough is written to say something."""
+        return self.writer.ledger.acknowledged > 1_000 and self.transactions.count(Outcome.COMMITTED) > 10
+
     def check(self) -> None:
         """Hold the files of all brokers against what the producers were told."""
         for partition, book in enumerate(self.writer.ledger.partitions):
@@ -146,8 +162,7 @@ class Load:
         assert [dump.complaints for dump in dumps] == [[], [], []]
         lines = [[line for line in dump.lines if not line.startswith("Dumping ")] for dump in dumps]
         assert lines[0] == lines[1] == lines[2]
-        assert self.writer.ledger.acknowledged > 1_000
-        assert self.transactions.count(Outcome.COMMITTED) > 10
+        assert self.has_written()
 
 
 @pytest.mark.parametrize("ours", [(2,), (1, 2)], ids=["two of Kafka", "one of Kafka"])
@@ -171,3 +186,68 @@ def test_every_broker_is_replaced_by_one_of_the_other_kind_and_back(tmp_path: Pa
         there = [partial(cluster.replace, broker_id, by_ours=True) for broker_id in BROKERS]
         back = [partial(cluster.replace, broker_id, by_ours=False) for broker_id in BROKERS]
         Load(cluster, tmp_path).play([*there, *back])
+
+
+def test_kafkas_tools_see_one_healthy_cluster(tmp_path: Path) -> None:
+    """Each tool asks each of the brokers, of either kind."""
+    with mixed(tmp_path, ours=(1, 2)) as cluster:
+        load = Load(cluster, tmp_path)
+        load.play([partial(wait_until, load.has_written, SECONDS)])
+        tools = KafkaTools("3.9", tmp_path)
+        try:
+            for number, broker in enumerate(cluster.brokers):
+                run = partial(tools.run, broker)
+                assert not run("kafka-topics", "--describe", "--under-replicated-partitions").stdout.strip()
+                assert (
+                    run("kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions").status == 0
+                )
+                listed = run("kafka-transactions", "list").stdout
+                assert re.search(rf"^{TRANSACTIONS}\s.*\bComplete(Commit|Abort)\b", listed, re.MULTILINE), listed
+                _check_log_dirs(run("kafka-log-dirs", "--describe", "--topic-list", TOPIC).stdout)
+                _reassign(run, [number, (number + 1) % 3, (number + 2) % 3], tmp_path)
+        finally:
+            tools.close()
+        with endless_tool(
+            REPLICA_VERIFICATION, "--broker-list", cluster.bootstrap_servers, "--topics-include", TOPIC,
+            "--report-interval-ms", "500", directory=tmp_path,
+        ) as lines:  # fmt: skip
+            seen = list(islice(_until("max lag is 0 for partition", lines), 100))
+        assert "max lag is 0 for partition" in seen[-1], seen
+        assert not [line for line in seen if "match" in line]
+
+
+def _check_log_dirs(printed: str) -> None:
+    """All brokers have all partitions, in the same size and without a lag."""
+    brokers = json.loads(printed.splitlines()[-1])["brokers"]
+    assert sorted(each["broker"] for each in brokers) == list(BROKERS)
+    sizes = []
+    for each in brokers:
+        (log_dir,) = each["logDirs"]
+        assert log_dir["error"] is None
+        assert [(place["offsetLag"], place["isFuture"]) for place in log_dir["partitions"]] == [(0, False)] * PARTITIONS
+        sizes.append({place["partition"]: place["size"] for place in log_dir["partitions"]})
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+def _reassign(run: Callable[..., ToolOutput], replicas: Sequence[int], directory: Path) -> None:
+    """Give a partition another order of replicas, and have the tool say that it is done."""
+    path = directory / "plan.json"
+    plan = {"version": 1, "partitions": [{"topic": TOPIC, "partition": 0, "replicas": list(replicas)}]}
+    path.write_text(json.dumps(plan))
+    arguments = ("--reassignment-json-file", str(path))
+    started = run("kafka-reassign-partitions", *arguments, "--execute")
+    assert "Successfully started partition reassignment" in started.stdout, started
+    wait_until(
+        lambda: (
+            f"Reassignment of partition {TOPIC}-0 is completed."
+            in run("kafka-reassign-partitions", *arguments, "--verify").stdout
+        ),
+        SECONDS,
+    )
+
+
+def _until(words: str, lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if words in line:
+            return

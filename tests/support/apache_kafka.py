@@ -8,8 +8,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +48,7 @@ TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 DELETE_RECORDS_COMMAND = "org.apache.kafka.tools.DeleteRecordsCommand"
 LOG_DIRS_COMMAND = "org.apache.kafka.tools.LogDirsCommand"
+REPLICA_VERIFICATION = "org.apache.kafka.tools.ReplicaVerificationTool"
 TRANSACTIONS_COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 
 
@@ -95,6 +96,19 @@ def _run_tool(
     if done.returncode != 0:
         raise ToolFailed(f"{tool} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return done
+
+
+@contextmanager
+def endless_tool(tool: str, *arguments: str, directory: Path) -> Iterator[Iterator[str]]:
+    """Run one of Kafka's tools that does not end by itself, as long as the block lasts. Yields the lines it prints."""
+    command = [*_java(TOOL_HEAP, _write_log4j(directory, "WARN", "System.err"), fetch_jars(POM)), tool, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=directory)
+    assert process.stdout is not None
+    try:
+        yield iter(process.stdout)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 class SegmentDump(NamedTuple):

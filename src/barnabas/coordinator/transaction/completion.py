@@ -42,8 +42,9 @@ class TransactionCompletion:
         self._store(ended, lambda error: self._retry(ended, error))
 
     def _retry(self, ended: EndedTransaction, error: ErrorCode) -> None:
-        # The log may take the record later. With any other error another broker coordinates the transaction.
-        if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        # The log may take the record later, whatever the error: a full disk is NOT_COORDINATOR, too, and the broker may
+        # lead on. Kafka takes any other error for the end of its leadership, which a full disk is there.
+        if error is not ErrorCode.NONE and ended.is_open():
             with self._lock:
                 self._waiting += 1
             self._scheduler.schedule("transaction-completion", lambda: self._again(ended), delay_ms=RETRY_MS)

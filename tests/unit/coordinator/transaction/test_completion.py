@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
 
 from barnabas.coordinator.runtime.load_times import LoadTimes
 from barnabas.coordinator.transaction.completion import RETRY_MS, TransactionCompletion
@@ -19,28 +22,50 @@ from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 
 DECIDED = TransactionMetadata("id", 7, 0, 1000, TransactionState.PREPARE_COMMIT, 1)
-ENDED = EndedTransaction.of(TransactionEntry(DECIDED, 0, 5))
 
 
-def test_a_completion_is_stored_again_until_the_log_takes_it() -> None:
-    clock = MockClock()
-    scheduler = MockScheduler(clock)
-    answers = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
+class Completions:
+    """A completion whose log answers as the test says, at once."""
 
-    def store(ended: EndedTransaction, on_done: Callable[[ErrorCode], None]) -> None:
-        assert ended is ENDED
-        on_done(answers.pop(0))
+    def __init__(self, *answers: ErrorCode) -> None:
+        self.answers = list(answers)
+        self.ended = EndedTransaction.of(TransactionEntry(DECIDED, 0, 5))
+        self._clock = MockClock()
+        self._scheduler = MockScheduler(self._clock)
+        self.completion = TransactionCompletion(self._store, self._scheduler, ActionQueue())
+        self.completion.markers_written(self.ended)
 
-    completion = TransactionCompletion(store, scheduler, ActionQueue())
-    completion.markers_written(ENDED)
+    def _store(self, ended: EndedTransaction, on_done: Callable[[ErrorCode], None]) -> None:
+        assert ended is self.ended
+        on_done(self.answers.pop(0))
+
+    def pass_pause(self) -> None:
+        self._clock.advance(RETRY_MS)
+        self._scheduler.tick()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
+def test_a_completion_is_stored_again_until_the_log_takes_it(error: ErrorCode) -> None:
+    """NOT_COORDINATOR is also a full disk, on which the broker leads and coordinates on."""
+    tried = Completions(error, error, ErrorCode.NONE)
     for left in (2, 1):
-        assert (len(answers), completion.waiting) == (left, 1)
-        clock.advance(RETRY_MS)
-        scheduler.tick()
-    assert (answers, completion.waiting) == ([], 0)
-    answers.append(ErrorCode.NOT_COORDINATOR)
-    completion.markers_written(ENDED)
-    assert completion.waiting == 0, "another broker completes it"
+        assert (len(tried.answers), tried.completion.waiting) == (left, 1)
+        tried.pass_pause()
+    assert (tried.answers, tried.completion.waiting) == ([], 0)
+
+
+def test_a_completion_is_left_to_another_coordinator() -> None:
+    tried = Completions(ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
+    tried.ended.entry.is_removed = True
+    tried.pass_pause()
+    assert (tried.answers, tried.completion.waiting) == ([], 0)
+
+
+def test_a_completion_that_is_stored_by_then_is_not_repeated() -> None:
+    tried = Completions(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+    tried.ended.entry.metadata = replace(DECIDED, state=TransactionState.COMPLETE_COMMIT)
+    tried.pass_pause()
+    assert (tried.answers, tried.completion.waiting) == ([], 0)
 
 
 def test_metrics() -> None:

@@ -30,3 +30,8 @@ class EndedTransaction:
     def is_commit(self) -> bool:
         """Whether its records become visible."""
         return self.decided.state is TransactionState.PREPARE_COMMIT
+
+    def is_open(self) -> bool:
+        """Return whether this broker still coordinates the transaction, and it is not complete yet."""
+        with self.entry.lock:
+            return not self.entry.is_removed and self.entry.metadata is self.decided

@@ -85,9 +85,9 @@ def _report_history(title: str, batches: Sequence[MicroBatch]) -> None:
         if len(inside) < (last - first) // 2:
             continue
         span = inside[-1].number - inside[0].number
-        cpu = " ".join(
-            f"{role} {1000 * (inside[-1].cpu.get(role, 0) - inside[0].cpu.get(role, 0)) / span:.0f}" for role in ROLES
-        )
+        # The most that was seen: after the last micro-batch a query's processes may have ended, and count no more.
+        most = {role: max(each.cpu.get(role, 0) for each in inside) for role in ROLES}
+        cpu = " ".join(f"{role} {1000 * (most[role] - inside[0].cpu.get(role, 0)) / span:.0f}" for role in ROLES)
         memory = " ".join(f"{role} {inside[-1].memory.get(role, 0):.0f}" for role in ROLES)
         steps = {step: median(each.steps.get(step, 0) for each in inside) for step in inside[-1].steps}
         named = ", ".join(f"{step} {value:.0f}" for step, value in sorted(steps.items()))

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 TOPIC = "measured"
 SOURCE, LOG, SIDECARS = "source", "log source", "sidecars"
 SOURCES = (SOURCE, LOG, SIDECARS)
-_SEGMENT_BYTES = 64 << 20
+_SEGMENT_BYTES = 16 << 20
+"""Nearly all records lie in sealed segments, as those of a long history do."""
 _KEY_BYTES = 8
 _STEP = 7919
 """A prime number: neighbours have different values."""

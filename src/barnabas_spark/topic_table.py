@@ -36,19 +36,19 @@ def table(
     """
     if (path is None) == (bootstrap_servers is None):
         raise ValueError("give either path (a data directory) or bootstrap_servers (host:port), and not both")
-    given = {name: str(value) for name, value in options.items()}
+    if spark_reads_sidecars and path is None:
+        raise ValueError("spark_reads_sidecars needs path: the sidecars lie beside the log files")
+    given = {"subscribe": topic}
+    if path is not None:
+        given = {"path": path, "topic": topic}
+    elif bootstrap_servers is not None:
+        given["kafka.bootstrap.servers"] = bootstrap_servers
     if push_filters:
         # Spark refuses a source that takes filters while this is off.
         spark.conf.set(PUSHDOWN_SETTING, "true")
         given["pushFilters"] = "true"
-    if path is not None:
-        given |= {"path": path, "topic": topic}
-    else:
-        assert bootstrap_servers is not None
-        given |= {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic}
+    given |= {name: str(value) for name, value in options.items()}
     if spark_reads_sidecars:
-        if path is None:
-            raise ValueError("spark_reads_sidecars needs path: the sidecars lie beside the log files")
         from barnabas_spark.log_source.sidecar_table import sidecar_table  # noqa: PLC0415 - needs pyarrow
 
         return sidecar_table(spark, given, None if columns is None else _known(columns))

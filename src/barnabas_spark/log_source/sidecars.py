@@ -37,6 +37,8 @@ _METADATA_KEY = b"barnabas.segment"
 _FORMAT = 2
 _PLACE = ("topic", "partition")
 """The same in all rows: stored for Spark's own reader, and not read by `read_sidecar`."""
+_OFFSET = COLUMNS.index("offset")
+"""The number of the column in the file."""
 _ROW_GROUP_ROWS = 1 << 17
 _BATCH_ROWS = 1 << 14
 
@@ -138,8 +140,7 @@ def offsets_of(path: str) -> SidecarOffsets:
     metadata = pq.read_metadata(path)
     if not metadata.num_row_groups:
         return SidecarOffsets(0, -1)
-    column = COLUMNS.index("offset")
-    statistics = [metadata.row_group(number).column(column).statistics for number in (0, metadata.num_row_groups - 1)]
+    statistics = [metadata.row_group(number).column(_OFFSET).statistics for number in (0, metadata.num_row_groups - 1)]
     return SidecarOffsets(statistics[0].min, statistics[1].max)
 
 
@@ -168,10 +169,9 @@ def read_sidecar(path: str, split: LogSplit, columns: Sequence[str]) -> Iterator
 
 def _row_groups(file: pq.ParquetFile, split: LogSplit) -> list[int]:
     """Return the row groups that may hold offsets of the split, by the statistics."""
-    offset_column = COLUMNS.index("offset")
     found = []
     for number in range(file.metadata.num_row_groups):
-        statistics = file.metadata.row_group(number).column(offset_column).statistics
+        statistics = file.metadata.row_group(number).column(_OFFSET).statistics
         if statistics is None or (statistics.min < split.end_offset and statistics.max >= split.start_offset):
             found.append(number)
     return found

@@ -305,7 +305,7 @@ class Selector:
             channel.hangup = True
         if not channel.ready:
             before = channel.state
-            # A new connection is always writable, which is no news to an authenticator: it waits for bytes.
+            # A new connection is always writable, and an authenticator waits for bytes alone.
             if event != WRITABLE or before is not ChannelState.AUTHENTICATE or not channel.transport.ready:
                 self._setup.advance(channel, can_connect=bool(event & (WRITABLE | BROKEN)))
             if before is ChannelState.NOT_CONNECTED and not channel.ready:

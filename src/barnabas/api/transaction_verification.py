@@ -12,6 +12,8 @@ goes on with it on a request handler's.
 The batch that begins a transaction of version 2 often comes while the one before is being ended. The coordinator then
 says so when that may be over (CONCURRENT_TRANSACTIONS), and is asked again, for `WAIT_MS` in all. Each question begins
 with a verification of its own: the marker of the transaction before, which is written meanwhile, ends the earlier one.
+The marker may also come after the verification has begun and before the coordinator is asked, which then says yes: the
+coordinator is asked again in this case too.
 
 Kafka: ReplicaManager.maybeStartTransactionVerificationForPartitions, AddPartitionsToTxnManager.
 """
@@ -153,14 +155,14 @@ class TransactionVerification:
         until_ns = asked_ns + WAIT_MS * NANOSECONDS_PER_MILLISECOND if deadline_ns is None else deadline_ns
 
         def verified(refused: VerificationErrors) -> None:
-            is_early = terms.adds and ErrorCode.CONCURRENT_TRANSACTIONS in refused.values()
-            if is_early and self._metrics.now_ns() < until_ns:
-                request.channel.resume(request.deferred(again))
-                return
+            overtaken = _end_verifications(producer, begun, refused)
+            if terms.adds:
+                refused = {**refused, **dict.fromkeys(overtaken, ErrorCode.CONCURRENT_TRANSACTIONS)}
+                is_early = ErrorCode.CONCURRENT_TRANSACTIONS in refused.values()
+                if is_early and self._metrics.now_ns() < until_ns:
+                    request.channel.resume(request.deferred(again))
+                    return
             self._metrics.count(asked_ns, len(refused))
-            for place, (partition, verification) in begun.items():
-                if place not in refused:
-                    partition.log.end_verification(producer.producer_id, producer.producer_epoch, verification)
             errors.update((place, _told(code, terms.tells_abortable)) for place, code in refused.items())
             if asking_thread == threading.get_ident():
                 go_on(errors)
@@ -178,6 +180,18 @@ class TransactionVerification:
         self._verifier.verify(*producer, list(begun), verified, adds=terms.adds)
         # An answer that comes later may find this very thread at work for another request.
         asking_thread = None
+
+
+def _end_verifications(
+    producer: TransactionalProducer, begun: Mapping[TopicPartition, _Begun], refused: VerificationErrors
+) -> list[TopicPartition]:
+    """Tell the logs what the coordinator has confirmed; return the partitions where a marker has come meanwhile."""
+    return [
+        place
+        for place, (partition, verification) in begun.items()
+        if place not in refused
+        and not partition.log.end_verification(producer.producer_id, producer.producer_epoch, verification)
+    ]
 
 
 def _told(code: ErrorCode, tells_abortable: bool) -> ErrorCode:

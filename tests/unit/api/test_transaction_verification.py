@@ -147,6 +147,37 @@ def test_a_batch_of_version_12_waits_for_the_end_of_the_transaction_before() -> 
     assert broker.metrics.failures.count == 1
 
 
+@pytest.mark.parametrize("passed_ms", [0, WAIT_MS])
+def test_a_marker_that_overtakes_the_question_has_it_asked_again(passed_ms: int) -> None:
+    """The coordinator is asked after the marker has ended the verification, and says yes to the next transaction."""
+    broker = Broker()
+    broker.coordinator.answers_at_once = False
+    broker.send({0: produced(7, 0, epoch=1, transactional=True)}, version=12)
+    broker.mark(epoch=1)
+    broker.replicas.clock.advance(passed_ms)
+    broker.coordinator.waiting.pop()({})
+    if passed_ms == WAIT_MS:
+        assert broker.results() == {0: (ErrorCode.CONCURRENT_TRANSACTIONS, -1)}, "the producer sends the batch again"
+    else:
+        assert not broker.channel.frames
+        broker.coordinator.waiting.pop()({})
+        assert broker.results() == {0: (OK, 1)}
+
+
+def test_a_late_answer_finds_the_transaction_open() -> None:
+    """Two batches of one transaction share a verification; the first one that is appended ends it."""
+    broker = Broker()
+    broker.coordinator.answers_at_once = False
+    for sequence in (0, 1):
+        broker.send({0: produced(7, sequence, transactional=True)}, version=12)
+    first, second = broker.coordinator.waiting
+    first({})
+    assert broker.results() == {0: (OK, 0)}
+    broker.replicas.clock.advance(WAIT_MS)
+    second({})
+    assert broker.results() == {0: (OK, 1)}
+
+
 def test_a_batch_outside_of_transactions_is_not_asked_for() -> None:
     broker = Broker()
     broker.send({0: produced(7, 0)}, transactional_id=None)

@@ -432,11 +432,11 @@ class UnifiedLog:
                 producer_id, producer_epoch, base_sequence, now_ms, is_required=is_required
             )
 
-    def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> None:
-        """Note that the coordinator has confirmed the transaction. No effect when a marker has come meanwhile."""
+    def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> bool:
+        """Note that the coordinator has confirmed the transaction; return False when a marker has come meanwhile."""
         with self.lock:
-            if self.producer_states.states is not None:
-                self.producer_states.states.end_verification(producer_id, producer_epoch, verification)
+            states = self.producer_states.states
+            return states is not None and states.end_verification(producer_id, producer_epoch, verification)
 
     def last_records_of_active_producers(self) -> dict[int, LastRecord]:
         """Return each producer's newest record, by producer id.

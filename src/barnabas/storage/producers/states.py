@@ -205,11 +205,18 @@ class ProducerStates:
             known.is_version_2 = True
         return known
 
-    def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> None:
-        """Note that the coordinator has confirmed the transaction, unless a marker has come meanwhile."""
-        if self._verifications.get(producer_id) is verification and producer_epoch > verification.verified_epoch:
-            # A late answer about an older epoch has no effect.
-            verification.verified_epoch = producer_epoch
+    def end_verification(self, producer_id: int, producer_epoch: int, verification: Verification) -> bool:
+        """Note that the coordinator has confirmed the transaction; return False when a marker has come meanwhile.
+
+        The answer has no effect then: nobody knows whether it was about the transaction that the marker has ended.
+        """
+        if self._verifications.get(producer_id) is not verification:
+            # Another batch of the transaction may have opened it here, with the same verification.
+            entry = self.entries.get(producer_id)
+            return entry is not None and entry.is_open_for(producer_epoch)
+        # A late answer about an older epoch has no effect.
+        verification.verified_epoch = max(verification.verified_epoch, producer_epoch)
+        return True
 
     def add_data(
         self, batch: SequencedBatch, first_offset: LogOffsetMetadata, last_offset: int, timestamp: int

@@ -314,7 +314,7 @@ def test_a_marker_between_question_and_append_ends_the_verification(verifying: L
     late = verifying.states.begin_verification(7, 0, 0, 0)
     assert late is not None
     verifying.end_transaction(7, 0, abort=True)
-    verifying.states.end_verification(7, 0, late)
+    assert not verifying.states.end_verification(7, 0, late)
     with refused(ErrorCode.INVALID_TXN_STATE):
         checked(verifying, 7, 0, 0)
     # The same producer asks again, for its next transaction: the late answer must not count for that one.

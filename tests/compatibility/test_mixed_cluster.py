@@ -1,17 +1,18 @@
 """Clusters of brokers of Apache Kafka 3.9 and of ours, on one ZooKeeper, under load; nothing is lost.
 
-Each broker dies in turn; and each broker of Kafka is replaced by one of ours on the same files, and back. Every broker
-leads, follows and may be the controller. An idempotent librdkafka producer with acks=all writes meanwhile, and a
-transactional one. In the end all three replicas of each partition are equal byte for byte, and Kafka's
-DumpLogSegments finds them in order.
+Each broker dies in turn, or is taken for dead while it lives; and each broker of Kafka is replaced by one of ours on
+the same files, and back. Every broker leads, follows and may be the controller. An idempotent librdkafka producer with
+acks=all writes meanwhile, and a transactional one. In the end all three replicas of each partition are equal byte for
+byte, and Kafka's DumpLogSegments finds them in order.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.chaos.committed_records import check_transactions, content_of
 from tests.chaos.ledger import Ledger
 from tests.chaos.replicas import check_replicas, equal_replicas
@@ -35,6 +37,8 @@ from tests.support.apache_kafka import (
     need_apache_kafka,
 )
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.lossy_relay import LossyRelay
+from tests.support.raw_client import RawClient
 from tests.support.server_process import free_port
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_cluster import SETTINGS, JoinedKafka, ZooKeeperCluster
@@ -47,23 +51,29 @@ TRANSACTIONS = "mixed-transactions"
 PARTITIONS = 6
 BROKERS = (0, 1, 2)
 SECONDS = 120
+_METADATA_VERSION = 9
 
 
 class MixedCluster(ZooKeeperCluster):
-    """Three brokers, each of either kind: both kinds start on the same files, at the same address."""
+    """Three brokers, each of either kind: both kinds start on the same files, at the same address.
+
+    Each reaches ZooKeeper by a relay of its own, which can be cut.
+    """
 
     def __init__(self, directory: Path, ours: Sequence[int]) -> None:
         self.zookeeper = ZooKeeper(directory / "zookeeper")
         self.zookeeper.port = free_port()
         self._directory = directory
         self._ports = [free_port() for _ in BROKERS]
+        self._links_to_zookeeper = [LossyRelay(loss=0, seed=0) for _ in BROKERS]
+        self._heal()
         made = [self._broker(broker_id, is_ours=broker_id in ours) for broker_id in BROKERS]
         self._brokers: list[ApacheKafka | BarnabasProcess] = made
         super().__init__(directory, self._brokers, self.zookeeper)
 
     def _broker(self, broker_id: int, *, is_ours: bool) -> ApacheKafka | BarnabasProcess:
         directory, port = self._directory / f"broker-{broker_id}", self._ports[broker_id]
-        zookeeper = f"{self.zookeeper.host}:{self.zookeeper.port}"
+        zookeeper = self._links_to_zookeeper[broker_id].bootstrap_servers
         settings = {**SETTINGS, "zookeeper.connect": zookeeper, "broker.id": str(broker_id)}
         if is_ours:
             return BarnabasProcess(directory, settings, port=port)
@@ -77,6 +87,47 @@ class MixedCluster(ZooKeeperCluster):
         self.wait_until_known(len(BROKERS) - 1, SECONDS)
         self._brokers[broker_id] = self._broker(broker_id, is_ours=by_ours)
         self._brokers[broker_id].start()
+
+    @contextmanager
+    def frozen(self, broker_id: int) -> Iterator[None]:
+        """Freeze a broker until the block ends."""
+        self.brokers[broker_id].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.brokers[broker_id].send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def without_zookeeper(self, broker_id: int) -> Iterator[None]:
+        """Cut a broker off from ZooKeeper until the block ends."""
+        link = self._links_to_zookeeper[broker_id]
+        link.relay_to(free_port())
+        link.cut()
+        try:
+            yield
+        finally:
+            self._heal()
+
+    def wait_until_taken_for_dead(self, broker_id: int) -> None:
+        """Wait until both other brokers know that it is gone. The broker itself may live, and would not know."""
+        for other in BROKERS:
+            if other != broker_id:
+                wait_until(partial(self._is_unknown_to, other, broker_id), SECONDS)
+
+    def _is_unknown_to(self, other: int, broker_id: int) -> bool:
+        with RawClient(self.brokers[other]) as client:
+            answer = client.call(MetadataRequest([]), _METADATA_VERSION, MetadataResponse)
+            return broker_id not in {each.node_id for each in answer.brokers}
+
+    def _heal(self) -> None:
+        for link in self._links_to_zookeeper:
+            link.relay_to(self.zookeeper.port)
+
+    def close(self) -> None:
+        """Stop what runs."""
+        super().close()
+        for link in self._links_to_zookeeper:
+            link.close()
 
     def replicas(self, topic: str, partition: int) -> list[Path]:
         """Return the directories of a partition, of each broker."""
@@ -179,6 +230,22 @@ def test_each_broker_dies_in_turn_and_nothing_is_lost(ours: Sequence[int], tmp_p
 
         # Each once, then whoever is the controller: it may be any of the three by then.
         Load(cluster, tmp_path).play([partial(kill, chosen) for chosen in (0, 2, 1, None, None, None)])
+
+
+@pytest.mark.parametrize("ours", [(2,), (1, 2)], ids=["two of Kafka", "one of Kafka"])
+def test_brokers_that_live_are_taken_for_dead_and_nothing_is_lost(ours: Sequence[int], tmp_path: Path) -> None:
+    """Their sessions end. They lead on, or are the controller, until they know."""
+    with mixed(tmp_path, ours=ours) as cluster:
+
+        def depose(fault: Callable[[int], AbstractContextManager[None]], chosen: int | None) -> None:
+            broker_id = cluster.controller_id() if chosen is None else chosen
+            with fault(broker_id):
+                cluster.wait_until_taken_for_dead(broker_id)
+            cluster.wait_until_known(3, SECONDS)
+
+        faults = (cluster.frozen, cluster.without_zookeeper)
+        steps = [partial(depose, fault, chosen) for chosen in (*BROKERS, None, None) for fault in faults]
+        Load(cluster, tmp_path).play(steps)
 
 
 def test_every_broker_is_replaced_by_one_of_the_other_kind_and_back(tmp_path: Path) -> None:

@@ -105,11 +105,14 @@ class SimulatedChannel:
 
 
 class UnansweredChanges:
-    """The changes of in-sync replicas of one broker that no controller has answered (DefaultAlterPartitionManager)."""
+    """The changes of in-sync replicas of one broker that no controller has answered (DefaultAlterPartitionManager).
+
+    asked: the controller that has been asked for them, and has not answered.
+    """
 
     def __init__(self) -> None:
         self.changes: list[IsrChange] = []
-        self.is_asked = False
+        self.asked: Controller | None = None
 
     def submit(self, change: IsrChange) -> None:
         self.changes.append(change)
@@ -187,7 +190,7 @@ class ControlledPartition(ReplicatedPartition):
     def ask_for_change(self, broker_id: int) -> None:
         """Send the changes that a leader wants to the controller that it knows. The answer may be lost."""
         node, unanswered = self.nodes.get(broker_id), self.unanswered[broker_id]
-        if node is None or not unanswered.changes or unanswered.is_asked:
+        if node is None or not unanswered.changes or unanswered.asked is not None:
             return
         controller_id = node.metadata.image.controller_id
         controller = self.controllers.get(controller_id)
@@ -200,12 +203,12 @@ class ControlledPartition(ReplicatedPartition):
             changes,
             _ALTER_PARTITION_VERSION,
         )
-        unanswered.is_asked = True
+        unanswered.asked = controller
 
         def answered(response: AlterPartitionResponse) -> None:
-            if self.nodes.get(broker_id) is not node:
+            if self.nodes.get(broker_id) is not node or unanswered.asked is not controller:
                 return
-            unanswered.is_asked = False
+            unanswered.asked = None
             if response.error_code or self.chance.random() < self.loss:
                 return  # asked again
             outcomes = _outcomes(changes, response)
@@ -221,10 +224,12 @@ class ControlledPartition(ReplicatedPartition):
     def kill(self, broker_id: int) -> None:
         """Kill -9. Its session lasts until `expire_dead`."""
         del self.nodes[broker_id]
-        self.controllers.pop(broker_id).shutdown()
+        killed = self.controllers.pop(broker_id)
+        killed.shutdown()
         self.sent[broker_id].clear()
         for other in self.unanswered.values():
-            other.is_asked = False  # the connection to it is lost, if it was asked
+            if other.asked is killed:
+                other.asked = None  # the connection to it is lost
         self.done["kill"] += 1
 
     def expire_dead(self, broker_id: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.clients.producer import Producer
 from tests.spark.committed_records import committed_values
-from tests.spark.test_demo import running_in_session
+from tests.spark.test_demo import left_in_session
 from tests.support.documented_code import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -61,7 +61,7 @@ def test_a_stream_is_stopped_by_ctrl_c_and_goes_on(
             os.killpg(process.pid, signal.SIGINT)
             assert process.communicate()[0] == ""
             assert process.returncode == 0
-            assert running_in_session(process.pid) == []
+            assert left_in_session(process.pid) == []
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -17,6 +17,7 @@ from barnabas.controller.controller_events import ControllerEvent
 from barnabas.controller.controller_state import ControllerState, state_while_handling
 from barnabas.controller.controller_stats import ControllerStats
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
+from barnabas.zk.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,9 @@ class ControllerEventManager:
         stats.event_queue_time_ms.update((started_ns - queued_ns) // NANOSECONDS_PER_MILLISECOND)
         try:
             self._process(event)
+        except StoreUnavailableError as error:
+            # Usual at the end of a session with ZooKeeper. The controller of the next session reads everything anew.
+            logger.warning("Event %s was not handled: %s", event, error)
         except Exception:
             # A failed event must not end the controller: the next event may repair what this one left.
             logger.exception("Uncaught error processing event %s", event)

@@ -76,6 +76,7 @@ class ClusterFaults:
             self._kinds += [self._fill_disk, self._fill_disk, self._kill_on_full_disk]
         if only:
             self._kinds = [kind for kind in self._kinds if _name(kind) in only]
+        self._to_come: list[Callable[[], None]] = []
 
     @property
     def kinds(self) -> Collection[str]:
@@ -83,8 +84,10 @@ class ClusterFaults:
         return {_name(kind) for kind in self._kinds}
 
     def happen(self) -> None:
-        """Have something go wrong, and wait until it is mended."""
-        event = self._chance.choice(self._kinds)
+        """Have something go wrong, and wait until it is mended. Every kind comes before any comes again."""
+        if not self._to_come:
+            self._to_come = self._chance.sample(self._kinds, len(self._kinds))
+        event = self._to_come.pop()
         event()
         self.events[_name(event)] += 1
 

@@ -1,9 +1,9 @@
 """Clusters of brokers of Apache Kafka 3.9 and of ours, on one ZooKeeper, under load; nothing is lost.
 
 Each broker dies in turn, or is taken for dead while it lives; and each broker of Kafka is replaced by one of ours on
-the same files, and back. Every broker leads, follows and may be the controller. An idempotent librdkafka producer with
-acks=all writes meanwhile, and a transactional one. In the end all three replicas of each partition are equal byte for
-byte, and Kafka's DumpLogSegments finds them in order.
+the same files, and back; and brokers log in to each other over TLS. Every broker leads, follows and may be the
+controller. An idempotent librdkafka producer with acks=all writes meanwhile, and a transactional one. In the end all
+three replicas of each partition are equal byte for byte, and Kafka's DumpLogSegments finds them in order.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -37,6 +38,7 @@ from tests.support.apache_kafka import (
     need_apache_kafka,
 )
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.certificates import CertificateAuthority
 from tests.support.lossy_relay import LossyRelay
 from tests.support.raw_client import RawClient
 from tests.support.server_process import free_port
@@ -52,6 +54,8 @@ PARTITIONS = 6
 BROKERS = (0, 1, 2)
 SECONDS = 120
 _METADATA_VERSION = 9
+_INTERNAL = "INTERNAL"
+"""The listener of the brokers, where it is another than the clients'."""
 
 
 class MixedCluster(ZooKeeperCluster):
@@ -60,11 +64,14 @@ class MixedCluster(ZooKeeperCluster):
     Each reaches ZooKeeper by a relay of its own, which can be cut.
     """
 
-    def __init__(self, directory: Path, ours: Sequence[int]) -> None:
+    def __init__(self, directory: Path, ours: Sequence[int], between_brokers: Mapping[str, str]) -> None:
+        """between_brokers: the settings of their own listener; none: they use the clients'."""
         self.zookeeper = ZooKeeper(directory / "zookeeper")
         self.zookeeper.port = free_port()
         self._directory = directory
+        self._between_brokers = between_brokers
         self._ports = [free_port() for _ in BROKERS]
+        self._internal_ports = [free_port() for _ in BROKERS]
         self._links_to_zookeeper = [LossyRelay(loss=0, seed=0) for _ in BROKERS]
         self._heal()
         made = [self._broker(broker_id, is_ours=broker_id in ours) for broker_id in BROKERS]
@@ -74,10 +81,14 @@ class MixedCluster(ZooKeeperCluster):
     def _broker(self, broker_id: int, *, is_ours: bool) -> ApacheKafka | BarnabasProcess:
         directory, port = self._directory / f"broker-{broker_id}", self._ports[broker_id]
         zookeeper = self._links_to_zookeeper[broker_id].bootstrap_servers
-        settings = {**SETTINGS, "zookeeper.connect": zookeeper, "broker.id": str(broker_id)}
+        settings = {**SETTINGS, **self._between_brokers, "zookeeper.connect": zookeeper, "broker.id": str(broker_id)}
+        internal = [f"{_INTERNAL}://127.0.0.1:{self._internal_ports[broker_id]}"] if self._between_brokers else []
         if is_ours:
-            return BarnabasProcess(directory, settings, port=port)
-        kafka = JoinedKafka(directory, settings, self.zookeeper)
+            ours = BarnabasProcess(directory, settings, port=port)
+            ours.more_listeners = tuple(internal)
+            return ours
+        listeners = ",".join([f"PLAINTEXT://127.0.0.1:{port}", *internal])
+        kafka = JoinedKafka(directory, {**settings, "listeners": listeners}, self.zookeeper)
         kafka.port = port
         return kafka
 
@@ -135,10 +146,12 @@ class MixedCluster(ZooKeeperCluster):
 
 
 @contextmanager
-def mixed(directory: Path, *, ours: Sequence[int]) -> Iterator[MixedCluster]:
+def mixed(
+    directory: Path, *, ours: Sequence[int], between_brokers: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[MixedCluster]:
     """Run a cluster in which these brokers are ours, with its topics."""
     need_apache_kafka()
-    cluster = MixedCluster(directory, ours)
+    cluster = MixedCluster(directory, ours, between_brokers)
     try:
         cluster.start()
         with Admin(cluster.bootstrap_servers) as admin:
@@ -146,6 +159,27 @@ def mixed(directory: Path, *, ours: Sequence[int]) -> Iterator[MixedCluster]:
         yield cluster
     finally:
         cluster.close()
+
+
+def secured(directory: Path, protocol: str) -> dict[str, str]:
+    """Return the settings of a listener of the brokers with this protocol: each shows a certificate, or a password."""
+    authority = CertificateAuthority()
+    key_store = authority.issue("broker").write_pem(directory / "broker.pem")
+    trust_store = authority.write_pem(directory / "authority.pem")
+    listener = f"listener.name.{_INTERNAL.lower()}"
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    return {
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{_INTERNAL}:{protocol}",
+        "inter.broker.listener.name": _INTERNAL,
+        f"{listener}.ssl.keystore.type": "PEM",
+        f"{listener}.ssl.keystore.location": str(key_store),
+        f"{listener}.ssl.truststore.type": "PEM",
+        f"{listener}.ssl.truststore.location": str(trust_store),
+        f"{listener}.ssl.client.auth": "required" if protocol == "SSL" else "none",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        f"{listener}.sasl.enabled.mechanisms": "PLAIN",
+        f"{listener}.plain.sasl.jaas.config": f'{login} username="broker" password="secret" user_broker="secret";',
+    }
 
 
 class Load:
@@ -246,6 +280,19 @@ def test_brokers_that_live_are_taken_for_dead_and_nothing_is_lost(ours: Sequence
         faults = (cluster.frozen, cluster.without_zookeeper)
         steps = [partial(depose, fault, chosen) for chosen in (*BROKERS, None, None) for fault in faults]
         Load(cluster, tmp_path).play(steps)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_brokers_log_in_to_each_other(protocol: str, tmp_path: Path) -> None:
+    """A kill ends all connections of a broker, so each logs in to each."""
+    with mixed(tmp_path, ours=(1, 2), between_brokers=secured(tmp_path, protocol)) as cluster:
+
+        def kill(broker_id: int) -> None:
+            cluster.brokers[broker_id].kill()
+            cluster.wait_until_known(2, SECONDS)
+            cluster.brokers[broker_id].start()
+
+        Load(cluster, tmp_path).play([partial(kill, broker_id) for broker_id in BROKERS])
 
 
 def test_every_broker_is_replaced_by_one_of_the_other_kind_and_back(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ from tests.chaos.writers import Client, ConfluentClient, Delivered, KafkaPythonC
 from tests.support.small_disk import SmallDisk, mount_problem
 
 PARTITIONS = 2
-DISK_MEBIBYTES = 256
+DISK_MEBIBYTES = 4_096
+"""More than half an hour of records. Memory is taken for what is written."""
 SETTINGS: Mapping[str, str | int] = {
     "zookeeper_session_timeout_ms": SESSION_TIMEOUT_MS,
     "log_segment_bytes": 100_000,

@@ -5,24 +5,28 @@ Mounting needs root; a test that asks for one is skipped without (under CI it fa
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
-_PIECE_BYTES = 1 << 20
+_PATIENCE_SECONDS = 10.0
 
 
 class SmallDisk:
-    """A mounted tmpfs of `mebibytes` at `path`."""
+    """A mounted tmpfs of `mebibytes` at `path`, which takes memory for what is written only.
+
+    is_filled: between `take_room` and `make_room`.
+    """
 
     def __init__(self, path: Path, mebibytes: int) -> None:
         path.mkdir(parents=True)
         self.path = path
-        self._ballast = path / "ballast"
+        self.is_filled = False
+        self._bytes = mebibytes << 20
         problem = _mount(path, mebibytes)
         if problem is not None:
             if os.environ.get("CI", "").lower() == "true":
@@ -30,24 +34,31 @@ class SmallDisk:
             pytest.skip(problem)
 
     def take_room(self, but_bytes: int = 0) -> None:
-        """Fill the disk, leaving about so many bytes."""
-        # Without a buffer, which would be written once more when the file is closed.
-        with open(self._ballast, "wb", buffering=0) as ballast:
-            while (room := self._room_bytes() - but_bytes) > 0:
-                try:
-                    ballast.write(bytes(min(room, _PIECE_BYTES)))
-                except OSError as error:  # a broker may write at the same time
-                    if error.errno != errno.ENOSPC:
-                        raise
-                    break
-
-    def _room_bytes(self) -> int:
-        status = os.statvfs(self.path)
-        return status.f_bavail * status.f_frsize
+        """Shrink the disk to what is used, and about so many bytes. Raises RuntimeError: it cannot be shrunk."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            status = os.statvfs(self.path)
+            used_bytes = (status.f_blocks - status.f_bfree) * status.f_frsize
+            # A size of 0 would be no limit.
+            problem = self._resize(min(max(used_bytes + but_bytes, status.f_frsize), self._bytes))
+            if problem is None:
+                self.is_filled = True
+                return
+            if time.monotonic() > deadline:  # a broker may write at the same time, but not always
+                raise RuntimeError(f"{self.path} cannot be shrunk: {problem}")
 
     def make_room(self) -> None:
         """Give back what `take_room` took."""
-        self._ballast.unlink()
+        problem = self._resize(self._bytes)
+        if problem is not None:
+            raise RuntimeError(f"{self.path} cannot be grown: {problem}")
+        self.is_filled = False
+
+    def _resize(self, size_bytes: int) -> str | None:
+        """Return why the disk cannot have this size, or None."""
+        command = ["mount", "-o", f"remount,size={size_bytes}", str(self.path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.stderr.strip() if done.returncode else None
 
     def set_read_only(self, read_only: bool) -> None:
         """Remount it."""

@@ -235,7 +235,7 @@ def test_a_checkpoint_disk_that_fills_up(shop: PipelineInSession, directory: str
         shop.produce(orders(range(10)))
 
         def fill() -> bool:
-            if shop.layout.next_batch("out") == 1 and not (path / "ballast").exists():
+            if shop.layout.next_batch("out") == 1 and not disk.is_filled:
                 disk.take_room()
                 shop.produce(orders(range(10, 20)))
             return False

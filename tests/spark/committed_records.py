@@ -22,5 +22,5 @@ def committed_records(bootstrap_servers: str, topic: str, partitions: int) -> li
 
 
 def committed_values(bootstrap_servers: str, topic: str, partitions: int) -> list[bytes | None]:
-    """The values, in order."""
+    """The values, sorted."""
     return sorted((record.value for record in committed_records(bootstrap_servers, topic, partitions)), key=repr)

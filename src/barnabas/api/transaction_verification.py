@@ -95,6 +95,13 @@ class _Begun(NamedTuple):
     verification: Verification
 
 
+class _Beginning(NamedTuple):
+    """The verifications that have begun, and the errors of the partitions where none can."""
+
+    begun: dict[TopicPartition, _Begun]
+    errors: dict[TopicPartition, ErrorCode]
+
+
 class VerificationTerms(NamedTuple):
     """What the version of the request says.
 
@@ -103,6 +110,14 @@ class VerificationTerms(NamedTuple):
 
     tells_abortable: bool
     adds: bool
+
+
+class VerificationQuestion(NamedTuple):
+    """What a request asks: may this producer write to these partitions, on these terms."""
+
+    producer: TransactionalProducer
+    writes: Sequence[TransactionalWrite]
+    terms: VerificationTerms
 
 
 class TransactionVerification:
@@ -117,9 +132,7 @@ class TransactionVerification:
     def verify(
         self,
         request: Request[Any],
-        producer: TransactionalProducer,
-        writes: Sequence[TransactionalWrite],
-        terms: VerificationTerms,
+        question: VerificationQuestion,
         go_on: Callable[[VerificationErrors], None],
         *,
         before_asking: Callable[[], None] | None = None,
@@ -132,19 +145,8 @@ class TransactionVerification:
         after this call has returned. deadline_ns: the end of the time in which the coordinator is asked again; by
         default it begins now.
         """
-        errors: dict[TopicPartition, ErrorCode] = {}
-        begun: dict[TopicPartition, _Begun] = {}
-        for place, base_sequence in writes:
-            try:
-                partition = self._hosted.partition_or_error(place.topic, place.partition)
-                found = partition.begin_verification(
-                    producer.producer_id, producer.producer_epoch, base_sequence, is_required=terms.adds
-                )
-            except ApiError as error:
-                errors[place] = error.code
-            else:
-                if found is not None:
-                    begun[place] = _Begun(partition, found)
+        producer, terms = question.producer, question.terms
+        begun, errors = self._begin(question)
         if not begun:
             go_on(errors)
             return
@@ -174,12 +176,29 @@ class TransactionVerification:
             self._run_queued()
 
         def again() -> None:
-            self.verify(request, producer, writes, terms, go_on, deadline_ns=until_ns)
+            self.verify(request, question, go_on, deadline_ns=until_ns)
             self._run_queued()
 
         self._verifier.verify(*producer, list(begun), verified, adds=terms.adds)
         # An answer that comes later may find this very thread at work for another request.
         asking_thread = None
+
+    def _begin(self, question: VerificationQuestion) -> _Beginning:
+        """Begin a verification in the log of each partition that needs one."""
+        producer, writes, terms = question
+        beginning = _Beginning({}, {})
+        for place, base_sequence in writes:
+            try:
+                partition = self._hosted.partition_or_error(place.topic, place.partition)
+                found = partition.begin_verification(
+                    producer.producer_id, producer.producer_epoch, base_sequence, is_required=terms.adds
+                )
+            except ApiError as error:
+                beginning.errors[place] = error.code
+            else:
+                if found is not None:
+                    beginning.begun[place] = _Begun(partition, found)
+        return beginning
 
 
 def _end_verifications(

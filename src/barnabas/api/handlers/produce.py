@@ -34,6 +34,7 @@ from barnabas.api.transaction_verification import (
     TransactionalWrite,
     TransactionVerification,
     VerificationErrors,
+    VerificationQuestion,
     VerificationTerms,
     producer_error,
 )
@@ -212,11 +213,10 @@ class ProduceApi:
             for entry in entries
             if (header := _transactional_header(entry)) is not None
         ]
+        terms = VerificationTerms(tells_abortable=request.api_version >= ABORTABLE_SINCE, adds=adds)
         self._verification.verify(
             request,
-            producer,
-            writes,
-            VerificationTerms(tells_abortable=request.api_version >= ABORTABLE_SINCE, adds=adds),
+            VerificationQuestion(producer, writes, terms),
             append,
             before_asking=lambda: _keep_records(entries),
         )

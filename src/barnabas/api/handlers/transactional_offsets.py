@@ -23,6 +23,7 @@ from barnabas.api.transaction_verification import (
     TransactionalWrite,
     TransactionVerification,
     VerificationErrors,
+    VerificationQuestion,
     VerificationTerms,
 )
 from barnabas.coordinator.group.log.append_errors import commit_error
@@ -108,16 +109,15 @@ class TransactionalOffsetsApi:
             self._offsets.commit_offsets(terms, committing, offsets, request.deferred(answer))
 
         producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
-        self._verification.verify(
-            request,
+        question = VerificationQuestion(
             producer,
             [TransactionalWrite(place, NO_SEQUENCE)],
             VerificationTerms(
                 tells_abortable=request.api_version >= ABORTABLE_SINCE,
                 adds=request.api_version >= ADDS_PARTITION_SINCE,
             ),
-            verified,
         )
+        self._verification.verify(request, question, verified)
 
     def _check_permissions(self, request: Request[TxnOffsetCommitRequest]) -> None:
         """Check the transactional id, and the group. Raises ApiError of the first that the client may not use."""

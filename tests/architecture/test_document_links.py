@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 from tests.architecture.source_tree import ROOT
@@ -18,6 +19,7 @@ def text_of(page: Path) -> str:
     return _CODE.sub("", page.read_text(encoding="utf-8"))
 
 
+@cache
 def fragments_of(page: Path) -> set[str]:
     """Return what may follow `#` in a link to the page: its headings, as GitHub writes them."""
     headings = _HEADING.findall(text_of(page))

@@ -73,7 +73,8 @@ class MixedCluster(ZooKeeperCluster):
         self._ports = [free_port() for _ in BROKERS]
         self._internal_ports = [free_port() for _ in BROKERS]
         self._links_to_zookeeper = [LossyRelay(loss=0, seed=0) for _ in BROKERS]
-        self._heal()
+        for link in self._links_to_zookeeper:
+            link.relay_to(self.zookeeper.port)
         made = [self._broker(broker_id, is_ours=broker_id in ours) for broker_id in BROKERS]
         self._brokers: list[ApacheKafka | BarnabasProcess] = made
         super().__init__(directory, self._brokers, self.zookeeper)
@@ -99,6 +100,18 @@ class MixedCluster(ZooKeeperCluster):
         self._brokers[broker_id] = self._broker(broker_id, is_ours=by_ours)
         self._brokers[broker_id].start()
 
+    def kill_and_start(self, broker_id: int) -> None:
+        """Kill a broker, and start it when the others have gone on."""
+        self.brokers[broker_id].kill()
+        self.wait_until_in_sync([TOPIC, TRANSACTIONS], 2 * 2 * PARTITIONS, SECONDS)
+        # Apache Kafka's broker does not start while its former session lasts.
+        self.wait_until_known(2, SECONDS)
+        self.brokers[broker_id].start()
+
+    def with_controller(self, do: Callable[[int], None]) -> None:
+        """Do something with the broker that is the controller then."""
+        do(self.controller_id())
+
     @contextmanager
     def frozen(self, broker_id: int) -> Iterator[None]:
         """Freeze a broker until the block ends."""
@@ -117,7 +130,7 @@ class MixedCluster(ZooKeeperCluster):
         try:
             yield
         finally:
-            self._heal()
+            link.relay_to(self.zookeeper.port)
 
     def wait_until_taken_for_dead(self, broker_id: int) -> None:
         """Wait until both other brokers know that it is gone. The broker itself may live, and would not know."""
@@ -129,10 +142,6 @@ class MixedCluster(ZooKeeperCluster):
         with RawClient(self.brokers[other]) as client:
             answer = client.call(MetadataRequest([]), _METADATA_VERSION, MetadataResponse)
             return broker_id not in {each.node_id for each in answer.brokers}
-
-    def _heal(self) -> None:
-        for link in self._links_to_zookeeper:
-            link.relay_to(self.zookeeper.port)
 
     def close(self) -> None:
         """Stop what runs."""
@@ -253,17 +262,10 @@ class Load:
 @pytest.mark.parametrize("ours", [(2,), (1, 2)], ids=["two of Kafka", "one of Kafka"])
 def test_each_broker_dies_in_turn_and_nothing_is_lost(ours: Sequence[int], tmp_path: Path) -> None:
     with mixed(tmp_path, ours=ours) as cluster:
-
-        def kill(chosen: int | None) -> None:
-            broker_id = cluster.controller_id() if chosen is None else chosen
-            cluster.brokers[broker_id].kill()
-            cluster.wait_until_in_sync([TOPIC, TRANSACTIONS], 2 * 2 * PARTITIONS, SECONDS)
-            # Apache Kafka's broker does not start while its former session lasts.
-            cluster.wait_until_known(2, SECONDS)
-            cluster.brokers[broker_id].start()
-
         # Each once, then whoever is the controller: it may be any of the three by then.
-        Load(cluster, tmp_path).play([partial(kill, chosen) for chosen in (0, 2, 1, None, None, None)])
+        each = [partial(cluster.kill_and_start, broker_id) for broker_id in (0, 2, 1)]
+        controller = partial(cluster.with_controller, cluster.kill_and_start)
+        Load(cluster, tmp_path).play([*each, controller, controller, controller])
 
 
 @pytest.mark.parametrize("ours", [(2,), (1, 2)], ids=["two of Kafka", "one of Kafka"])
@@ -271,28 +273,22 @@ def test_brokers_that_live_are_taken_for_dead_and_nothing_is_lost(ours: Sequence
     """Their sessions end. They lead on, or are the controller, until they know."""
     with mixed(tmp_path, ours=ours) as cluster:
 
-        def depose(fault: Callable[[int], AbstractContextManager[None]], chosen: int | None) -> None:
-            broker_id = cluster.controller_id() if chosen is None else chosen
+        def depose(fault: Callable[[int], AbstractContextManager[None]], broker_id: int) -> None:
             with fault(broker_id):
                 cluster.wait_until_taken_for_dead(broker_id)
             cluster.wait_until_known(3, SECONDS)
 
-        faults = (cluster.frozen, cluster.without_zookeeper)
-        steps = [partial(depose, fault, chosen) for chosen in (*BROKERS, None, None) for fault in faults]
-        Load(cluster, tmp_path).play(steps)
+        freeze, cut_off = partial(depose, cluster.frozen), partial(depose, cluster.without_zookeeper)
+        each = [partial(fault, broker_id) for broker_id in BROKERS for fault in (freeze, cut_off)]
+        controller = [partial(cluster.with_controller, fault) for fault in (freeze, cut_off)]
+        Load(cluster, tmp_path).play([*each, *controller, *controller])
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_brokers_log_in_to_each_other(protocol: str, tmp_path: Path) -> None:
     """A kill ends all connections of a broker, so each logs in to each."""
     with mixed(tmp_path, ours=(1, 2), between_brokers=secured(tmp_path, protocol)) as cluster:
-
-        def kill(broker_id: int) -> None:
-            cluster.brokers[broker_id].kill()
-            cluster.wait_until_known(2, SECONDS)
-            cluster.brokers[broker_id].start()
-
-        Load(cluster, tmp_path).play([partial(kill, broker_id) for broker_id in BROKERS])
+        Load(cluster, tmp_path).play([partial(cluster.kill_and_start, broker_id) for broker_id in BROKERS])
 
 
 def test_every_broker_is_replaced_by_one_of_the_other_kind_and_back(tmp_path: Path) -> None:

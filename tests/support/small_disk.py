@@ -56,14 +56,14 @@ class SmallDisk:
 
     def _resize(self, size_bytes: int) -> str | None:
         """Return why the disk cannot have this size, or None."""
-        command = ["mount", "-o", f"remount,size={size_bytes}", str(self.path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.stderr.strip() if done.returncode else None
+        return _run_mount("-o", f"remount,size={size_bytes}", str(self.path))
 
     def set_read_only(self, read_only: bool) -> None:
-        """Remount it."""
+        """Remount it. Raises RuntimeError: that is refused."""
         word = "ro" if read_only else "rw"
-        subprocess.run(["mount", "-o", f"remount,{word}", str(self.path)], check=True)
+        problem = _run_mount("-o", f"remount,{word}", str(self.path))
+        if problem is not None:
+            raise RuntimeError(f"{self.path} cannot be made {word}: {problem}")
 
     def unmount(self) -> None:
         """Throw it away."""
@@ -81,6 +81,11 @@ def mount_problem() -> str | None:
 
 def _mount(path: Path, mebibytes: int) -> str | None:
     """Mount a tmpfs. Return the reason why it cannot be mounted, or None."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "barnabas-test", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return f"no disk can be mounted here: {done.stderr.strip()}" if done.returncode else None
+    problem = _run_mount("-t", "tmpfs", "-o", f"size={mebibytes}m", "barnabas-test", str(path))
+    return None if problem is None else f"no disk can be mounted here: {problem}"
+
+
+def _run_mount(*arguments: str) -> str | None:
+    """Run `mount`. Return what it complains about, or None."""
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    return done.stderr.strip() if done.returncode else None

@@ -6,9 +6,13 @@ from random import Random
 
 from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.fetch_sessions import FetchSessions
+from barnabas.replica.session_watches import SessionWatches
 from tests.support.mock_clock import MockClock
 
 
-def fetch_sessions(clock: MockClock | None = None, slots: int = 10) -> FetchSessions:
-    """What FetchApi needs."""
-    return FetchSessions(FetchSessionCache(slots, MockClock() if clock is None else clock, Random(1)))
+def fetch_sessions(
+    clock: MockClock | None = None, slots: int = 10, watches: SessionWatches | None = None
+) -> FetchSessions:
+    """What FetchApi needs. watches: those of the replicas that the sessions read."""
+    clock = MockClock() if clock is None else clock
+    return FetchSessions(FetchSessionCache(slots, clock, Random(1), watches or SessionWatches()))

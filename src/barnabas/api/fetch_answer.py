@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from barnabas.api.current_leader import CurrentLeaders
-from barnabas.api.fetch_session import NO_SESSION, RefusedPartition
+from barnabas.api.fetch_session import NO_SESSION
 from barnabas.api.fetch_sessions import FullFetch, IncrementalFetch
 from barnabas.api.request import Request, Throttle
+from barnabas.api.session_partitions import RefusedPartition
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse

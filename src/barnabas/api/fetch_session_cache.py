@@ -26,6 +26,7 @@ from typing import Final
 from barnabas.api.fetch_session import LAST_EPOCH, FetchSession
 from barnabas.metrics.meter import Meter
 from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.replica.session_watches import SessionWatches
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 EVICTION_MS: Final = 120_000
@@ -36,10 +37,21 @@ _EvictableKey = tuple[bool, int, int]
 
 
 class FetchSessionCache:
-    """At most `max_sessions` (`max.incremental.fetch.session.cache.slots`). random: chooses ids, 1 to 2**31 - 2."""
+    """At most `max_sessions` (`max.incremental.fetch.session.cache.slots`). random: chooses ids, 1 to 2**31 - 2.
 
-    def __init__(self, max_sessions: int, clock: Clock, random: Random, eviction_ms: int = EVICTION_MS) -> None:
+    watches: tell the sessions which of their partitions have moved.
+    """
+
+    def __init__(
+        self,
+        max_sessions: int,
+        clock: Clock,
+        random: Random,
+        watches: SessionWatches,
+        eviction_ms: int = EVICTION_MS,
+    ) -> None:
         self._max_sessions = max_sessions
+        self._watches = watches
         self._nanoseconds = clock.nanoseconds
         self._random = random
         self._eviction_ms = eviction_ms
@@ -77,24 +89,37 @@ class FetchSessionCache:
 
     def create(self, size: int, *, is_privileged: bool, uses_topic_ids: bool) -> FetchSession | None:
         """Make a session for `size` partitions, which it does not have yet; None if there is no room for it."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         with self._lock:
             # Without a session the client is served all the same: it then names all its partitions in each request.
-            if len(self._sessions) >= self._max_sessions and not self._evict((is_privileged, size, 0), now_ms):
-                return None
+            evicted: FetchSession | None = None
+            if len(self._sessions) >= self._max_sessions:
+                evicted = self._evict((is_privileged, size, 0), now_ms)
+                if evicted is None:
+                    return None
             session_id = 0
             # Random ids: a client that comes with an id from before a restart hardly ever meets another's session.
             while session_id == 0 or session_id in self._sessions:
                 session_id = self._random.randrange(1, LAST_EPOCH)
-            session = FetchSession(session_id, size, now_ms, is_privileged=is_privileged, uses_topic_ids=uses_topic_ids)
+            session = FetchSession(
+                session_id,
+                size,
+                now_ms,
+                self._watches,
+                is_privileged=is_privileged,
+                uses_topic_ids=uses_topic_ids,
+            )
             self._sessions[session_id] = session
             self._partition_count += size
             self._make_evictable(session)
-            return session
+        # Not under the cache's lock, since this takes the evicted session's.
+        if evicted is not None:
+            evicted.close()
+        return session
 
     def touch(self, session: FetchSession, size: int) -> None:
         """Note that the session was used now and has `size` partitions; nothing if it has been evicted."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         with self._lock:
             # The session may have been evicted between `find` and here: putting it back would exceed the limit.
             if self._sessions.get(session.id) is not session:
@@ -116,16 +141,22 @@ class FetchSessionCache:
             session = self._sessions.get(session_id)
             if session is not None:
                 self._remove(session)
+        if session is not None:
+            session.close()
 
-    def _evict(self, wanted: _EvictableKey, now_ms: int) -> bool:
+    def now_ms(self) -> int:
+        """Return the monotonic time that sessions are measured by."""
+        return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND
+
+    def _evict(self, wanted: _EvictableKey, now_ms: int) -> FetchSession | None:
         """Make room for a session: evict one that was unused too long, else the least one if it is less than the new
-        one.
+        one. Returns the evicted session, for the caller to close; None if there is no room.
 
         A consumer's session is less than a follower's; among equals fewer partitions are less. New sessions are safe
         from consumers, a follower's new session from all.
         """
         if not self._sessions:
-            return False
+            return None
         longest_unused = next(iter(self._sessions.values()))
         if now_ms - longest_unused.last_used_ms > self._eviction_ms:
             victim = longest_unused
@@ -133,11 +164,11 @@ class FetchSessionCache:
             # Consumers must not push followers out: replication without sessions would cost the leader most.
             candidates = self._evictable_by_privileged if wanted[0] else self._evictable_by_all
             if not candidates or wanted < candidates[0]:
-                return False
+                return None
             victim = self._sessions[candidates[0][2]]
         self._remove(victim)
         self.evictions.count += 1
-        return True
+        return victim
 
     def _remove(self, session: FetchSession) -> None:
         self._make_unevictable(session)
@@ -157,6 +188,3 @@ class FetchSessionCache:
             del self._evictable_by_all[bisect_left(self._evictable_by_all, key)]
         if session.is_old or not session.is_privileged:
             del self._evictable_by_privileged[bisect_left(self._evictable_by_privileged, key)]
-
-    def _now_ms(self) -> int:
-        return self._nanoseconds() // NANOSECONDS_PER_MILLISECOND

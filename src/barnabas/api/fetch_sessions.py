@@ -18,11 +18,9 @@ from barnabas.api.fetch_session import (
     INITIAL_EPOCH,
     NO_SESSION,
     FetchSession,
-    Key,
-    RefusedPartition,
-    SessionPartition,
 )
 from barnabas.api.fetch_session_cache import FetchSessionCache
+from barnabas.api.session_partitions import Key, PartitionsToRead, RefusedPartition, SessionPartition
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -53,7 +51,7 @@ class FullFetch:
             len(results) + len(refused), is_privileged=self._is_from_follower, uses_topic_ids=self._by_id
         )
         if session is not None:
-            session.partitions = self._partitions(results)
+            session.fill(self._partitions(results))
             self.session_id = session.id
         return results
 
@@ -68,9 +66,9 @@ class FullFetch:
     def end(self) -> None:
         """Finish the request: its answer is made."""
 
-    def _partitions(self, results: Sequence[PartitionFetch]) -> dict[Key, SessionPartition]:
+    def _partitions(self, results: Sequence[PartitionFetch]) -> list[SessionPartition]:
         read = {(each.topic_id or each.topic, each.partition): each for each in results}
-        partitions: dict[Key, SessionPartition] = {}
+        partitions: list[SessionPartition] = []
         for topic in self._body.topics:
             topic_id = topic.topic_id if self._by_id else b""
             for asked in topic.partitions:
@@ -81,24 +79,25 @@ class FullFetch:
                 if result is not None and result.error is ErrorCode.NONE:
                     partition.answered_high_watermark = result.high_watermark
                     partition.answered_log_start_offset = result.log_start_offset
-                partitions[key] = partition
+                partitions.append(partition)
         return partitions
 
 
 class IncrementalFetch:
-    """A fetch of a session's partitions; only what is new is answered."""
+    """A fetch of a session's partitions; only what is new is answered. begun_ms: its monotonic time."""
 
-    __slots__ = ("_epoch", "_session", "_told", "session_id")
+    __slots__ = ("_begun_ms", "_epoch", "_session", "_told", "session_id")
 
-    def __init__(self, session: FetchSession, epoch: int) -> None:
+    def __init__(self, session: FetchSession, epoch: int, begun_ms: int) -> None:
         self._session = session
         self._epoch = epoch
+        self._begun_ms = begun_ms
         self._told: Sequence[SessionPartition] = ()
         self.session_id = session.id
 
-    def partitions(self, image: MetadataImage) -> tuple[list[SessionPartition], list[RefusedPartition]]:
-        """Return the partitions to read, and those that cannot be read."""
-        return self._session.known_and_unknown(self._epoch, image)
+    def partitions(self, image: MetadataImage, *, reads_all: bool) -> PartitionsToRead:
+        """Return the partitions to read, and those that cannot be read. reads_all: leave out none of the session."""
+        return self._session.read_next(self._epoch, image, self._begun_ms, reads_all=reads_all)
 
     def answered(
         self, results: Sequence[PartitionFetch], refused: Sequence[RefusedPartition]
@@ -132,9 +131,11 @@ class FetchSessions:
         self._cache = cache
 
     def begin(
-        self, body: FetchRequest, version: int, *, is_from_follower: bool, brief: bool
+        self, body: FetchRequest, version: int, image_version: int, *, is_from_follower: bool, brief: bool
     ) -> FullFetch | IncrementalFetch | None:
         """Return the context of a request; None for one that names all its partitions and wants no session.
+
+        image_version: of the metadata by which the request will be answered.
 
         Raises ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR. Raises
         NeedsHandlerThread, before anything is done, for a `brief` request that stands for many partitions.
@@ -152,12 +153,13 @@ class FetchSessions:
         if session is None:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         # Before `begin`, which moves the epoch: a request that is handed over begins once.
+        now_ms = cache.now_ms()
         if brief:
-            check_cost(len(session.partitions) * SESSION_PARTITION_US)
+            check_cost(session.partitions.count_to_read(image_version, now_ms) * SESSION_PARTITION_US)
         epoch = session.begin(body, by_id=by_id)
         if epoch == FINAL_EPOCH:
             cache.remove(session.id)
             return None
         # Outside the session's lock: the cache's lock is never taken under it, nor the other way round.
         cache.touch(session, len(session.partitions))
-        return IncrementalFetch(session, epoch)
+        return IncrementalFetch(session, epoch, now_ms)

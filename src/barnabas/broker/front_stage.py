@@ -181,7 +181,9 @@ def _build_registry(
 ) -> Registry:
     foundations, storage, replication = stages.foundations, stages.storage, stages.replication
     settings = ServerConfig.from_kafka_config(foundations.dynamic.current)
-    fetch_sessions = FetchSessionCache(settings.fetch_session_slots, foundations.clock, Random())
+    fetch_sessions = FetchSessionCache(
+        settings.fetch_session_slots, foundations.clock, Random(), replication.replicas.waiting.sessions
+    )
     fetch_sessions.register(foundations.metrics)
     verifications = VerificationMetrics(foundations.clock)
     verifications.register(foundations.metrics)

@@ -55,6 +55,7 @@ class ReplicaAppender:
         self._waiting = waiting
         self._produce_watchers = waiting.produce_watchers
         self._fetch_watchers = waiting.fetch_watchers
+        self._session_watches = waiting.sessions.by_partition
         self._stats_of = stats.topic
 
     def append_records(
@@ -121,8 +122,9 @@ class ReplicaAppender:
                 stats.messages_in += info.record_count
             if info.conversion_ns:
                 stats.produce_message_conversions += info.record_count
-            # Truth of two dicts, on every append: a queued retry is only made when some request waits at all.
-            if self._produce_watchers or self._fetch_watchers:
+            # Truth of three dicts, on every append: nothing is to be done unless some request waits, or a session is to
+            # be told.
+            if self._produce_watchers or self._fetch_watchers or self._session_watches:
                 self._waiting.after_append(partition.topic_partition, high_watermark_moved=info.leader_hw_increased)
         finally:
             # A produce that waits needs offsets only; the view would keep the whole frame of the request in memory.

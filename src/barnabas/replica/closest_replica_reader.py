@@ -41,20 +41,12 @@ class ClosestReplicaReader(ReplicaReader):
         return super()._is_decided(fetches)
 
     def _read_partition(
-        self,
-        terms: FetchTerms,
-        fetch: PartitionFetch,
-        max_bytes: int,
-        *,
-        min_one_message: bool,
-        update_followers: bool,
+        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: int, *, min_one_message: bool
     ) -> int:
         place = terms.place
         if place is not None and self._is_sent_to_follower(fetch, place):
             return 0
-        return super()._read_partition(
-            terms, fetch, max_bytes, min_one_message=min_one_message, update_followers=update_followers
-        )
+        return super()._read_partition(terms, fetch, max_bytes, min_one_message=min_one_message)
 
     def _is_sent_to_follower(self, fetch: PartitionFetch, place: ConsumerPlace) -> bool:
         """Name the follower to read from, if there is a closer one. What cannot be read is left to the read itself."""

@@ -13,7 +13,7 @@ from barnabas.protocol.errors import ApiError
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.replica.session_reads import SessionReads
 
 
 class DelayedFetch(DelayedOperation):
@@ -29,7 +29,8 @@ class DelayedFetch(DelayedOperation):
     Case H: the reader's log diverges from this one by now, so the reader has to truncate.
     In cases A to E the second reading finds the error and gives it to the partition. A time-out answers with the
     records there are, without an error; `expirations` counts it. holds_back: whether a follower is throttled, so that
-    the bytes of a partition end no wait; None for consumers.
+    the bytes of a partition end no wait; None for consumers. session: adds the partitions of a session that move while
+    the fetch waits to `fetches`, which were read before.
     """
 
     __slots__ = (
@@ -38,7 +39,7 @@ class DelayedFetch(DelayedOperation):
         "_holds_back",
         "_partition_or_error",
         "_read_and_answer",
-        "_starts",
+        "_session",
         "_terms",
     )
 
@@ -46,7 +47,7 @@ class DelayedFetch(DelayedOperation):
         self,
         terms: FetchTerms,
         fetches: Sequence[PartitionFetch],
-        starts: Sequence[LogOffsetMetadata],
+        session: SessionReads | None,
         partition_or_error: Callable[[str, int], Partition],
         read_and_answer: Callable[[], None],
         expirations: Meter,
@@ -55,7 +56,7 @@ class DelayedFetch(DelayedOperation):
         super().__init__(terms.max_wait_ms)
         self._terms = terms
         self._fetches = fetches
-        self._starts = starts
+        self._session = session
         self._partition_or_error = partition_or_error
         self._read_and_answer = read_and_answer
         self._expirations = expirations
@@ -64,37 +65,60 @@ class DelayedFetch(DelayedOperation):
     def try_complete(self) -> bool:
         """Check cases A to H of the class."""
         available = 0
-        for fetch, start in zip(self._fetches, self._starts, strict=True):
-            try:
-                partition = self._partition_or_error(fetch.topic, fetch.partition)
-                partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=self._terms.leader_only)
-                diverges = (
-                    fetch.last_fetched_epoch >= 0
-                    and partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset) is not None
-                )
-            except ApiError:
-                # Cases A to E, and case H where the log does not know the epoch any more.
-                return self.force_complete()
-            # Case H.
-            if diverges:
-                return self.force_complete()
-            end = partition.end_offset_metadata(self._terms.isolation)
-            # There is nothing to read, even if the segments differ: the log may have rolled just now.
-            if end.message_offset == start.message_offset:
+        isolation = self._terms.isolation
+        for fetch in self._fetches if self._session is None else self._session.waited_for():
+            hosted, end = fetch.hosted, fetch.read_to
+            if (
+                hosted is not None
+                and end is not None
+                and end.message_offset == fetch.fetch_offset
+                and hosted.state is fetch.read_under
+                and hosted.end_offset_metadata(isolation) is end
+            ):
+                # Neither leadership nor end has changed since the read found nothing: no case has begun to hold.
+                # (A partition that leaves the broker loses its state.)
                 continue
-            # Case F.
-            if end.message_offset < start.message_offset:
+            found = self._available(fetch)
+            if found is None:
                 return self.force_complete()
-            if self._holds_back is not None and self._holds_back(partition):
-                continue
-            if start.on_older_segment(end):
-                return self.force_complete()
-            if end.segment_base_offset == start.segment_base_offset:
-                # Bounded by the partition's own limit, as in Kafka: bytes that the answer cannot carry must not end the
-                # wait.
-                available += min(end.position_in_segment - start.position_in_segment, fetch.max_bytes)
+            available += found
         # Case G.
         return available >= self._terms.min_bytes and self.force_complete()
+
+    def _available(self, fetch: PartitionFetch) -> int | None:
+        """Return the bytes of a partition that are there to read; None if one of the cases A to F or H holds."""
+        start = fetch.read_from
+        if start is None:
+            # It moved before it was ever read.
+            return None
+        try:
+            partition = self._partition_or_error(fetch.topic, fetch.partition)
+            partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=self._terms.leader_only)
+            diverges = (
+                fetch.last_fetched_epoch >= 0
+                and partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset) is not None
+            )
+        except ApiError:
+            # Cases A to E, and case H where the log does not know the epoch any more.
+            return None
+        # Case H.
+        if diverges:
+            return None
+        end = partition.end_offset_metadata(self._terms.isolation)
+        # There is nothing to read, even if the segments differ: the log may have rolled just now.
+        if end.message_offset == start.message_offset:
+            return 0
+        # Case F.
+        if end.message_offset < start.message_offset:
+            return None
+        if self._holds_back is not None and self._holds_back(partition):
+            return 0
+        if start.on_older_segment(end):
+            return None
+        if end.segment_base_offset != start.segment_base_offset:
+            return 0
+        # Bounded by the partition's own limit, as in Kafka: bytes that the answer cannot carry must not end the wait.
+        return min(end.position_in_segment - start.position_in_segment, fetch.max_bytes)
 
     def on_complete(self) -> None:
         """Read again and answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from barnabas.replica.session_watches import SessionWatch
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 UNKNOWN_OFFSET = -1
@@ -93,11 +94,34 @@ class FollowerState(NamedTuple):
         )
 
 
-class Follower:
-    """One remote replica of a partition led here."""
+class LeftOut(NamedTuple):
+    """A follower that had everything in `state`: its next fetches in the session of `watch` leave it out."""
 
-    __slots__ = ("broker_id", "state")
+    state: FollowerState
+    watch: SessionWatch
+
+
+class Follower:
+    """One remote replica of a partition led here.
+
+    state: as the last fetch told that named or read the partition. left_out: holds while its state is `state`; replaced
+    by the thread that reads.
+    """
+
+    __slots__ = ("broker_id", "left_out", "state")
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.state = FollowerState()
+        self.left_out: LeftOut | None = None
+
+    @property
+    def state_by_now(self) -> FollowerState:
+        """The state with the time of the last fetch that left the partition out, as if that fetch had read it."""
+        state, left_out = self.state, self.left_out
+        if left_out is None or left_out.state is not state:
+            return state
+        polled_ms = left_out.watch.polled_ms
+        if polled_ms <= state.last_fetch_ms:
+            return state
+        return state._replace(last_fetch_ms=polled_ms, last_caught_up_ms=max(state.last_caught_up_ms, polled_ms))

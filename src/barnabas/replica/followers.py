@@ -67,7 +67,7 @@ def update_follower(
             or state.followers.get(follower.broker_id) is not follower
         ):
             return NO_PROGRESS
-        before = follower.state
+        before = follower.state_by_now
         follower.state = before.after_fetch(fetch, now_ms)
         # Before the watermark: a follower about to join belongs to the maximal ISR, for which the watermark waits.
         proposal = propose_expand(partition, state, follower)

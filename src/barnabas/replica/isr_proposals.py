@@ -65,7 +65,7 @@ def propose_shrink(partition: Partition) -> LeaderState | None:
             log.high_watermark,
             log.log_end_offset,
             {
-                replica: (follower.state.log_end.message_offset, follower.state.last_caught_up_ms)
+                replica: (follower.state.log_end.message_offset, follower.state_by_now.last_caught_up_ms)
                 for replica, follower in state.followers.items()
                 if replica in lagging
             },

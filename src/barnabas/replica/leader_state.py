@@ -89,7 +89,7 @@ class LeaderState:
             if replica != leader_id
             and (
                 replica not in followers
-                or not followers[replica].state.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+                or not followers[replica].state_by_now.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
             )
         )
 

@@ -283,7 +283,7 @@ class Partition:
     ) -> None:
         now_ms = self.environment.monotonic_ms()
         for replica, follower in followers.items():
-            follower.state = follower.state.after_election(
+            follower.state = follower.state_by_now.after_election(
                 now_ms, end_offset, is_new_leader=is_new_leader, is_in_sync=replica in isr
             )
 
@@ -310,7 +310,7 @@ class Partition:
             now_ms = environment.monotonic_ms()
 
             def waits_for(follower: Follower) -> bool:
-                return follower.state.is_caught_up(
+                return follower.state_by_now.is_caught_up(
                     end.message_offset, now_ms, environment.max_lag_ms
                 ) and environment.is_alive(follower.broker_id)
 

@@ -6,12 +6,16 @@ Kafka: FetchParams, FetchRequest.PartitionData, LogReadResult.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.file_records import FileRecords
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+if TYPE_CHECKING:
+    from barnabas.replica.leader_state import LeaderState
+    from barnabas.replica.partition import Partition
 
 
 class ConsumerPlace(NamedTuple):
@@ -58,6 +62,8 @@ class PartitionFetch:
     was read then. preferred_read_replica: -1, or the broker to ask instead.
     records: `b""`, bytes, or a FileRecords, which must be released once by the code that sends or drops the answer.
     read_from: log position of the fetch offset, for the comparison that ends a long poll; None after an error.
+    hosted, read_under, read_to: the partition, the leadership under which it was read, and the end of what the reader
+    may read, as they were before the read. While they stay the same objects another read would find the same.
     """
 
     __slots__ = (
@@ -67,6 +73,7 @@ class PartitionFetch:
         "error",
         "fetch_offset",
         "high_watermark",
+        "hosted",
         "last_fetched_epoch",
         "last_stable_offset",
         "log_start_offset",
@@ -75,6 +82,8 @@ class PartitionFetch:
         "partition",
         "preferred_read_replica",
         "read_from",
+        "read_to",
+        "read_under",
         "records",
         "topic",
         "topic_id",
@@ -107,6 +116,9 @@ class PartitionFetch:
         self.error: ErrorCode = ErrorCode.NONE
         self.records: Any = b""
         self.read_from: LogOffsetMetadata | None = None
+        self.hosted: Partition | None = None
+        self.read_under: LeaderState | None = None
+        self.read_to: LogOffsetMetadata | None = None
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
@@ -114,11 +126,28 @@ class PartitionFetch:
         self.diverging_epoch: tuple[int, int] | None = None
         self.preferred_read_replica = -1
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last read found nothing to read, for no other reason than that the reader has everything."""
+        end = self.read_to
+        return (
+            end is not None
+            and end.message_offset == self.fetch_offset
+            and self.error is ErrorCode.NONE
+            and self.diverging_epoch is None
+            and not len(self.records)
+        )
+
     def release(self) -> None:
-        """Drop the records: the answer will not be sent."""
+        """Drop the records and all else that was read: the answer will not be sent."""
+        self.release_records()
+        self.forget()
+
+    def release_records(self) -> None:
+        """Drop the records, and keep where they were read: they will be read again."""
         if isinstance(self.records, FileRecords):
             self.records.release()
-        self.forget()
+        self.records = b""
 
     def fail(self, error: ApiError) -> None:
         """Note that the partition could not be read."""

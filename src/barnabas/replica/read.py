@@ -11,20 +11,22 @@ Kafka: ReplicaManager.fetchMessages, readFromLog, Partition.fetchRecords.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_fetch import DelayedFetch
-from barnabas.replica.follower_state import Follower, FollowerFetch
+from barnabas.replica.follower_state import FollowerFetch, LeftOut
 from barnabas.replica.followers import follower_or_error, update_follower
 from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.replication_throttle import ReplicationThrottle
+from barnabas.replica.session_reads import SessionReads
 from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 logger = logging.getLogger(__name__)
@@ -54,31 +56,38 @@ class ReplicaReader:
         self._throttle = throttle
 
     def fetch_records(
-        self, terms: FetchTerms, fetches: Sequence[PartitionFetch], on_complete: FetchCallback
+        self,
+        terms: FetchTerms,
+        fetches: Sequence[PartitionFetch],
+        on_complete: FetchCallback,
+        session: SessionReads | None = None,
     ) -> DelayedFetch | None:
         """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
 
-        Returns the wait, or None if there is nothing to wait for.
+        session: of a fetch that reads a part of its session's partitions, `fetches`. Those that move while the fetch
+        waits are read as well, and given to `on_complete`. Returns the wait, or None if there is nothing to wait for.
 
         The answer comes at once when the client does not wait, asks for no partition, enough bytes are there, a
         partition has an error, or the reader's log diverges. Kafka: fetchMessages.
         """
-        size = self._read_from_logs(terms, fetches, update_followers=True)
-        if size >= terms.min_bytes or terms.max_wait_ms <= 0 or not fetches or self._is_decided(fetches):
+        size = self._read_from_logs(terms, fetches, session, update_followers=True)
+        is_empty = not fetches and session is None
+        if size >= terms.min_bytes or terms.max_wait_ms <= 0 or is_empty or self._is_decided(fetches):
             if size:
                 self._count_bytes_out(terms, fetches)
             on_complete(fetches)
             return None
-        starts = [fetch.read_from for fetch in fetches if fetch.read_from is not None]
-        # Too little to answer with. The bytes found are released and read again later: kept, they would hold file
-        # descriptors for as long as the fetch waits.
-        for fetch in fetches:
-            fetch.release()
+        if size:
+            # Too little to answer with. The bytes found are released and read again later: kept, they would hold file
+            # descriptors for as long as the fetch waits.
+            for fetch in fetches:
+                fetch.release_records()
 
         def read_and_answer() -> None:
-            if self._read_from_logs(terms, fetches, update_followers=False):
-                self._count_bytes_out(terms, fetches)
-            on_complete(fetches)
+            found = fetches if session is None else session.take_moved()
+            if self._read_from_logs(terms, found, session, update_followers=False):
+                self._count_bytes_out(terms, found)
+            on_complete(found)
 
         waiting = self._waiting
         expirations = (
@@ -92,9 +101,11 @@ class ReplicaReader:
 
             holds_back = holds_back_follower
         operation = DelayedFetch(
-            terms, fetches, starts, self._partition_or_error, read_and_answer, expirations, holds_back
+            terms, fetches, session, self._partition_or_error, read_and_answer, expirations, holds_back
         )
-        keys = [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches]
+        keys: list[Hashable] = (
+            [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches] if session is None else [session.watch]
+        )
         return None if waiting.fetches.try_complete_else_watch(operation, keys) else operation
 
     def _is_decided(self, fetches: Sequence[PartitionFetch]) -> bool:
@@ -149,7 +160,14 @@ class ReplicaReader:
         state = partition.state
         return state is not None and replica_id not in state.isr and self._throttle.holds_back(partition)
 
-    def _read_from_logs(self, terms: FetchTerms, fetches: Sequence[PartitionFetch], *, update_followers: bool) -> int:
+    def _read_from_logs(
+        self,
+        terms: FetchTerms,
+        fetches: Sequence[PartitionFetch],
+        session: SessionReads | None,
+        *,
+        update_followers: bool,
+    ) -> int:
         """Fill every entry, and return the number of bytes read.
 
         The first batch found is returned whole, whatever the limits. update_followers: whether this reading tells where
@@ -161,29 +179,24 @@ class ReplicaReader:
         if update_followers:
             self._count_requests(fetches)
         for fetch in fetches:
-            size = self._read_partition(
-                terms,
-                fetch,
-                min(fetch.max_bytes, left),
-                min_one_message=min_one_message,
-                update_followers=update_followers,
-            )
+            size = self._read_partition(terms, fetch, min(fetch.max_bytes, left), min_one_message=min_one_message)
+            if terms.replica_id >= 0:
+                size = self._note_follower(
+                    terms, fetch, session if update_followers else None, is_progress=update_followers
+                )
             if size:
                 min_one_message = False
                 total += size
                 left = max(0, left - size)
+        if update_followers and session is not None:
+            # Behind the reads: until then the time of the request before counts for the partitions that have moved.
+            session.note_polled()
         return total
 
     def _read_partition(
-        self,
-        terms: FetchTerms,
-        fetch: PartitionFetch,
-        max_bytes: int,
-        *,
-        min_one_message: bool,
-        update_followers: bool,
+        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: int, *, min_one_message: bool
     ) -> int:
-        follower: Follower | None = None
+        """Fill one entry; return the number of bytes read."""
         try:
             partition = self._partition_or_error(fetch.topic, fetch.partition)
             # Fetch v13 (KIP-516): a topic that was deleted and made again under its old name has another id.
@@ -191,20 +204,27 @@ class ReplicaReader:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             state = partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=terms.leader_only)
             if terms.replica_id >= 0:
-                follower = follower_or_error(partition, state, terms.replica_id, fetch.current_leader_epoch)
+                follower_or_error(partition, state, terms.replica_id, fetch.current_leader_epoch)
             log = partition.log
             bounds = log.bounds
+            fetch.hosted, fetch.read_under = partition, state
             fetch.log_start_offset = bounds.start
             fetch.high_watermark = bounds.high_watermark.message_offset
             fetch.last_stable_offset = bounds.last_stable.message_offset
             # The end *before* the read: a batch that is appended meanwhile must not make a follower look late.
-            end_offset = log.log_end_offset if follower is not None else -1
+            fetch.read_to = end = partition.end_offset_metadata(terms.isolation)
             if fetch.last_fetched_epoch >= 0:
                 fetch.diverging_epoch = partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
                 if fetch.diverging_epoch is not None:
                     fetch.error = ErrorCode.NONE
                     fetch.read_from = LogOffsetMetadata(fetch.fetch_offset)
                     return 0
+            if fetch.fetch_offset == end.message_offset >= bounds.start:
+                # What the log would answer; most fetches of followers begin here.
+                fetch.error = ErrorCode.NONE
+                fetch.read_from = end
+                fetch.aborted_transactions = [] if terms.isolation is FetchIsolation.TXN_COMMITTED else None
+                return 0
             data = log.read(fetch.fetch_offset, max_bytes, terms.isolation, min_one_message)
         except ApiError as error:
             fetch.fail(error)
@@ -223,31 +243,46 @@ class ReplicaReader:
             fetch.records = data.records
         fetch.read_from = data.fetch_offset
         fetch.aborted_transactions = data.aborted_transactions
-        if follower is not None:
-            if update_followers:
-                self._note_progress(partition, follower, state, terms, fetch, end_offset)
-            if fetch.records and self._holds_back(partition, terms.replica_id):
-                data.release()
-                fetch.records = b""
+        return len(fetch.records)
+
+    def _note_follower(
+        self, terms: FetchTerms, fetch: PartitionFetch, session: SessionReads | None, *, is_progress: bool
+    ) -> int:
+        """Note a follower's progress, unless this is its second reading; hold records back from one that is throttled.
+
+        Returns the number of bytes left to send.
+        """
+        partition, state = fetch.hosted, fetch.read_under
+        if partition is None or state is None or fetch.diverging_epoch is not None:
+            return 0
+        if is_progress:
+            self._note_progress(partition, state, terms, fetch)
+        if terms.replica_id not in state.isr:
+            # A session leaves out what is at its end, and this fetch may be the one that lets the follower join.
+            fetch.read_to = None
+        elif session is not None and fetch.is_at_end:
+            follower = state.followers[terms.replica_id]
+            follower.left_out = LeftOut(follower.state, session.watch)
+        if fetch.records and self._holds_back(partition, terms.replica_id):
+            fetch.release_records()
         return len(fetch.records)
 
     def _note_progress(
-        self,
-        partition: Partition,
-        follower: Follower,
-        state: LeaderState,
-        terms: FetchTerms,
-        fetch: PartitionFetch,
-        end_offset: int,
+        self, partition: Partition, state: LeaderState, terms: FetchTerms, fetch: PartitionFetch
     ) -> None:
         """Note that a follower has everything below the offset it fetches from: the ISR or a watermark may move."""
-        if fetch.read_from is None:
+        if fetch.read_from is None or fetch.read_to is None:
             return
         progress = update_follower(
             partition,
-            follower,
+            state.followers[terms.replica_id],
             state,
-            FollowerFetch(fetch.read_from, fetch.log_start_offset_of_follower, end_offset, terms.replica_epoch),
+            FollowerFetch(
+                fetch.read_from,
+                fetch.log_start_offset_of_follower,
+                fetch.read_to.message_offset,
+                terms.replica_epoch,
+            ),
         )
         if progress.proposal is not None:
             self._isr_updates.submit(partition, progress.proposal)

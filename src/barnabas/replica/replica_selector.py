@@ -66,7 +66,7 @@ def _has_offset(follower: Follower, offset: int) -> bool:
 def _progress(follower: Follower) -> tuple[int, int, int]:
     """Return what Kafka's ReplicaView compares: the log end, then how recently it was caught up, then the id."""
     known = follower.state
-    return known.log_end.message_offset, known.last_caught_up_ms, follower.broker_id
+    return known.log_end.message_offset, follower.state_by_now.last_caught_up_ms, follower.broker_id
 
 
 def replica_selector(

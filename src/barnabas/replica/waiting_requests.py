@@ -18,10 +18,11 @@ from barnabas.replica.delayed_delete_records import DelayedDeleteRecords
 from barnabas.replica.delayed_fetch import DelayedFetch
 from barnabas.replica.delayed_produce import DelayedProduce
 from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.session_watches import SessionWatches
 
 
 class WaitingRequests:
-    """Three purgatories whose keys are partitions."""
+    """Three purgatories whose keys are partitions, and, for the fetches of sessions, the sessions' watches."""
 
     def __init__(self, config: ReplicaConfig, timer: Timer, actions: ActionQueue) -> None:
         self._actions = actions
@@ -45,6 +46,8 @@ class WaitingRequests:
         The append path reads them, and does nothing more while both are empty.
         """
         self.fetch_watchers = self.fetches.watchers
+        self.sessions = SessionWatches()
+        self._session_watches = self.sessions.by_partition
 
     def after_append(self, key: TopicPartition, *, high_watermark_moved: bool) -> None:
         """Queue a retry of the operations that an append may have unblocked.
@@ -53,20 +56,31 @@ class WaitingRequests:
         """
         if high_watermark_moved:
             self.later(key)
-        elif key in self.fetch_watchers:
+            return
+        is_in_session = key in self._session_watches
+        if is_in_session:
+            self.sessions.mark(key)
+        if is_in_session or key in self.fetch_watchers:
             self._actions.add(lambda: self._try_fetches(key))
 
     def later(self, key: TopicPartition) -> None:
         """Queue a retry of every operation that waits for this partition. It runs when the thread's request is done."""
-        if key in self.produce_watchers or key in self.fetch_watchers or key in self.deletions.watchers:
-            self._actions.add(lambda: self.wake(key))
+        is_in_session = key in self._session_watches
+        if is_in_session:
+            # Now, and not with the retry: a fetch that comes first must read the partition.
+            self.sessions.mark(key)
+        if (
+            is_in_session
+            or key in self.produce_watchers
+            or key in self.fetch_watchers
+            or key in self.deletions.watchers
+        ):
+            self._actions.add(lambda: self._try_all(key))
 
     def wake(self, key: TopicPartition) -> None:
         """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
-        # Kafka's order: DelayedOperations.checkAndCompleteAll.
-        self.fetches.check_and_complete(key)
-        self.produces.check_and_complete(key)
-        self.deletions.check_and_complete(key)
+        self.sessions.mark(key)
+        self._try_all(key)
 
     def wake_all(self, keys: Iterable[TopicPartition]) -> None:
         """Retry every operation that waits for one of these partitions, now."""
@@ -83,5 +97,13 @@ class WaitingRequests:
         self.produces.shutdown()
         self.deletions.shutdown()
 
+    def _try_all(self, key: TopicPartition) -> None:
+        # Kafka's order: DelayedOperations.checkAndCompleteAll.
+        self._try_fetches(key)
+        self.produces.check_and_complete(key)
+        self.deletions.check_and_complete(key)
+
     def _try_fetches(self, key: TopicPartition) -> None:
         self.fetches.check_and_complete(key)
+        for watch in self._session_watches.get(key, ()):
+            self.fetches.check_and_complete(watch)

@@ -7,13 +7,14 @@ from random import Random
 from barnabas.api.fetch_session import FetchSession
 from barnabas.api.fetch_session_cache import EVICTION_MS, FetchSessionCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.replica.session_watches import SessionWatches
 from tests.support.mock_clock import MockClock
 
 
 class Cache:
     def __init__(self, slots: int) -> None:
         self.clock = MockClock()
-        self.cache = FetchSessionCache(slots, self.clock, Random(7))
+        self.cache = FetchSessionCache(slots, self.clock, Random(7), SessionWatches())
 
     def create(self, size: int, *, follower: bool = False) -> FetchSession | None:
         return self.cache.create(size, is_privileged=follower, uses_topic_ids=False)

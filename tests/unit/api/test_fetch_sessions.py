@@ -17,6 +17,7 @@ from barnabas.api.fetch_sessions import IncrementalFetch
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
+from barnabas.api.session_partitions import NOTHING_TO_READ, READ_ALL_MS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -40,7 +41,7 @@ class Broker:
         self.replicas = Replicas()
         for topic in ("topic", "other"):
             self.add(topic)
-        self.sessions = fetch_sessions(self.replicas.clock, slots)
+        self.sessions = fetch_sessions(self.replicas.clock, slots, self.replicas.manager.waiting.sessions)
         self.cache = self.sessions._cache
         fetch = FetchApi(
             self.replicas.manager, self.replicas.metadata, self.sessions, 1 << 20, self.replicas.clock, None
@@ -325,12 +326,12 @@ def test_of_two_fetches_at_once_the_first_reads_nothing_of_the_seconds() -> None
     contexts = []
     for epoch in (1, 2):
         body = FetchRequest(session_id=broker.session_id, session_epoch=epoch)
-        context = broker.sessions.begin(body, BY_NAME, is_from_follower=False, brief=True)
+        context = broker.sessions.begin(body, BY_NAME, image.version, is_from_follower=False, brief=True)
         assert isinstance(context, IncrementalFetch)
         contexts.append(context)
     first, second = contexts
-    assert first.partitions(image) == ([], [])
-    assert len(second.partitions(image)[0]) == len(ALL)
+    assert first.partitions(image, reads_all=False) == NOTHING_TO_READ
+    assert len(second.partitions(image, reads_all=False).partitions) == len(ALL)
     assert first.answered([], []) is None
 
 
@@ -359,6 +360,78 @@ def test_many_partitions_are_not_read_on_the_network_thread() -> None:
     for continuation in resumed:
         continuation()
     assert channel.answer().error_code == ErrorCode.NONE, "its epoch has not been used up by the first attempt"
+
+
+# -- partitions that are left out
+
+
+def reads_of(broker: Broker, topic: str) -> int:
+    """How many partitions of a topic fetches have read."""
+    return broker.replicas.manager.topic_stats.topic(topic).total_fetch_requests
+
+
+def test_partitions_at_their_ends_are_left_out_until_they_move() -> None:
+    broker = Broker()
+    broker.begin(*ALL)
+    broker.go_on()
+    before = reads_of(broker, "topic"), reads_of(broker, "other")
+    broker.append("topic", 1)
+    assert offsets_of(broker.go_on()) == {("topic", 1): [0, 1, 2]}
+    assert offsets_of(broker.go_on()) == {("topic", 1): [0, 1, 2]}, "the client has not said that it has them"
+    assert told(broker.go_on(("topic", 1, 3))) == {}
+    assert (reads_of(broker, "topic"), reads_of(broker, "other")) == (before[0] + 3, before[1])
+    broker.replicas.clock.advance(READ_ALL_MS)
+    broker.go_on()
+    assert reads_of(broker, "other") == before[1] + 1, "all are read now and then"
+
+
+def test_a_partition_that_was_left_out_ends_the_wait() -> None:
+    broker = Broker()
+    broker.begin(*ALL)
+    broker.go_on()
+    waiting = broker.send(max_wait_ms=500)
+    assert not waiting.frames
+    broker.append("other", 0)
+    assert offsets_of(waiting.answer()) == {("other", 0): [0, 1, 2]}
+    broker.epoch += 1
+    assert offsets_of(broker.go_on()) == {("other", 0): [0, 1, 2]}, "it is read until the client goes on"
+
+
+def test_bytes_of_two_partitions_together_end_a_wait() -> None:
+    broker = Broker()
+    broker.begin(*ALL)
+    broker.go_on()
+    size = len(batch(3))
+    waiting = broker.send(max_wait_ms=500, min_bytes=2 * size)
+    broker.append("other", 0)
+    assert not waiting.frames
+    broker.append("topic", 1)
+    assert offsets_of(waiting.answer()) == {("other", 0): [0, 1, 2], ("topic", 1): [0, 1, 2]}
+
+
+def test_a_partition_that_left_while_it_was_left_out_is_answered_with_its_error() -> None:
+    broker = Broker()
+    broker.begin(*ALL)
+    broker.go_on()
+    waiting = broker.send(max_wait_ms=500)
+    broker.replicas.stop("other", 0)
+    assert told(waiting.answer()) == {("other", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+def test_a_session_that_has_ended_is_told_of_nothing() -> None:
+    broker = Broker(slots=1)
+    watches = broker.replicas.manager.waiting.sessions.by_partition
+    broker.begin(*ALL)
+    broker.go_on()
+    assert len(watches) == len(ALL)
+    broker.go_on(forgotten=(("topic", 1),))
+    assert len(watches) == len(ALL) - 1
+    broker.replicas.clock.advance(120_001)
+    broker.begin(("topic", 0, 0))
+    assert not watches, "the session was evicted; the new one is watched from its second fetch on"
+    broker.go_on()
+    broker.fetch(session_id=broker.session_id, session_epoch=-1)
+    assert not watches
 
 
 class SessionsAgainstFullFetches(RuleBasedStateMachine):

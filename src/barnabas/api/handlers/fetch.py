@@ -28,15 +28,17 @@ from typing import Final
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.brief import Brief
 from barnabas.api.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
-from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION, RefusedPartition
+from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION
 from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, IncrementalFetch
 from barnabas.api.request import Handler, Request, Throttle
+from barnabas.api.session_partitions import PartitionsToRead, RefusedPartition
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.session_reads import SessionReads
 from barnabas.runtime.clock import Clock
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.fetch_data import FetchIsolation
@@ -86,21 +88,27 @@ class FetchApi:
         if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION:
             try:
                 context = self._sessions.begin(
-                    body, version, is_from_follower=terms.is_from_follower, brief=request.brief
+                    body,
+                    version,
+                    self._metadata.image.version,
+                    is_from_follower=terms.is_from_follower,
+                    brief=request.brief,
                 )
             except ApiError as error:
                 # Kafka answers a session error without any partition, and the client begins a new session.
                 request.respond(FetchResponse(error_code=error.code))
                 return
         fetches: Sequence[PartitionFetch]
+        refused: Sequence[RefusedPartition]
+        reads: SessionReads | None = None
         if context is not None and isinstance(context, IncrementalFetch):
-            fetches, refused = self._partitions_in_session(request, context, is_follower=terms.is_from_follower)
+            fetches, refused, reads = self._partitions_in_session(request, context, terms)
         elif self._authorizer is None or self._is_known_readable(self._authorizer, request, terms):
             fetches, refused = self._partitions_asked_for(body.topics, version)
         else:
             topics, unauthorized = self._readable(request, is_follower=terms.is_from_follower)
             fetches, refused = self._partitions_asked_for(topics, version)
-            refused = unauthorized + refused
+            refused = [*unauthorized, *refused]
         throttle = request.handler.throttle
         if throttle is None:
             answer = FetchAnswer(request, self._sources, context, refused)
@@ -111,7 +119,7 @@ class FetchApi:
             answer = ChargedFetchAnswer(
                 request, self._sources, context, refused, throttle, is_from_follower=is_from_follower
             )
-        waiting = self._reader.fetch_records(terms, fetches, answer.send)
+        waiting = self._reader.fetch_records(terms, fetches, answer.send, reads)
         if waiting is not None and not terms.is_from_follower:
             # Spark's Kafka connector asks for first and last offset behind each fetch that it has sent ahead.
             request.channel.when_next_arrives(waiting.force_complete)
@@ -215,25 +223,28 @@ class FetchApi:
         return fetches, refused
 
     def _partitions_in_session(
-        self, request: Request[FetchRequest], context: IncrementalFetch, *, is_follower: bool
-    ) -> tuple[Sequence[PartitionFetch], list[RefusedPartition]]:
-        """Return the same for all partitions of a session, with those refused that the client may not read."""
-        fetches, refused = context.partitions(self._metadata.image)
-        authorizer = self._authorizer
+        self, request: Request[FetchRequest], context: IncrementalFetch, terms: FetchTerms
+    ) -> PartitionsToRead:
+        """Return the same for the partitions of a session, with those refused that the client may not read."""
+        authorizer, is_follower = self._authorizer, terms.is_from_follower
+        # Permissions and the closest replica change without a mark of the partition.
+        reads_all = terms.place is not None or (authorizer is not None and not is_follower)
+        to_read = context.partitions(self._metadata.image, reads_all=reads_all)
         if authorizer is None:
-            return fetches, refused
+            return to_read
+        fetches, refused, _ = to_read
         if is_follower:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             # Refused as a whole: every partition below is then hidden.
             readable = frozenset[str]()
             if is_allowed(authorizer, request, *cluster):
-                return fetches, refused
+                return to_read
         else:
             names = {each.topic for each in fetches}
             names.update([each.topic for each in refused if each.topic])
             connection, read, kind = request.connection, AclOperation.READ, ResourceType.TOPIC
             if all(authorizer.is_known_to_allow(connection, read, kind, name) for name in names):
-                return fetches, refused
+                return to_read
             asked = [each.topic for each in fetches] + [each.topic for each in refused if each.topic]
             readable = permitted(authorizer, request, read, kind, asked)
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -246,7 +257,7 @@ class FetchApi:
             each if each.topic in readable or not (each.topic or is_follower) else each._replace(error=code)
             for each in refused
         ]
-        return [each for each in fetches if each.topic in readable], hidden
+        return PartitionsToRead([each for each in fetches if each.topic in readable], hidden)
 
 
 def _within_quota(request: Request[FetchRequest], throttle: Throttle, terms: FetchTerms) -> FetchTerms:

@@ -1,0 +1,82 @@
+"""What moved in the partitions of fetch sessions since they were last read.
+
+A session of a thousand partitions is fetched from again and again while one of them has new records. A SessionWatch
+tells which: the fetch reads those, and leaves out the others, which it has found at their ends before. Made by the
+FetchSession (`api`); whatever moves a partition marks the partition on any thread, through WaitingRequests. `_lock`
+guards changes of the table; look-ups take no lock, since every change replaces a whole entry.
+
+Nothing but latency relies on the marks: a session reads all its partitions every few seconds, and whenever the metadata
+have changed (`FetchSession.read_next`).
+
+Kafka has no such thing: it reads all partitions of a session for each fetch (decision 0084).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.protocol.topic_partition import TopicPartition
+
+NEVER_POLLED_MS: Final = -(1 << 62)
+
+
+class SessionWatch:
+    """The marks of one session. It is also the key under which the session's fetch waits in the purgatory.
+
+    moved: added to by any thread, taken from by the one that reads. Only single operations of the set are used, which
+    are atomic on every build of Python. polled_ms: a monotonic time at which the session has everything of the
+    partitions that it leaves out.
+    """
+
+    __slots__ = ("moved", "polled_ms")
+
+    def __init__(self) -> None:
+        self.moved: set[TopicPartition] = set()
+        self.polled_ms = NEVER_POLLED_MS
+
+
+class SessionWatches:
+    """The watches of all sessions, by partition.
+
+    by_partition: the tuples are replaced and never changed. Other modules look keys up, or ask whether it is empty.
+    """
+
+    __slots__ = ("_lock", "by_partition")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.by_partition: dict[TopicPartition, tuple[SessionWatch, ...]] = {}
+
+    def add(self, watch: SessionWatch, partitions: Iterable[TopicPartition]) -> None:
+        """Mark these partitions in `watch` from now on, when they move. Each is added once."""
+        with self._lock:
+            for partition in partitions:
+                self.by_partition[partition] = (*self.by_partition.get(partition, ()), watch)
+
+    def remove(self, watch: SessionWatch, partitions: Iterable[TopicPartition]) -> None:
+        """Mark these partitions in `watch` no more."""
+        with self._lock:
+            for partition in partitions:
+                left = tuple(each for each in self.by_partition.get(partition, ()) if each is not watch)
+                if left:
+                    self.by_partition[partition] = left
+                else:
+                    self.by_partition.pop(partition, None)
+
+    def mark(self, partition: TopicPartition) -> None:
+        """Mark a partition that has moved, in every session that has it. Called after the change, on any thread."""
+        for watch in self.by_partition.get(partition, ()):
+            watch.moved.add(partition)
+
+
+def take_all(marks: set[TopicPartition]) -> list[TopicPartition]:
+    """Empty a set of marks. One by one: a mark that comes meanwhile is taken, or stays for the next time."""
+    taken = []
+    while marks:
+        try:
+            taken.append(marks.pop())
+        except KeyError:  # another thread has taken the last one
+            break
+    return taken

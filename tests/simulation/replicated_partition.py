@@ -24,7 +24,7 @@ from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.rpc.blocking_exchange import ConnectionLost
-from barnabas.rpc.fetch_request import FetchPosition
+from barnabas.rpc.wanted_positions import WantedPositions
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.leader_epochs import EpochEntry
 from barnabas.storage.log.unified_log import UnifiedLog
@@ -45,7 +45,7 @@ class InProcessLeader:
         self._follower = follower
         self._leader = leader
 
-    def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
         leader = self._reach()
         fetches = [
             PartitionFetch(

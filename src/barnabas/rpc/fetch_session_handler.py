@@ -3,7 +3,7 @@
 Made by the consumer's Fetcher and by a follower's connection to its leader, one for each node that is fetched from,
 and owned by the fetching thread. The broker remembers which partitions were requested. A request names only partitions
 that are new, have another offset or are no longer wanted; an answer names only those that have changed. One request is
-in flight at a time: `build`, then `handle_response` or `handle_error`.
+in flight at a time: `build` or `build_changes`, then `handle_response` or `handle_error`.
 
 Requests have topic ids (KIP-516) if every partition of the session has one. Where ids and names alternate, the broker
 answers FETCH_SESSION_TOPIC_ID_ERROR, and the next request begins another session. A topic that was deleted and created
@@ -30,6 +30,7 @@ from barnabas.rpc.fetch_request import (
     TopicIdPartition,
     fetch_request,
 )
+from barnabas.rpc.wanted_positions import WantedPositions
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,27 @@ class FetchSessionHandler:
         self._names = {each.topic_id: each.topic_partition.topic for each in wanted.values()} if uses_ids else {}
         return FetchRequestData(changed, self._next, forgotten, replaced, uses_ids)
 
+    def build_changes(self, wanted: WantedPositions) -> FetchRequestData:
+        """Return the request that fetches exactly the positions of `wanted`, looking at nothing but their changes.
+
+        Each call takes the changes, so that all requests of the handler have to be built by it.
+        """
+        changed, gone = wanted.take_changes()
+        known, names = self._known, self._names
+        is_full = self._next.epoch == INITIAL_EPOCH or not names
+        if is_full or any(
+            each.topic_id == ZERO_UUID
+            # The topic was made anew: the session knows the partition by the old id.
+            or known.get(each.topic_partition, each).topic_id != each.topic_id
+            for each in changed
+        ):
+            return self.build(wanted)
+        for position in changed:
+            known[position.topic_partition] = position
+            names[position.topic_id] = position.topic_partition.topic
+        forgotten = [TopicIdPartition(known.pop(each).topic_id, each) for each in gone]
+        return FetchRequestData(changed, self._next, forgotten, [], uses_topic_ids=True)
+
     def topic_name(self, topic: FetchResponse.FetchableTopicResponse, version: int) -> str | None:
         """Return the name of a topic of an answer, or None for an id that the session does not have."""
         return topic.topic if version <= LAST_VERSION_WITH_NAMES else self._names.get(topic.topic_id)
@@ -120,7 +142,7 @@ class FetchSessionHandler:
         if is_full and not answered and response.throttle_time_ms > 0:
             self._next = _INITIAL
             return False
-        extra = answered - self._known.keys()
+        extra = answered.difference(self._known)  # not `answered - keys()`, which walks through all keys
         omitted = self._known.keys() - answered if is_full else set()
         if extra or omitted:
             logger.info(

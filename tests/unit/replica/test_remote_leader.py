@@ -15,12 +15,14 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from barnabas.rpc.wanted_positions import WantedPositions
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest
 
 NODE = Node(7, "127.0.0.1", 9092)
 TOPIC_ID = bytes(range(16))
-POSITIONS = [FetchPosition(TopicPartition("t", 0), 0, 1_000_000, 0, TOPIC_ID)]
+POSITIONS = WantedPositions()
+POSITIONS.put(FetchPosition(TopicPartition("t", 0), 0, 1_000_000, 0, TOPIC_ID))
 LIMITS = FetchLimits(500, 1, 10_000_000)
 
 

@@ -12,7 +12,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition
 from barnabas.replica.partition_fetch import PartitionFetch
-from barnabas.rpc.fetch_request import FetchPosition
+from barnabas.rpc.wanted_positions import WantedPositions
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
 
@@ -93,7 +93,7 @@ class LeaderInProcess:
         self._leader = leader
         self.asked: list[int] = []
 
-    def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
         (position,) = positions
         self.asked.append(position.offset)
         (read,) = self._leader.follow(position.offset, last_fetched_epoch=position.last_fetched_epoch)

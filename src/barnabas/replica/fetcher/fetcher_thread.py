@@ -1,12 +1,14 @@
 """One thread that copies partitions from one leader to the logs of this broker.
 
 Made and stopped by ReplicaFetcherManager. `_changed` (a condition with a ranked lock, below the replica-state-change
-lock and above those of partitions) guards `_states`. The thread holds it while it writes to one partition's log, and
-never while it talks to the leader; `stop` takes it too. So when `stop` has returned, the thread writes nothing to that
-partition any more, and an answer that is on its way for it is dropped: its state is not the one that was asked with.
+lock and above those of partitions) guards `_states` and `_new`. The thread holds it while it writes to one partition's
+log, and never while it talks to the leader; `stop` takes it too. So when `stop` has returned, the thread writes nothing
+to that partition any more, and an answer that is on its way for it is dropped: its state is not the one that was asked
+with.
 
-One turn: cut new logs without epochs, ask the leader for all partitions that are ready, take in the answers. What an
-answer's error leads to is a table (`REACTIONS`). A connection without an answer delays all partitions by
+One turn: look at the states that are new (cut logs without epochs, note where to fetch from), ask the leader for all
+partitions that are ready, take in the answers. States that have not changed cost a turn nothing (decision 0084). What
+an answer's error leads to is a table (`REACTIONS`). A connection without an answer delays all partitions by
 `replica.fetch.backoff.ms`.
 
 Kafka: AbstractFetcherThread, ReplicaFetcherThread.
@@ -31,6 +33,7 @@ from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
 from barnabas.rpc.blocking_exchange import ConnectionLost
 from barnabas.rpc.fetch_request import FetchPosition
+from barnabas.rpc.wanted_positions import WantedPositions
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.runtime.thread import ShutdownableThread
@@ -55,6 +58,9 @@ REACTIONS: Final[Mapping[ErrorCode, FetchReaction]] = {
     ErrorCode.FENCED_LEADER_EPOCH: FetchReaction.STOP_IF_SAME,
 }
 """All other errors are retried."""
+
+LOOK_AT_ALL_MS: Final = 5_000
+"""How often a thread looks at the partitions that have not changed, too."""
 
 
 class FetcherStats:
@@ -88,6 +94,14 @@ class ReplicaFetcherThread:
         self._on_failed = on_failed
         self._changed = threading.Condition(ranked_lock(LockRank.REPLICA_FETCHER))
         self._states: dict[TopicPartition, FollowedState] = {}
+        self._new: set[TopicPartition] = set()
+        """The partitions whose states were set or dropped since the thread looked at them last."""
+        self._unsettled: set[TopicPartition] = set()
+        """Those to look at in every turn: not asked for, or out of sync, so that a throttle may hold them back."""
+        self._asked: dict[TopicPartition, FollowedState] = {}
+        """The states by which the leader is asked, one for each of `_positions`."""
+        self._positions = WantedPositions()
+        self._look_at_all_ns = 0
         self._thread = ShutdownableThread(name, self.turn, on_end=leader.close)
 
     # -- called by the manager
@@ -124,19 +138,20 @@ class ReplicaFetcherThread:
             for key, state in states.items():
                 known = self._states.get(key)
                 if known is None or known.leader_epoch != state.leader_epoch:
-                    self._states[key] = state
+                    self._set(key, state)
             self._changed.notify_all()
 
     def stop(self, keys: Collection[TopicPartition]) -> None:
         """Copy these partitions no more. When this returns the thread writes nothing to them."""
         with self._changed:
             for key in keys:
-                self._states.pop(key, None)
+                self._drop(key)
 
     def give_up_all(self) -> Mapping[TopicPartition, FollowedState]:
         """Copy no partition any more; return them as they are, for another thread to go on with."""
         with self._changed:
             states, self._states = self._states, {}
+            self._new.update(states)
             return states
 
     def initiate_shutdown(self) -> None:
@@ -154,65 +169,92 @@ class ReplicaFetcherThread:
 
     def turn(self) -> None:
         """Ask once, and take in the answers; without a partition that is ready, wait for one."""
-        self._truncate_new()
-        requested = self._await_ready()
-        positions = self._positions(requested)
-        if not positions:
+        self._look_at(self._take_changed())
+        if not self._asked:
+            self._await_change()
             return
         try:
-            answers = self._leader.fetch(positions)
+            answers = self._leader.fetch(self._positions)
         except (ConnectionLost, OSError) as error:
-            self._connection_failed(requested, error)
+            self._connection_failed(self._asked, error)
             return
         self.stats.requests.count += 1
-        self._take_in(requested, answers)
+        self._take_in(answers)
 
-    def _await_ready(self) -> Mapping[TopicPartition, FollowedState]:
-        """Return the partitions that may be fetched now; none after a pause in which nothing became ready."""
+    def _take_changed(self) -> Mapping[TopicPartition, FollowedState | None]:
+        """Return the states to look at: the new ones, and those that time or a throttle may have changed. None: gone.
+
+        A look at all, now and then, finds the log starts that retention has moved.
+        """
         now_ns = self._clock.nanoseconds()
         with self._changed:
-            ready = {
-                key: state
-                for key, state in self._states.items()
-                # A throttle must not take a replica out of the in-sync replicas.
-                if state.is_ready(now_ns) and (state.is_in_sync or not self._logs.holds_back(key))
-            }
-            # Under the lock: a partition that is added meanwhile ends the wait.
-            if not ready and self._thread.is_running:
-                self._changed.wait(self._config.backoff_ms / 1000)
-            return ready
+            if now_ns >= self._look_at_all_ns:
+                self._look_at_all_ns = now_ns + LOOK_AT_ALL_MS * NANOSECONDS_PER_MILLISECOND
+                keys = self._new | self._states.keys()
+            else:
+                keys = self._new | self._unsettled
+            self._new.clear()
+            return {key: self._states.get(key) for key in keys}
 
-    def _positions(self, requested: Mapping[TopicPartition, FollowedState]) -> list[FetchPosition]:
-        positions = []
-        for key, state in requested.items():
-            try:
-                start_offset = self._logs.position(key).start_offset
-            except ApiError as error:
-                # Its directory has failed since; the order to stop is on its way.
-                logger.info("%s: %s is not here: %s", self.name, key, error)
-                self._delay({key: state})
+    def _look_at(self, states: Mapping[TopicPartition, FollowedState | None]) -> None:
+        """Cut new logs that know no epochs; ask for the partitions that are ready, and not for the others."""
+        now_ns = self._clock.nanoseconds()
+        for key, looked_at in states.items():
+            state = looked_at
+            if state is not None and state.phase is FetchPhase.TRUNCATING:
+                # Nothing above the high watermark is confirmed.
+                self._change(key, state, partial(self._logs.truncate_to_high_watermark, key))
+                with self._changed:
+                    state = self._states.get(key)
+            if state is None:
+                self._unsettled.discard(key)
+                self._do_not_ask(key)
                 continue
-            positions.append(
-                FetchPosition(
-                    key,
-                    state.fetch_offset,
-                    self._config.partition_max_bytes,
-                    state.leader_epoch,
-                    state.topic_id,
-                    state.last_fetched_epoch,
-                    start_offset,
-                )
+            # A throttle must not take a replica out of the in-sync replicas.
+            if state.is_ready(now_ns) and (state.is_in_sync or not self._logs.holds_back(key)):
+                self._ask(key, state)
+            else:
+                self._do_not_ask(key)
+            if state.is_in_sync and self._asked.get(key) is state:
+                self._unsettled.discard(key)
+            else:
+                self._unsettled.add(key)
+
+    def _ask(self, key: TopicPartition, state: FollowedState) -> None:
+        try:
+            start_offset = self._logs.position(key).start_offset
+        except ApiError as error:
+            # Its directory has failed since; the order to stop is on its way.
+            logger.info("%s: %s is not here: %s", self.name, key, error)
+            self._delay({key: state})
+            self._do_not_ask(key)
+            return
+        self._asked[key] = state
+        self._positions.put(
+            FetchPosition(
+                key,
+                state.fetch_offset,
+                self._config.partition_max_bytes,
+                state.leader_epoch,
+                state.topic_id,
+                state.last_fetched_epoch,
+                start_offset,
             )
-        return positions
+        )
 
-    def _truncate_new(self) -> None:
-        """Cut the logs that know no epoch at their high watermarks: nothing above it is confirmed."""
+    def _do_not_ask(self, key: TopicPartition) -> None:
+        self._asked.pop(key, None)
+        self._positions.drop(key)
+
+    def _await_change(self) -> None:
+        """Pause, as no partition may be fetched now; a new state ends the pause."""
         with self._changed:
-            waiting = [(key, state) for key, state in self._states.items() if state.phase is FetchPhase.TRUNCATING]
-        for key, state in waiting:
-            self._change(key, state, partial(self._logs.truncate_to_high_watermark, key))
+            # Under the lock: a partition that was added since the look at the states needs no pause.
+            if not self._new and self._thread.is_running:
+                self._changed.wait(self._config.backoff_ms / 1000)
 
-    def _take_in(self, requested: Mapping[TopicPartition, FollowedState], answers: Sequence[FetchedPartition]) -> None:
+    def _take_in(self, answers: Sequence[FetchedPartition]) -> None:
+        requested = self._asked
         moved: list[TopicPartition] = []
         to_find: list[TopicPartition] = []
         for key, data in answers:
@@ -280,7 +322,7 @@ class ReplicaFetcherThread:
     def _fenced(self, key: TopicPartition, asked_with: FollowedState) -> None:
         with self._changed:
             if self._states.get(key) is asked_with:
-                del self._states[key]
+                self._drop(key)
                 logger.info("%s: epoch %d of %s is over", self.name, asked_with.leader_epoch, key)
                 self._on_failed(key)
 
@@ -305,7 +347,7 @@ class ReplicaFetcherThread:
                 self._write_failed(key, asked_with, error)
                 return False
             lag = None if lag_behind is None else max(0, lag_behind - position.end_offset)
-            self._states[key] = asked_with.at(position, lag)
+            self._set(key, asked_with.at(position, lag))
             return True
 
     def _write_failed(self, key: TopicPartition, asked_with: FollowedState, error: Exception) -> None:
@@ -313,15 +355,15 @@ class ReplicaFetcherThread:
         if isinstance(error, ApiError) and error.code is ErrorCode.CORRUPT_MESSAGE:
             # Damaged on the way, or on the leader's disk: what comes next may be whole.
             logger.error("%s: found invalid messages in %s at %d: %s", self.name, key, asked_with.fetch_offset, error)
-            self._states[key] = self._delayed(asked_with)
+            self._set(key, self._delayed(asked_with))
             return
         if isinstance(error.__cause__, OSError) and is_shortage(error.__cause__):
             # The log goes on when there is room, and may have got the first batches of the answer.
             logger.error("%s: %s is copied again when there is room: %s", self.name, key, error)
-            self._states[key] = self._delayed(self._continued(key, asked_with))
+            self._set(key, self._delayed(self._continued(key, asked_with)))
             return
         logger.error("%s: %s is not copied any more: %s", self.name, key, error)
-        del self._states[key]
+        self._drop(key)
         self._on_failed(key)
 
     def _continued(self, key: TopicPartition, state: FollowedState) -> FollowedState:
@@ -344,9 +386,19 @@ class ReplicaFetcherThread:
         with self._changed:
             for key, asked_with in requested.items():
                 if self._states.get(key) is asked_with:
-                    self._states[key] = self._delayed(asked_with)
+                    self._set(key, self._delayed(asked_with))
 
     def _delayed(self, state: FollowedState) -> FollowedState:
         backoff_ns = self._config.backoff_ms * NANOSECONDS_PER_MILLISECOND
         # From now on: a delay that has run out is set anew.
         return state._replace(delayed_until_ns=self._clock.nanoseconds() + backoff_ns)
+
+    # -- the states; the caller has the lock
+
+    def _set(self, key: TopicPartition, state: FollowedState) -> None:
+        self._states[key] = state
+        self._new.add(key)
+
+    def _drop(self, key: TopicPartition) -> None:
+        if self._states.pop(key, None) is not None:
+            self._new.add(key)

@@ -20,10 +20,11 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_await
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
-from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits, FetchPosition
+from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
+from barnabas.rpc.wanted_positions import WantedPositions
 from barnabas.storage.log.timestamp_search import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 FETCH_VERSION: Final = 17
@@ -40,7 +41,7 @@ class FetchedPartition(NamedTuple):
 class LeaderEndPoint(Protocol):
     """A leader as its fetcher sees it. Every call blocks, and raises ConnectionLost when no answer comes."""
 
-    def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
         """Return the answers for exactly these partitions; those of a session that have not changed are left out.
 
         The records are views that may be used until the next call of any method.
@@ -75,14 +76,14 @@ class RemoteLeader:
         self._release: Callable[[], None] | None = None
         """Gives back the buffer of the last answer, which its records are views of."""
 
-    def fetch(self, positions: Sequence[FetchPosition]) -> Sequence[FetchedPartition]:
+    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
         """Fetch in the session with this leader.
 
         Returns nothing when the leader does not accept the session's request; the next one begins another session.
         Raises ConnectionLost. Raises OSError: the leader's address cannot be found.
         """
         session = self._session
-        request = session.build(positions)
+        request = session.build_changes(positions)
         try:
             response = self._exchange(request.builder(self._limits(), FETCH_VERSION))
         except Exception:

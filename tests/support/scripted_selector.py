@@ -114,7 +114,7 @@ class ScriptedSelector:
         if self.sends:
             self._next_sends.append(self.channels[connection_id])
 
-    def poll(self, timeout_ms: float) -> None:
+    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
         self.last_timeout_ms = timeout_ms
         if self.responder is not None:
             self._respond(self.responder)

@@ -15,6 +15,8 @@ from barnabas.rpc.client_request import ClientRequest, ClientResponse
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 
+# A follower asks again as soon as it has an answer: the poll that brought it has looked at the connection, too.
+_FRESH_MS = 50
 # Bounds how late a wait notices that `is_running` became false, should the wake-up be missing.
 _LONGEST_POLL_MS = 1_000
 
@@ -31,9 +33,11 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: 
     """
     if timeout_ms < 0:
         raise ValueError("Timeout needs to be greater than 0")
-    deadline_ms = client.now_ms() + timeout_ms
-    # The node may have closed the connection since the last request; only a poll notices.
-    client.poll(0, client.now_ms())
+    now_ms = client.now_ms()
+    deadline_ms = now_ms + timeout_ms
+    if now_ms - client.polled_ms > _FRESH_MS:
+        # The node may have closed the connection since the last request; only a poll notices.
+        client.poll(0, now_ms)
     was_tried = False
     while is_running():
         now_ms = client.now_ms()
@@ -71,7 +75,7 @@ def send_and_await(client: NetworkClient, request: ClientRequest, is_running: Ca
     request.callback = answers.append
     client.send(request, client.now_ms())
     while not answers and is_running():
-        client.poll(_LONGEST_POLL_MS, client.now_ms())
+        client.poll(_LONGEST_POLL_MS, client.now_ms(), ends_with_send=not request.expects_response)
     if not answers:
         raise ConnectionLost("Client was shutdown before response was read")
     # Taken out: request, callback, list and answer would be a cycle that keeps the answer's buffer until a collection.

@@ -76,8 +76,8 @@ class ClientSelector(Protocol):
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
         """Queue a frame."""
 
-    def poll(self, timeout_ms: float) -> None:
-        """Wait for at most `timeout_ms`, and do the I/O that is possible."""
+    def poll(self, timeout_ms: float, *, ends_with_send: bool = ...) -> None:
+        """Wait for at most `timeout_ms`, and do the I/O that is possible. ends_with_send: a completed send ends it."""
 
     def close(self, connection_id: str) -> None:
         """Close a connection without reporting it."""

@@ -58,6 +58,7 @@ _MAX_CORRELATION_ID = 2**31 - 1
 _SIZE_BYTES = 4
 """The bytes of the size in front of each frame."""
 
+_NEVER_MS = -(1 << 62)
 _REASONS = {
     ChannelState.NOT_CONNECTED: "the connection could not be established",
     ChannelState.AUTHENTICATE: "the broker closed the connection during the handshake",
@@ -106,6 +107,8 @@ class NetworkClient:
         self._correlation_id = 0
         self.counters = NetworkCounters(selector.counters, self.now_ms())
         """The counters for metrics. Any thread may read them."""
+        self.polled_ms = _NEVER_MS
+        """The end of the last poll."""
 
     # -- nodes
 
@@ -300,8 +303,11 @@ class NetworkClient:
         """Close all connections. Requests in flight are forgotten; nothing may be called afterwards."""
         self._selector.close_all()
 
-    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
-        """Send and receive for at most `timeout_ms`. Return the completed requests, whose callbacks have run."""
+    def poll(self, timeout_ms: int, now_ms: int, *, ends_with_send: bool = True) -> list[ClientResponse]:
+        """Send and receive for at most `timeout_ms`. Return the completed requests, whose callbacks have run.
+
+        ends_with_send: return as soon as a request is written, as a caller does that has more to send then.
+        """
         responses: list[ClientResponse] = []
         # Requests that failed without I/O complete at once: a caller that waits for them must not sit out the timeout.
         if self._aborted_sends:
@@ -318,8 +324,8 @@ class NetworkClient:
             timeout_ms = min(timeout_ms, setup_timeout_ms + 1)
             report_ms = self._failures.next_report_ms(now_ms)
             timeout_ms = timeout_ms if report_ms is None else min(timeout_ms, report_ms)
-        self._selector.poll(timeout_ms)
-        now_ms = self.now_ms()
+        self._selector.poll(timeout_ms, ends_with_send=ends_with_send)
+        self.polled_ms = now_ms = self.now_ms()
         if now_ms >= self.counters.next_roll_ms:
             self.counters.roll(now_ms)
         # Kafka's order. Answers come before disconnections: a node that answers and closes has answered. Callbacks run

@@ -233,10 +233,11 @@ class Selector:
 
     # -- the loop
 
-    def poll(self, timeout_ms: float) -> None:
+    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
         """Do all I/O that is possible, waiting for some at most `timeout_ms`.
 
-        The results are in the public collections.
+        The results are in the public collections. ends_with_send: a send that is complete ends the wait. A caller that
+        wants nothing but the answer says no, and saves the poll behind each send.
         """
         # Every step is tested here, so that a poll without its work pays for no call: this method runs once for every
         # request.
@@ -246,7 +247,7 @@ class Selector:
             self._clear_results()
         if self._memory.is_limited or self._setup.delayed_closes:
             timeout_ms = min(timeout_ms, self._enforce_limits())
-        if io.to_write and io.write_waiting():
+        if io.to_write and io.write_waiting() and (ends_with_send or io.to_write):
             timeout_ms = 0.0  # there is something to report, or more to write
         if io.ready or self._channels.to_report:
             timeout_ms = 0.0

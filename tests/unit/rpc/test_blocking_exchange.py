@@ -15,6 +15,18 @@ from tests.support.scripted_selector import ScriptedSelector
 NODE = Node(7, "127.0.0.1", 9092)
 
 
+def test_a_connection_that_was_lost_since_the_last_request_is_made_again() -> None:
+    clock = MockClock()
+    selector = ScriptedSelector(clock)
+    config = NetworkClientConfig(client_id="0", discover_broker_versions=False, reconnect_backoff_ms=0)
+    client = NetworkClient(selector, ManualMetadataUpdater([NODE]), config, clock)
+    await_ready(client, NODE, 30_000, lambda: True)
+    selector.disconnect(str(NODE.id))
+    clock.advance(1_000)
+    await_ready(client, NODE, 30_000, lambda: True)
+    assert len(selector.attempts) == 2
+
+
 def test_a_refused_connection_is_reported_at_once_by_a_client_without_backoff() -> None:
     clock = MockClock()
     selector = ScriptedSelector(clock)

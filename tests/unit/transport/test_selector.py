@@ -82,6 +82,18 @@ def test_a_client_connects_sends_and_receives(world: World) -> None:
     assert not world.selector.connected
 
 
+def test_a_completed_send_ends_the_wait_only_of_those_who_want_to_know(world: World) -> None:
+    world.network.listen(ADDRESS)
+    world.selector.connect("node-0", ADDRESS)
+    world.poll()
+    timeouts = world.network.poller.timeouts
+    for ends_with_send in (True, False):
+        world.selector.send("node-0", [framed(b"question")])
+        world.selector.poll(300, ends_with_send=ends_with_send)
+        assert [channel.connection_id for channel in world.selector.completed_sends] == ["node-0"]
+        assert (timeouts[-1] == 0) == ends_with_send
+
+
 def test_a_refused_connect_is_reported(world: World) -> None:
     world.selector.connect("node-0", ("127.0.0.1", 1))
     world.poll()

@@ -85,7 +85,7 @@ class FetchSession:
         self.is_old = False
         self.lock = threading.Lock()
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.partitions = SessionPartitions(watches, uses_topic_ids=uses_topic_ids)
+        self.partitions = SessionPartitions(watches, uses_topic_ids=uses_topic_ids, is_followers=is_privileged)
         self.in_flight = False
 
     def fill(self, partitions: Iterable[SessionPartition]) -> None:

@@ -49,14 +49,15 @@ class SessionPartition(PartitionFetch):
     """A partition of a session: what the client asked for last and, while a fetch is under way, what was read.
 
     answered_high_watermark, answered_log_start_offset: what the client was told last; -1 after an error. key: that by
-    which the session knows the partition.
+    which the session knows the partition. name: with the topic's name, once the metadata has told it.
     """
 
-    __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key")
+    __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key", "name")
 
     def __init__(self, topic: str, topic_id: bytes, partition: int, asked: FetchRequest.FetchPartition) -> None:
         super().__init__(topic, partition, 0, 0, topic_id=topic_id)
         self.key: Key = (topic_id or topic, partition)
+        self.name = TopicPartition(topic, partition)
         self.answered_high_watermark = NOT_ANSWERED
         self.answered_log_start_offset = NOT_ANSWERED
         self.update_request(asked)
@@ -81,6 +82,7 @@ class SessionPartition(PartitionFetch):
             partition_max_bytes=self.max_bytes,
         )
         copied = SessionPartition(self.topic, self.topic_id, self.partition, asked)
+        copied.name = self.name
         copied.answered_high_watermark = self.answered_high_watermark
         copied.answered_log_start_offset = self.answered_log_start_offset
         return copied
@@ -121,7 +123,10 @@ NOTHING_TO_READ: Final = PartitionsToRead((), ())
 
 
 class SessionPartitions:
-    """The partitions by key. uses_topic_ids: whether requests name topics by their ids."""
+    """The partitions by key.
+
+    uses_topic_ids: whether requests name topics by their ids. is_followers: whether a follower reads them.
+    """
 
     __slots__ = (
         "_all",
@@ -136,8 +141,8 @@ class SessionPartitions:
         "watch",
     )
 
-    def __init__(self, watches: SessionWatches, *, uses_topic_ids: bool) -> None:
-        self.watch = SessionWatch()
+    def __init__(self, watches: SessionWatches, *, uses_topic_ids: bool, is_followers: bool) -> None:
+        self.watch = SessionWatch(reads_to_end=is_followers)
         self._watches = watches
         self._uses_topic_ids = uses_topic_ids
         self._all: dict[Key, SessionPartition] = {}
@@ -145,7 +150,7 @@ class SessionPartitions:
         """Those of `_all` that the metadata has yet to know."""
         self._named: dict[TopicPartition, SessionPartition] = {}
         """The others, by the names by which they are marked."""
-        self._to_read: dict[Key, SessionPartition] = {}
+        self._to_read: dict[TopicPartition, SessionPartition] = {}
         """Those of `_named` that are not left out, in the order in which they are read: those that had records last
         come last, since an answer may be full before all had a turn."""
         self._known_in_version = -1
@@ -179,18 +184,17 @@ class SessionPartitions:
                     continue
                 known.update_request(asked)
                 if key not in self._unresolved:
-                    self._to_read[key] = known
+                    self._to_read[known.name] = known
         for forgotten in body.forgotten_topics_data:
             for number in forgotten.partitions:
                 self._forget((forgotten.topic_id if by_id else forgotten.topic, number))
 
     def replace_by_copies(self) -> None:
         """Leave the objects to the request that still reads them."""
-        in_order = {**self._to_read, **self._all}
-        self._all = copies = {key: partition.copy() for key, partition in in_order.items()}
+        self._all = copies = {key: partition.copy() for key, partition in self._all.items()}
         self._unresolved = {key: copies[key] for key in self._unresolved}
         self._named = {name: copies[partition.key] for name, partition in self._named.items()}
-        self._to_read = {key: copied for key, copied in copies.items() if key not in self._unresolved}
+        self._to_read = {name: self._named[name] for name in {**self._to_read, **self._named}}
 
     def count_to_read(self, version: int, now_ms: int) -> int:
         """Return how many partitions the next request would read, with metadata of this version."""
@@ -208,31 +212,30 @@ class SessionPartitions:
         for moved in take_all(self.watch.moved):
             partition = self._named.get(moved)
             if partition is not None:
-                to_read.setdefault(partition.key, partition)
-        # Two partitions of one name: a topic that was made anew is fetched by its old id too. Marks tell one of them.
-        is_ambiguous = len(self._named) + len(self._unresolved) != len(self._all)
-        if reads_all or is_ambiguous or now_ms >= self._read_all_ms:
+                to_read.setdefault(moved, partition)
+        if reads_all or now_ms >= self._read_all_ms:
             self._read_all_ms = now_ms + READ_ALL_MS
-            for key, partition in self._all.items():
-                if key not in self._unresolved:
-                    to_read.setdefault(key, partition)
+            for name, partition in self._named.items():
+                to_read.setdefault(name, partition)
+        if len(self._named) + len(self._unresolved) != len(self._all):
+            # Two partitions of one name: a topic that was made anew is fetched by its old id, too. Marks tell one.
+            known = [partition for key, partition in self._all.items() if key not in self._unresolved]
+            return PartitionsToRead(known, refused)
         partitions = list(to_read.values())
         if reads_all or not self._named:
             return PartitionsToRead(partitions, refused)
-        return PartitionsToRead(
-            partitions, refused, SessionReads(self.watch, self._named, list[PartitionFetch](partitions), now_ms)
-        )
+        return PartitionsToRead(partitions, refused, SessionReads(self.watch, self._named, to_read, now_ms))
 
     def note_read(self, partition: SessionPartition) -> None:
         """Note that a partition was read and answered: it is left out next time, comes last, or keeps its place."""
-        key, to_read = partition.key, self._to_read
+        name, to_read = partition.name, self._to_read
         if partition.is_at_end:
-            to_read.pop(key, None)
+            to_read.pop(name, None)
         elif len(partition.records):
-            to_read.pop(key, None)
-            to_read[key] = partition
+            to_read.pop(name, None)
+            to_read[name] = partition
         else:
-            to_read.setdefault(key, partition)
+            to_read.setdefault(name, partition)
 
     def note_refused(self, refused: RefusedPartition) -> None:
         """Note that a partition was refused: the first answer without the error has it, even without new records."""
@@ -248,9 +251,9 @@ class SessionPartitions:
         if partition is None:
             return
         self._unresolved.pop(key, None)
-        self._to_read.pop(key, None)
-        name = TopicPartition(partition.topic, partition.partition)
+        name = partition.name
         if self._named.get(name) is partition:
+            self._to_read.pop(name, None)
             del self._named[name]
             self._watches.remove(self.watch, (name,))
 
@@ -259,7 +262,7 @@ class SessionPartitions:
         before: Mapping[TopicPartition, SessionPartition] = self._named
         if image.version != self._known_in_version:
             self._known_in_version = image.version
-            self._unresolved = {**self._to_read, **self._all}
+            self._unresolved = {**{each.key: each for each in self._to_read.values()}, **self._all}
             self._named, self._to_read = {}, {}
         unknown: dict[Key, SessionPartition] = {}
         refused: list[RefusedPartition] = []
@@ -275,10 +278,10 @@ class SessionPartitions:
                 unknown[key] = partition
                 continue
             partition.topic = topic.name
-            full_name = TopicPartition(topic.name, partition.partition)
-            if full_name not in before:
-                new.add(full_name)
-            self._named[full_name] = self._to_read[key] = partition
+            partition.name = TopicPartition(topic.name, partition.partition)
+            if partition.name not in before:
+                new.add(partition.name)
+            self._named[partition.name] = self._to_read[partition.name] = partition
         self._unresolved = unknown
         # From here on, and so before they are read.
         if not self._is_closed:

@@ -126,6 +126,17 @@ class RequestMetrics:
             table.local[INDEX[(completed_ns - received_ns) >> DURATION_SHIFT]] += 1
             table.response_send[INDEX[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
             table.total[total] += 1
+            return
+        local_ns, taken_ns = request.local_complete_ns, request.response_dequeued_ns
+        if received_ns == request.dequeued_ns <= local_ns <= completed_ns == taken_ns and not request.throttle_time_ms:
+            # It waited, for replicas or records, and was answered by a thread that may write to its connection.
+            table.request_bytes[request_size] += 1
+            table.response_bytes[response_size] += 1
+            table.local[INDEX[(local_ns - received_ns) >> DURATION_SHIFT]] += 1
+            if completed_ns > local_ns:
+                table.remote[INDEX[(completed_ns - local_ns) >> DURATION_SHIFT]] += 1
+            table.response_send[INDEX[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
+            table.total[total] += 1
         else:
             record_stages(table, request)
 

@@ -44,11 +44,6 @@ class Bucket:
         self.entries: dict[TimerEntry, None] = {}
         self.expiration_ms = -1
 
-    def add(self, entry: TimerEntry) -> None:
-        """Add `entry`, which keeps a reference to its bucket, so that a cancel is one deletion."""
-        self.entries[entry] = None
-        entry.bucket = self
-
     def take_all(self) -> list[TimerEntry]:
         """Empty the bucket, and return its entries in order of insertion."""
         entries = list(self.entries)
@@ -100,19 +95,31 @@ class TimingWheel:
         expiration_ms = entry.expiration_ms
         if expiration_ms < self._current_ms + self._tick_ms:
             return False
-        if expiration_ms < self._current_ms + self._interval_ms:
-            virtual_id = expiration_ms // self._tick_ms
-            bucket = self._buckets[virtual_id % self._wheel_size]
-            bucket.add(entry)
-            bucket_expiration_ms = virtual_id * self._tick_ms
-            # The first entry of this round: the later ones find the bucket in the timer's heap.
-            if bucket.expiration_ms != bucket_expiration_ms:
-                bucket.expiration_ms = bucket_expiration_ms
-                self._on_new_expiration(bucket_expiration_ms, bucket)
-            return True
-        if self._overflow is None:
-            self._overflow = TimingWheel(self._interval_ms, self._wheel_size, self._current_ms, self._on_new_expiration)
-        return self._overflow.add(entry)
+        # A loop where Kafka calls `add` of the overflow wheel: most waits go three wheels up.
+        wheel = self
+        while expiration_ms >= wheel._current_ms + wheel._interval_ms:
+            overflow = wheel._overflow
+            wheel = wheel._add_overflow() if overflow is None else overflow
+        wheel.place(entry)
+        return True
+
+    def place(self, entry: TimerEntry) -> None:
+        """Put an entry into its bucket of this wheel, whose interval holds its expiration."""
+        tick_ms = self._tick_ms
+        virtual_id = entry.expiration_ms // tick_ms
+        bucket = self._buckets[virtual_id % self._wheel_size]
+        # The entry knows its bucket, so that a cancel is one deletion.
+        bucket.entries[entry] = None
+        entry.bucket = bucket
+        bucket_expiration_ms = virtual_id * tick_ms
+        # The first entry of this round: the later ones find the bucket in the timer's heap.
+        if bucket.expiration_ms != bucket_expiration_ms:
+            bucket.expiration_ms = bucket_expiration_ms
+            self._on_new_expiration(bucket_expiration_ms, bucket)
+
+    def _add_overflow(self) -> TimingWheel:
+        self._overflow = TimingWheel(self._interval_ms, self._wheel_size, self._current_ms, self._on_new_expiration)
+        return self._overflow
 
     def advance(self, now_ms: int) -> None:
         """Move the wheel's current time forward to `now_ms`, rounded down to its tick."""

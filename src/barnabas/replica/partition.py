@@ -198,7 +198,8 @@ class Partition:
             return not now.followers
 
         info = log.append_as_leader(records, state.leader_epoch, origin=origin, admit=admit, header=header, body=body)
-        if not info.leader_hw_increased:
+        # In-sync followers lack what was just appended, so the watermark waits for their fetches.
+        if not info.leader_hw_increased and len(state.maximal_isr) == 1:
             info.leader_hw_increased = self.increment_high_watermark()
         return info
 
@@ -245,19 +246,26 @@ class Partition:
         The reader says the epoch of its last record. Raises ApiError: OFFSET_OUT_OF_RANGE when this log does not know
         that epoch, or the reader is behind the start of the log. Kafka: the first half of Partition.readRecords.
         """
-        end = self.log.end_offset_for_epoch(last_fetched_epoch)
+        log = self.log
+        if (
+            last_fetched_epoch == log.leader_epochs.latest_epoch
+            and log.bounds.start <= fetch_offset <= log.local.end.message_offset
+        ):
+            # What the rest would find, for every reader that is up to date.
+            return None
+        end = log.end_offset_for_epoch(last_fetched_epoch)
         if end is None or end.epoch < 0:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"Could not determine the end offset of the last fetched epoch {last_fetched_epoch} from the request",
             )
         epoch, end_offset = end
-        start_offset = self.log.log_start_offset
+        start_offset = log.log_start_offset
         if fetch_offset < start_offset:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"Received request for offset {fetch_offset} for partition {self}, but we only have log segments in "
-                f"the range {start_offset} to {self.log.log_end_offset}.",
+                f"the range {start_offset} to {log.log_end_offset}.",
             )
         # The reader has an epoch that this log lacks, or more records of an epoch than this log: both have to be
         # truncated.

@@ -84,7 +84,7 @@ class ReplicaReader:
                 fetch.release_records()
 
         def read_and_answer() -> None:
-            found = fetches if session is None else session.take_moved()
+            found = fetches if session is None else session.read_again()
             if self._read_from_logs(terms, found, session, update_followers=False):
                 self._count_bytes_out(terms, found)
             on_complete(found)
@@ -286,5 +286,7 @@ class ReplicaReader:
         )
         if progress.proposal is not None:
             self._isr_updates.submit(partition, progress.proposal)
-        if progress.high_watermark_moved or progress.log_start_offset_moved:
+        if progress.log_start_offset_moved:
             self._waiting.later(partition.topic_partition)
+        elif progress.high_watermark_moved:
+            self._waiting.high_watermark_moved(partition.topic_partition)

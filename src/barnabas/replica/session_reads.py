@@ -10,29 +10,31 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition_fetch import PartitionFetch
-from barnabas.replica.session_watches import SessionWatch, take_all
+from barnabas.replica.session_watches import SessionWatch
 
 
 class SessionReads:
     """The partitions of a session that one fetch reads: those it begins with, and those that move while it waits.
 
-    fetches: the ones read so far; owned by the request. partitions: all of the session, by name. begun_ms: the
-    monotonic time at which the request began.
+    fetches: the ones read so far; owned by the request. begun_ms: the monotonic time at which the request began.
+
+    Arguments, by name: `named`, all partitions of the session, and `begun_with`, those that the request begins with.
     """
 
-    __slots__ = ("_partitions", "begun_ms", "fetches", "watch")
+    __slots__ = ("_named", "_read", "begun_ms", "fetches", "watch")
 
     def __init__(
         self,
         watch: SessionWatch,
-        partitions: Mapping[TopicPartition, PartitionFetch],
-        fetches: list[PartitionFetch],
+        named: Mapping[TopicPartition, PartitionFetch],
+        begun_with: Mapping[TopicPartition, PartitionFetch],
         begun_ms: int,
     ) -> None:
         self.watch = watch
-        self.fetches = fetches
         self.begun_ms = begun_ms
-        self._partitions = partitions
+        self.fetches = list(begun_with.values())
+        self._named = named
+        self._read = set(begun_with)
 
     def note_polled(self) -> None:
         """Note that the session has everything of the partitions left out, since none had moved when it began."""
@@ -41,19 +43,18 @@ class SessionReads:
     def waited_for(self) -> list[PartitionFetch]:
         """Return the partitions whose records may end the wait."""
         moved = self.watch.moved
-        if not moved:
-            return self.fetches
         # A copy, which is one operation: other threads add.
-        return self.fetches + self._new(moved.copy())
+        new = moved.copy() - self._read if moved else None
+        return self.fetches + self._found(new) if new else self.fetches
 
-    def take_moved(self) -> list[PartitionFetch]:
-        """Return the partitions to read at the end of the wait, with the marks of those that have moved taken away."""
-        moved = self.watch.moved
-        if moved:
-            self.fetches += self._new(take_all(moved))
+    def read_again(self) -> list[PartitionFetch]:
+        """Return the partitions to read at the end of the wait. The marks stay, for the next request to take."""
+        new = self.watch.moved.copy() - self._read
+        if new:
+            self._read |= new
+            self.fetches += self._found(new)
         return self.fetches
 
-    def _new(self, moved: Iterable[TopicPartition]) -> list[PartitionFetch]:
-        read = {id(fetch) for fetch in self.fetches}
-        found = [self._partitions.get(partition) for partition in moved]
-        return [fetch for fetch in found if fetch is not None and id(fetch) not in read]
+    def _found(self, names: Iterable[TopicPartition]) -> list[PartitionFetch]:
+        # One that is not found has left the session since.
+        return [fetch for name in names if (fetch := self._named.get(name)) is not None]

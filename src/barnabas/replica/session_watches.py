@@ -27,14 +27,15 @@ class SessionWatch:
 
     moved: added to by any thread, taken from by the one that reads. Only single operations of the set are used, which
     are atomic on every build of Python. polled_ms: a monotonic time at which the session has everything of the
-    partitions that it leaves out.
+    partitions that it leaves out. reads_to_end: a follower's session, whose fetches do not wait for the high watermark.
     """
 
-    __slots__ = ("moved", "polled_ms")
+    __slots__ = ("moved", "polled_ms", "reads_to_end")
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_to_end: bool) -> None:
         self.moved: set[TopicPartition] = set()
         self.polled_ms = NEVER_POLLED_MS
+        self.reads_to_end = reads_to_end
 
 
 class SessionWatches:

@@ -7,7 +7,7 @@ once, for callers without locks. No lock of its own. Kafka: kafka.cluster.Delaye
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
@@ -63,19 +63,13 @@ class WaitingRequests:
         if is_in_session or key in self.fetch_watchers:
             self._actions.add(lambda: self._try_fetches(key))
 
+    def high_watermark_moved(self, key: TopicPartition) -> None:
+        """Queue a retry of what waits for the high watermark: no fetches of followers, which read to the log end."""
+        self._mark_and_retry(key, self._try_all_but_followers)
+
     def later(self, key: TopicPartition) -> None:
         """Queue a retry of every operation that waits for this partition. It runs when the thread's request is done."""
-        is_in_session = key in self._session_watches
-        if is_in_session:
-            # Now, and not with the retry: a fetch that comes first must read the partition.
-            self.sessions.mark(key)
-        if (
-            is_in_session
-            or key in self.produce_watchers
-            or key in self.fetch_watchers
-            or key in self.deletions.watchers
-        ):
-            self._actions.add(lambda: self._try_all(key))
+        self._mark_and_retry(key, self._try_all)
 
     def wake(self, key: TopicPartition) -> None:
         """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
@@ -97,13 +91,38 @@ class WaitingRequests:
         self.produces.shutdown()
         self.deletions.shutdown()
 
+    def _mark_and_retry(self, key: TopicPartition, retry: Callable[[TopicPartition], None]) -> None:
+        is_in_session = key in self._session_watches
+        if is_in_session:
+            # Now, and not with the retry: a fetch that comes first must read the partition.
+            self.sessions.mark(key)
+        if (
+            is_in_session
+            or key in self.produce_watchers
+            or key in self.fetch_watchers
+            or key in self.deletions.watchers
+        ):
+            self._actions.add(lambda: retry(key))
+
     def _try_all(self, key: TopicPartition) -> None:
         # Kafka's order: DelayedOperations.checkAndCompleteAll.
         self._try_fetches(key)
         self.produces.check_and_complete(key)
         self.deletions.check_and_complete(key)
 
+    def _try_all_but_followers(self, key: TopicPartition) -> None:
+        if key in self.fetch_watchers:
+            self.fetches.check_and_complete(key)
+        for watch in self._session_watches.get(key, ()):
+            if not watch.reads_to_end:
+                self.fetches.check_and_complete(watch)
+        if key in self.produce_watchers:
+            self.produces.check_and_complete(key)
+        if key in self.deletions.watchers:
+            self.deletions.check_and_complete(key)
+
     def _try_fetches(self, key: TopicPartition) -> None:
-        self.fetches.check_and_complete(key)
+        if key in self.fetch_watchers:
+            self.fetches.check_and_complete(key)
         for watch in self._session_watches.get(key, ()):
             self.fetches.check_and_complete(watch)

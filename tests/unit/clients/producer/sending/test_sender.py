@@ -425,7 +425,7 @@ def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None
     polls = 0
     real_poll = setting.client.poll
 
-    def poll(timeout_ms: int, now_ms: int) -> Any:
+    def poll(timeout_ms: int, now_ms: int, **options: bool) -> Any:
         nonlocal polls
         polls += 1
         if polls == 1:
@@ -433,7 +433,7 @@ def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None
         if setting.selector.sent and setting.selector.sent[0].header.api_key == ApiKey.PRODUCE:
             setting.client.poll = real_poll  # type: ignore[method-assign]
             setting.answer(base_offset=9)
-        return real_poll(timeout_ms, now_ms)
+        return real_poll(timeout_ms, now_ms, **options)
 
     setting.client.poll = poll  # type: ignore[method-assign]
     setting.sender.initiate_close()

@@ -7,6 +7,8 @@ them. Topics have three replicas and `min.insync.replicas=2`; everything is prod
 CPU and memory are summed over the three brokers, without ZooKeeper.
 
 - produce: batches of 16 KB and 100 KB, one request in flight and five.
+- idle-partitions: batches of 16 KB, one in flight, while the followers fetch 300 other partitions of the same leader,
+  which nothing is written to.
 - death: kill -9 of the partition's leader until the next acknowledged record; the client asks for the new leader every
   5 ms. The controller is one of the other brokers.
 - emptied-disk: a follower without its data, from its start until it is in sync again.
@@ -44,7 +46,13 @@ from tests.support.server_process import free_port
 from tests.support.zookeeper_cluster import SETTINGS, JoinedKafka, ZooKeeperCluster
 
 BROKERS = 3
-CELLS = (PRODUCE, DEATH, EMPTIED_DISK, ROLLING_RESTART) = ("produce", "death", "emptied-disk", "rolling-restart")
+CELLS = (PRODUCE, IDLE_PARTITIONS, DEATH, EMPTIED_DISK, ROLLING_RESTART) = (
+    "produce",
+    "idle-partitions",
+    "death",
+    "emptied-disk",
+    "rolling-restart",
+)
 SYSTEMS = (REFERENCE, "barnabas", f"barnabas{COMPILED_SUFFIX}")
 BATCHES = {"16 KB": 16_384, "100 KB": 100_000}
 VALUE_BYTES = 1_000
@@ -54,6 +62,7 @@ WARM_SECONDS = 4
 ASK_SECONDS = 0.005
 PATIENCE_SECONDS = 120
 CATCH_UP_BYTES = 400_000_000
+IDLE_TOPIC, IDLE_COUNT = "idle", 300
 
 FIGURES = {
     "MB/s": "mb_per_second",
@@ -93,10 +102,10 @@ def make_cluster(name: str, directory: Path) -> ZooKeeperCluster:
     return ZooKeeperCluster(directory, [make(broker_id) for broker_id in range(BROKERS)], zookeeper)
 
 
-def create_topic(cluster: ZooKeeperCluster, topic: str, replicas: Sequence[int]) -> None:
-    """Create a topic of one partition, whose first replica leads it."""
+def create_topic(cluster: ZooKeeperCluster, topic: str, replicas: Sequence[int], partitions: int = 1) -> None:
+    """Create a topic; the first replica leads its partitions."""
     with Admin(cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic, assignments={0: replicas})])
+        admin.create_topics([NewTopic(topic, assignments=dict.fromkeys(range(partitions), replicas))])
     cluster.wait_until_in_sync([topic], len(replicas), PATIENCE_SECONDS)
 
 
@@ -120,6 +129,18 @@ def measure_produce(cluster: ZooKeeperCluster, topic: str, batch_bytes: int, dep
         "p99_ms": load["p99_us"] / 1000,
         "resident_mib": sum(resident_mib(broker.pid) for broker in cluster.brokers),
     }
+
+
+def measure_beside_idle_partitions(cluster: ZooKeeperCluster, topic: str, seconds: float) -> Result:
+    """Produce while the leader has many partitions that nothing is written to."""
+    create_topic(cluster, IDLE_TOPIC, [0, 1, 2], IDLE_COUNT)
+    result = measure_produce(cluster, topic, BATCHES["16 KB"], 1, seconds)
+    with Admin(cluster.bootstrap_servers) as admin:
+        admin.delete_topics([IDLE_TOPIC])
+        deadline = time.perf_counter() + PATIENCE_SECONDS
+        while IDLE_TOPIC in admin.list_topics() and time.perf_counter() < deadline:
+            time.sleep(0.1)
+    return result
 
 
 def _cpu_seconds(cluster: ZooKeeperCluster) -> float:
@@ -236,6 +257,8 @@ def _round(cluster: ZooKeeperCluster, suffix: str, options: argparse.Namespace) 
             topic = f"produce-{batch_bytes}-{depth}-{suffix}"
             result = measure_produce(cluster, topic, batch_bytes, depth, options.seconds)
             yield f"produce {size}, {depth} in flight", result
+    if IDLE_PARTITIONS in options.cells:
+        yield IDLE_PARTITIONS, measure_beside_idle_partitions(cluster, f"beside-{suffix}", options.seconds)
     for number in range(options.deaths) if DEATH in options.cells else ():
         yield DEATH, measure_death(cluster, f"death-{suffix}-{number}")
     if EMPTIED_DISK in options.cells:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -70,6 +72,7 @@ class Broker:
         self,
         *asked: tuple[str, int, int],
         forgotten: tuple[tuple[str, int], ...] = (),
+        channel: RecordingChannel | None = None,
         **fields: Any,
     ) -> RecordingChannel:
         """A fetch of these (topic, partition, offset); `fields` go to the request."""
@@ -87,7 +90,7 @@ class Broker:
             setattr(body, name, value)
         version = self.version
         frame = encode_request_header(ApiKey.FETCH, version, 1, "me") + b"".join(map(bytes, body.encode(version)))
-        channel = RecordingChannel()
+        channel = RecordingChannel() if channel is None else channel
         self.apis.handle(self.parser.parse(frame, connection(), channel=channel, received_ns=1))
         return channel
 
@@ -432,6 +435,50 @@ def test_a_session_that_has_ended_is_told_of_nothing() -> None:
     broker.go_on()
     broker.fetch(session_id=broker.session_id, session_epoch=-1)
     assert not watches
+
+
+class EventfulChannel(RecordingChannel):
+    """Tells when the answer is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered = threading.Event()
+
+    def send(self, request: Any, frame: Sequence[Any]) -> None:
+        super().send(request, frame)
+        self.answered.set()
+
+
+def test_no_record_is_missed_while_others_append() -> None:
+    """The clock stands still, so that nothing but marks tells of records, and no wait is over before there are some."""
+    broker = Broker()
+    partitions = [(topic, number) for topic in ("topic", "other") for number in range(2)]
+    broker.begin(*((*each, 0) for each in partitions))
+    broker.go_on()
+    batches_each, producers = 150, 2
+
+    def produce(seed: int) -> None:
+        chance = Random(seed)
+        for _ in range(batches_each):
+            broker.append(*chance.choice(partitions), records=1)
+
+    threads = [threading.Thread(target=produce, args=(seed,)) for seed in range(producers)]
+    for thread in threads:
+        thread.start()
+    read = dict.fromkeys(partitions, 0)
+    changed: list[tuple[str, int, int]] = []
+    while sum(read.values()) < batches_each * producers:
+        channel = EventfulChannel()
+        broker.send(*changed, channel=channel, max_wait_ms=500)
+        assert channel.answered.wait(30), read
+        broker.epoch = next_epoch(broker.epoch)
+        changed = []
+        for key, offsets in offsets_of(channel.answer()).items():
+            assert offsets in ([], list(range(read[key], read[key] + len(offsets))))
+            read[key] += len(offsets)
+            changed.append((*key, read[key]))
+    for thread in threads:
+        thread.join()
 
 
 class SessionsAgainstFullFetches(RuleBasedStateMachine):

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.follower_state import NEVER_MS, FollowerFetch, FollowerState
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.session_reads import SessionReads
+from barnabas.replica.session_watches import SessionWatch
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
+from tests.unit.replica.replica_harness import ANOTHER, US, Replicas, key
 from tests.unit.storage.log_harness import Broker, batch, log_config
 
 THIRD = 2
@@ -334,3 +337,69 @@ def test_consumers_never_read_what_is_not_in_sync() -> None:
     for isolation in (FetchIsolation.HIGH_WATERMARK, FetchIsolation.TXN_COMMITTED):
         (read,) = replicas.fetch(PartitionFetch("topic", 0, 0, 1 << 20), isolation=isolation)
         assert len(read.records) == 0
+
+
+# -- followers whose sessions leave a partition out
+
+
+class FollowerSession:
+    """A follower that fetches in a session; after its first fetch the partition is left out."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.replicas = replicas
+        self.watch = SessionWatch(reads_to_end=True)
+        self.fetch_from(0)
+
+    def fetch_from(self, offset: int) -> list[PartitionFetch]:
+        """Fetch the partition."""
+        fetch = PartitionFetch("topic", 0, offset, 1 << 20, log_start_offset_of_follower=0)
+        return self._fetch({key(): fetch})
+
+    def leave_out(self) -> None:
+        """Fetch other partitions of the session, which has seen no mark of this one."""
+        self._fetch({})
+
+    def _fetch(self, begun_with: dict[TopicPartition, PartitionFetch]) -> list[PartitionFetch]:
+        answered: list[PartitionFetch] = []
+        terms = FetchTerms(0, 1, 1 << 20, FetchIsolation.LOG_END, replica_id=ANOTHER)
+        now_ms = self.replicas.partition().environment.monotonic_ms()
+        reads = SessionReads(self.watch, begun_with, begun_with, now_ms)
+        self.replicas.manager.reader.fetch_records(terms, reads.fetches, answered.extend, reads)
+        self.replicas.actions.run_all()
+        return answered
+
+
+def test_a_follower_whose_fetches_leave_the_partition_out_stays_in_sync_when_records_come() -> None:
+    replicas = leading()
+    session = FollowerSession(replicas)
+    for _ in range(10):
+        replicas.pass_time(LAG_MS // 2)
+        session.leave_out()
+    replicas.append(("topic", 0, batch(4)))
+    replicas.manager.shrink_isrs()
+    assert not replicas.alter_partitions.requested, "it had everything when it fetched last"
+    session.fetch_from(0)
+    replicas.append(("topic", 0, batch(1)))
+    session.fetch_from(4)
+    replicas.pass_time(LAG_MS + 1)
+    replicas.manager.shrink_isrs()
+    assert [each.wanted.isr for each in replicas.alter_partitions.requested] == [(US,)], "now it lags"
+
+
+def test_a_follower_that_does_not_fetch_at_all_is_late_from_its_last_fetch_on() -> None:
+    replicas = leading()
+    session = FollowerSession(replicas)
+    replicas.pass_time(LAG_MS)
+    session.leave_out()
+    replicas.pass_time(LAG_MS + 1)
+    replicas.append(("topic", 0, batch(4)))
+    replicas.manager.shrink_isrs()
+    assert [each.wanted.isr for each in replicas.alter_partitions.requested] == [(US,)]
+
+
+def test_what_another_leader_epoch_left_out_counts_no_more() -> None:
+    replicas = leading()
+    session = FollowerSession(replicas)
+    replicas.lead(isr=(US,), replicas=(US, ANOTHER), leader_epoch=1)
+    session.leave_out()
+    assert replicas.partition().state.followers[ANOTHER].state_by_now.last_caught_up_ms == NEVER_MS

@@ -106,7 +106,7 @@ def create_topic(cluster: ZooKeeperCluster, topic: str, replicas: Sequence[int],
     """Create a topic; the first replica leads its partitions."""
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, assignments=dict.fromkeys(range(partitions), replicas))])
-    cluster.wait_until_in_sync([topic], len(replicas), PATIENCE_SECONDS)
+    cluster.wait_until_in_sync([topic], len(replicas) * partitions, PATIENCE_SECONDS)
 
 
 # -- throughput

@@ -144,16 +144,19 @@ class DelayedOperationPurgatory(Generic[T]):
     def _watch(self, operation: T, keys: Iterable[Hashable]) -> None:
         for key in keys:
             # A loop: between the look-up and the append another thread may have removed the empty list.
-            while not operation.is_completed:
-                with self._lock:
-                    watchers = self.watchers.get(key)
-                    if watchers is None:
-                        watchers = self.watchers[key] = _Watchers()
-                    self._added_since_purge += 1
-                with watchers.lock:
-                    if not watchers.closed:
-                        watchers.operations.append(operation)
-                        break
+            while not operation.is_completed and not self._add(operation, key):
+                pass
+
+    def _add(self, operation: T, key: Hashable) -> bool:
+        with self._lock:
+            watchers = self.watchers.get(key)
+            if watchers is None:
+                watchers = self.watchers[key] = _Watchers()
+            self._added_since_purge += 1
+        with watchers.lock:
+            if not watchers.closed:
+                watchers.operations.append(operation)
+            return not watchers.closed
 
     def _sweep(self, key: Hashable, watchers: _Watchers[T]) -> int:
         # Both locks, the index first: an append of `_watch` between the test for emptiness and `closed` would be lost.

@@ -15,8 +15,6 @@ from barnabas.rpc.client_request import ClientRequest, ClientResponse
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 
-# A follower asks again as soon as it has an answer: the poll that brought it has looked at the connection, too.
-_FRESH_MS = 50
 # Bounds how late a wait notices that `is_running` became false, should the wake-up be missing.
 _LONGEST_POLL_MS = 1_000
 
@@ -25,8 +23,12 @@ class ConnectionLost(Exception):
     """The error of a request without an answer: no connection, a lost one, a node that is too slow, an ended wait."""
 
 
-def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: Callable[[], bool]) -> None:
+def await_ready(
+    client: NetworkClient, node: Node, timeout_ms: int, is_running: Callable[[], bool], *, trusted_ms: int = -1
+) -> None:
     """Wait until a request can be sent to the node. Connects if need be.
+
+    trusted_ms: how long ago the last poll may have looked at the connection; by default it is looked at in any case.
 
     Raises ConnectionLost: an attempt to connect failed, `timeout_ms` are over, or `is_running` became false. Raises
     ValueError: `timeout_ms` is negative.
@@ -35,7 +37,7 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int, is_running: 
         raise ValueError("Timeout needs to be greater than 0")
     now_ms = client.now_ms()
     deadline_ms = now_ms + timeout_ms
-    if now_ms - client.polled_ms > _FRESH_MS:
+    if now_ms - client.polled_ms > trusted_ms:
         # The node may have closed the connection since the last request; only a poll notices.
         client.poll(0, now_ms)
     was_tried = False

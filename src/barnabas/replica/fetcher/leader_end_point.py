@@ -29,6 +29,8 @@ from barnabas.storage.log.timestamp_search import EARLIEST_TIMESTAMP, LATEST_TIM
 
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 7
+TRUSTED_MS: Final = 50
+"""A follower asks again as soon as it has an answer: the poll that brought it has looked at the connection, too."""
 
 
 class FetchedPartition(NamedTuple):
@@ -141,7 +143,7 @@ class RemoteLeader:
         client, node = self._client, self._node
         self._release_answer()
         try:
-            await_ready(client, node, self._timeout_ms, self._is_running)
+            await_ready(client, node, self._timeout_ms, self._is_running, trusted_ms=TRUSTED_MS)
             response = send_and_await(client, client.new_request(node.id, builder), self._is_running)
         except (ConnectionLost, OSError):
             client.close_connection(node.id)

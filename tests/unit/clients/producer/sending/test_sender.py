@@ -419,6 +419,7 @@ def test_an_unknown_leader_only_asks_for_metadata() -> None:
     assert len(setting.selector.sent) == 1
 
 
+@pytest.mark.interpreted
 def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None:
     setting = Setting(linger_ms=60_000, delivery_timeout_ms=120_000)
     future = setting.append()
@@ -441,6 +442,7 @@ def test_the_loop_survives_an_exception_and_closing_sends_what_is_left() -> None
     assert future.result(0).offset == 9
 
 
+@pytest.mark.interpreted
 def test_what_cannot_be_encoded_or_sent_fails_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(max_in_flight_requests_per_connection=1)
     with monkeypatch.context() as patch:

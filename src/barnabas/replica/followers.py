@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.replica.follower_state import Follower, FollowerFetch
+from barnabas.replica.follower_state import Follower, FollowerFetch, FollowerState
 from barnabas.replica.isr_proposals import propose_expand
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import NO_EPOCH, Partition
@@ -23,11 +23,13 @@ class FollowerProgress(NamedTuple):
 
     log_start_offset_moved: that of the follower, and perhaps the low watermark of the partition with it.
     proposal: the state with the follower in the ISR, to be submitted; None if the follower does not join.
+    state: the follower's state since this fetch; None if the fetch did not count.
     """
 
     high_watermark_moved: bool = False
     log_start_offset_moved: bool = False
     proposal: LeaderState | None = None
+    state: FollowerState | None = None
 
 
 NO_PROGRESS = FollowerProgress()
@@ -68,11 +70,14 @@ def update_follower(
         ):
             return NO_PROGRESS
         before = follower.state_by_now
-        follower.state = before.after_fetch(fetch, now_ms)
+        follower.state = after = before.after_fetch(fetch, now_ms)
         # Before the watermark: a follower about to join belongs to the maximal ISR, for which the watermark waits.
         proposal = propose_expand(partition, state, follower)
         # The idle polls of followers do not move them, and skip the computation of the high watermark.
         moved = before.log_end.message_offset != fetch.fetched_from.message_offset
         return FollowerProgress(
-            moved and partition.increment_high_watermark(), fetch.log_start_offset != before.log_start_offset, proposal
+            moved and partition.increment_high_watermark(),
+            fetch.log_start_offset != before.log_start_offset,
+            proposal,
+            after,
         )

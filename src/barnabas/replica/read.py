@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
 from barnabas.replica.delayed_fetch import DelayedFetch
-from barnabas.replica.follower_state import FollowerFetch, LeftOut
+from barnabas.replica.follower_state import FollowerFetch, FollowerState, LeftOut
 from barnabas.replica.followers import follower_or_error, update_follower
 from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leader_state import LeaderState
@@ -255,24 +255,26 @@ class ReplicaReader:
         partition, state = fetch.hosted, fetch.read_under
         if partition is None or state is None or fetch.diverging_epoch is not None:
             return 0
-        if is_progress:
-            self._note_progress(partition, state, terms, fetch)
+        known = self._note_progress(partition, state, terms, fetch) if is_progress else None
         if terms.replica_id not in state.isr:
             # A session leaves out what is at its end, and this fetch may be the one that lets the follower join.
             fetch.read_to = None
-        elif session is not None and fetch.is_at_end:
-            follower = state.followers[terms.replica_id]
-            follower.left_out = LeftOut(follower.state, session.watch)
+        elif session is not None and known is not None and fetch.is_at_end:
+            # The state of this fetch, not the one by now: that may be of another leadership already.
+            state.followers[terms.replica_id].left_out = LeftOut(known, session.watch)
         if fetch.records and self._holds_back(partition, terms.replica_id):
             fetch.release_records()
         return len(fetch.records)
 
     def _note_progress(
         self, partition: Partition, state: LeaderState, terms: FetchTerms, fetch: PartitionFetch
-    ) -> None:
-        """Note that a follower has everything below the offset it fetches from: the ISR or a watermark may move."""
+    ) -> FollowerState | None:
+        """Note that a follower has everything below the offset it fetches from: the ISR or a watermark may move.
+
+        Returns the follower's state since this fetch; None if the fetch does not count.
+        """
         if fetch.read_from is None or fetch.read_to is None:
-            return
+            return None
         progress = update_follower(
             partition,
             state.followers[terms.replica_id],
@@ -290,3 +292,4 @@ class ReplicaReader:
             self._waiting.later(partition.topic_partition)
         elif progress.high_watermark_moved:
             self._waiting.high_watermark_moved(partition.topic_partition)
+        return progress.state

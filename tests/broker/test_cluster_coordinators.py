@@ -45,6 +45,8 @@ class Member(threading.Thread):
         super().__init__()
         self.read: Counter[bytes] = Counter()
         self.end = threading.Event()
+        self.partitions = 0
+        """How many it is assigned."""
         self.error: BaseException | None = None
         self._topic = topic
         self._consumer = Consumer(
@@ -57,6 +59,7 @@ class Member(threading.Thread):
                 consumer.subscribe([self._topic])
                 while not self.end.is_set():
                     self.read.update(record.value or b"" for record in consumer.poll(timeout_ms=100))
+                    self.partitions = len(consumer.assignment())
                     self._commit(consumer)
         except BaseException as error:
             self.error = error
@@ -78,6 +81,8 @@ def two_members(three: Cluster, topic: str, protocol: str) -> Iterator[tuple[Mem
     for member in members:
         member.start()
     try:
+        # Else the first to join may have read everything before the other gets its partitions.
+        eventually(lambda: all(member.partitions == PARTITIONS // 2 for member in members))
         yield members
     finally:
         for member in members:

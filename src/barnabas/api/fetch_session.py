@@ -63,7 +63,6 @@ class FetchSession:
         "last_used_ms",
         "lock",
         "partitions",
-        "uses_topic_ids",
     )
 
     def __init__(
@@ -78,7 +77,6 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.is_privileged = is_privileged
-        self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.cached_size = size
@@ -102,7 +100,7 @@ class FetchSession:
         with self.lock:
             if body.session_epoch != self.epoch:
                 raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            if by_id != self.uses_topic_ids:
+            if by_id != self.partitions.uses_topic_ids:
                 raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
             # The thread that answers the request before may still use these objects: they stay its own.
             if self.in_flight:

@@ -150,7 +150,7 @@ class FetchSessionCache:
 
     def _evict(self, wanted: _EvictableKey, now_ms: int) -> FetchSession | None:
         """Make room for a session: evict one that was unused too long, else the least one if it is less than the new
-        one. Returns the evicted session, for the caller to close; None if there is no room.
+        one. Return the evicted session, which the caller closes, or None if no session may be evicted.
 
         A consumer's session is less than a follower's; among equals fewer partitions are less. New sessions are safe
         from consumers, a follower's new session from all.

@@ -16,7 +16,7 @@ Kafka: CachedPartition, FetchSession.partitionMap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.metadata.metadata_image import MetadataImage
@@ -25,7 +25,7 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition_fetch import PartitionFetch
 from barnabas.replica.session_reads import SessionReads
-from barnabas.replica.session_watches import SessionWatch, SessionWatches, take_all
+from barnabas.replica.session_watches import SessionWatch, SessionWatches
 
 NOT_ANSWERED: Final = -1
 READ_ALL_MS: Final = 5_000
@@ -114,7 +114,7 @@ class PartitionsToRead(NamedTuple):
     reads: adds those that move while the request waits; None where `partitions` is all that it reads.
     """
 
-    partitions: Sequence[SessionPartition]
+    partitions: Sequence[PartitionFetch]
     refused: Sequence[RefusedPartition]
     reads: SessionReads | None = None
 
@@ -136,15 +136,15 @@ class SessionPartitions:
         "_read_all_ms",
         "_to_read",
         "_unresolved",
-        "_uses_topic_ids",
         "_watches",
+        "uses_topic_ids",
         "watch",
     )
 
     def __init__(self, watches: SessionWatches, *, uses_topic_ids: bool, is_followers: bool) -> None:
         self.watch = SessionWatch(reads_to_end=is_followers)
         self._watches = watches
-        self._uses_topic_ids = uses_topic_ids
+        self.uses_topic_ids = uses_topic_ids
         self._all: dict[Key, SessionPartition] = {}
         self._unresolved: dict[Key, SessionPartition] = {}
         """Those of `_all` that the metadata has yet to know."""
@@ -161,9 +161,6 @@ class SessionPartitions:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[SessionPartition]:
-        return iter(self._all.values())
-
     def add(self, partitions: Iterable[SessionPartition]) -> None:
         """Add partitions, which the next request reads."""
         for partition in partitions:
@@ -171,7 +168,7 @@ class SessionPartitions:
 
     def update(self, body: FetchRequest) -> None:
         """Apply the differences that a request states."""
-        by_id = self._uses_topic_ids
+        by_id = self.uses_topic_ids
         for topic in body.topics:
             name = "" if by_id else topic.topic
             topic_id = topic.topic_id if by_id else b""
@@ -209,7 +206,7 @@ class SessionPartitions:
             refused = self._resolve(image)
         to_read = self._to_read
         # Marks are taken before the read: what moves after it is marked once more.
-        for moved in take_all(self.watch.moved):
+        for moved in self.watch.take_moved():
             partition = self._named.get(moved)
             if partition is not None:
                 to_read.setdefault(moved, partition)
@@ -221,10 +218,8 @@ class SessionPartitions:
             # Two partitions of one name: a topic that was made anew is fetched by its old id, too. Marks tell one.
             known = [partition for key, partition in self._all.items() if key not in self._unresolved]
             return PartitionsToRead(known, refused)
-        partitions = list(to_read.values())
-        if reads_all or not self._named:
-            return PartitionsToRead(partitions, refused)
-        return PartitionsToRead(partitions, refused, SessionReads(self.watch, self._named, to_read, now_ms))
+        reads = SessionReads(self.watch, self._named, to_read, now_ms)
+        return PartitionsToRead(reads.fetches, refused, None if reads_all or not self._named else reads)
 
     def note_read(self, partition: SessionPartition) -> None:
         """Note that a partition was read and answered: it is left out next time, comes last, or keeps its place."""
@@ -270,7 +265,7 @@ class SessionPartitions:
         topics, names = image.topics, image.topic_names
         for key, partition in self._unresolved.items():
             # A topic id's name, once known, stays (Kafka's rule).
-            name = partition.topic or (names.get(partition.topic_id) if self._uses_topic_ids else "")
+            name = partition.topic or (names.get(partition.topic_id) if self.uses_topic_ids else "")
             topic = None if name is None else topics.get(name)
             if topic is None or topic.partition(partition.partition) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -114,22 +114,14 @@ class RequestMetrics:
         except IndexError:  # one of them is large
             record_stages(table, request)
             return
-        # Most requests ran at once and were answered by their own thread: their stamps coincide, and two stages are
-        # left. Neither is longer than the whole, so if the whole is in INDEX, so are they.
+        local_ns = request.local_complete_ns
+        # Most requests ran at once and were answered by a thread that may write to their connection: two of the queues'
+        # stages are missing, and that of waiting (for replicas, for records) is too where two stamps coincide. No stage
+        # is longer than the whole, so if the whole is in INDEX, so are they.
         if (
-            completed_ns == request.local_complete_ns == request.response_dequeued_ns
-            and received_ns == request.dequeued_ns
+            received_ns == request.dequeued_ns <= local_ns <= completed_ns == request.response_dequeued_ns
             and not request.throttle_time_ms
         ):
-            table.request_bytes[request_size] += 1
-            table.response_bytes[response_size] += 1
-            table.local[INDEX[(completed_ns - received_ns) >> DURATION_SHIFT]] += 1
-            table.response_send[INDEX[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
-            table.total[total] += 1
-            return
-        local_ns, taken_ns = request.local_complete_ns, request.response_dequeued_ns
-        if received_ns == request.dequeued_ns <= local_ns <= completed_ns == taken_ns and not request.throttle_time_ms:
-            # It waited, for replicas or records, and was answered by a thread that may write to its connection.
             table.request_bytes[request_size] += 1
             table.response_bytes[response_size] += 1
             table.local[INDEX[(local_ns - received_ns) >> DURATION_SHIFT]] += 1

@@ -6,15 +6,14 @@ and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.replica.session_watches import SessionWatch
+from barnabas.runtime.clock import NEVER_MS
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
-NEVER_MS: Final = -(1 << 62)
-"""A time before all others: the monotonic clock may be near zero."""
 
 
 class FollowerFetch(NamedTuple):

@@ -13,10 +13,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from barnabas.replica.follower_state import NEVER_MS, UNKNOWN_BROKER_EPOCH, Follower
+from barnabas.replica.follower_state import UNKNOWN_BROKER_EPOCH, Follower
 from barnabas.replica.isr_state import IsrEvent, IsrPhase, next_state
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
+from barnabas.runtime.clock import NEVER_MS
 
 logger = logging.getLogger(__name__)
 

@@ -181,9 +181,7 @@ class ReplicaReader:
         for fetch in fetches:
             size = self._read_partition(terms, fetch, min(fetch.max_bytes, left), min_one_message=min_one_message)
             if terms.replica_id >= 0:
-                size = self._note_follower(
-                    terms, fetch, session if update_followers else None, is_progress=update_followers
-                )
+                size = self._note_follower(terms, fetch, session, is_progress=update_followers)
             if size:
                 min_one_message = False
                 total += size

@@ -6,7 +6,7 @@ FetchSession (`api`); whatever moves a partition marks the partition on any thre
 guards changes of the table; look-ups take no lock, since every change replaces a whole entry.
 
 Nothing but latency relies on the marks: a session reads all its partitions every few seconds, and whenever the metadata
-have changed (`FetchSession.read_next`).
+have changed (`SessionPartitions.read_next`).
 
 Kafka has no such thing: it reads all partitions of a session for each fetch (decision 0084).
 """
@@ -15,18 +15,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Final
 
 from barnabas.protocol.topic_partition import TopicPartition
-
-NEVER_POLLED_MS: Final = -(1 << 62)
+from barnabas.runtime.clock import NEVER_MS
 
 
 class SessionWatch:
     """The marks of one session. It is also the key under which the session's fetch waits in the purgatory.
 
-    moved: added to by any thread, taken from by the one that reads. Only single operations of the set are used, which
-    are atomic on every build of Python. polled_ms: a monotonic time at which the session has everything of the
+    moved: added to by any thread, taken away under the session's lock. Only single operations of the set are used,
+    which are atomic on every build of Python. polled_ms: a monotonic time at which the session has everything of the
     partitions that it leaves out. reads_to_end: a follower's session, whose fetches do not wait for the high watermark.
     """
 
@@ -34,8 +32,16 @@ class SessionWatch:
 
     def __init__(self, *, reads_to_end: bool) -> None:
         self.moved: set[TopicPartition] = set()
-        self.polled_ms = NEVER_POLLED_MS
+        self.polled_ms = NEVER_MS
         self.reads_to_end = reads_to_end
+
+    def take_moved(self) -> list[TopicPartition]:
+        """Take the marks away, one by one: a mark that comes meanwhile is taken, or stays for the next time."""
+        moved = self.moved
+        taken = []
+        while moved:
+            taken.append(moved.pop())
+        return taken
 
 
 class SessionWatches:
@@ -70,14 +76,3 @@ class SessionWatches:
         """Mark a partition that has moved, in every session that has it. Called after the change, on any thread."""
         for watch in self.by_partition.get(partition, ()):
             watch.moved.add(partition)
-
-
-def take_all(marks: set[TopicPartition]) -> list[TopicPartition]:
-    """Empty a set of marks. One by one: a mark that comes meanwhile is taken, or stays for the next time."""
-    taken = []
-    while marks:
-        try:
-            taken.append(marks.pop())
-        except KeyError:  # another thread has taken the last one
-            break
-    return taken

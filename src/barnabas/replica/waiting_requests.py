@@ -54,14 +54,7 @@ class WaitingRequests:
 
         Those are all of them if the high watermark moved, else only fetches that read to the log end.
         """
-        if high_watermark_moved:
-            self.later(key)
-            return
-        is_in_session = key in self._session_watches
-        if is_in_session:
-            self.sessions.mark(key)
-        if is_in_session or key in self.fetch_watchers:
-            self._actions.add(lambda: self._try_fetches(key))
+        self._mark_and_retry(key, self._try_all if high_watermark_moved else self._try_fetches)
 
     def high_watermark_moved(self, key: TopicPartition) -> None:
         """Queue a retry of what waits for the high watermark: no fetches of followers, which read to the log end."""
@@ -92,12 +85,10 @@ class WaitingRequests:
         self.deletions.shutdown()
 
     def _mark_and_retry(self, key: TopicPartition, retry: Callable[[TopicPartition], None]) -> None:
-        is_in_session = key in self._session_watches
-        if is_in_session:
-            # Now, and not with the retry: a fetch that comes first must read the partition.
-            self.sessions.mark(key)
+        # Now, and not with the retry: a fetch that comes first must read the partition.
+        self.sessions.mark(key)
         if (
-            is_in_session
+            key in self._session_watches
             or key in self.produce_watchers
             or key in self.fetch_watchers
             or key in self.deletions.watchers
@@ -111,18 +102,12 @@ class WaitingRequests:
         self.deletions.check_and_complete(key)
 
     def _try_all_but_followers(self, key: TopicPartition) -> None:
-        if key in self.fetch_watchers:
-            self.fetches.check_and_complete(key)
-        for watch in self._session_watches.get(key, ()):
-            if not watch.reads_to_end:
-                self.fetches.check_and_complete(watch)
-        if key in self.produce_watchers:
-            self.produces.check_and_complete(key)
-        if key in self.deletions.watchers:
-            self.deletions.check_and_complete(key)
+        self._try_fetches(key, are_followers_tried=False)
+        self.produces.check_and_complete(key)
+        self.deletions.check_and_complete(key)
 
-    def _try_fetches(self, key: TopicPartition) -> None:
-        if key in self.fetch_watchers:
-            self.fetches.check_and_complete(key)
+    def _try_fetches(self, key: TopicPartition, *, are_followers_tried: bool = True) -> None:
+        self.fetches.check_and_complete(key)
         for watch in self._session_watches.get(key, ()):
-            self.fetches.check_and_complete(watch)
+            if are_followers_tried or not watch.reads_to_end:
+                self.fetches.check_and_complete(watch)

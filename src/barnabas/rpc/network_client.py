@@ -46,7 +46,7 @@ from barnabas.rpc.network_counters import NetworkCounters
 from barnabas.rpc.node import Node
 from barnabas.rpc.node_api_versions import NodeApiVersions
 from barnabas.rpc.request_frame import decode_answer, request_frame
-from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, NEVER_MS, Clock
 from barnabas.transport.authenticator import AuthenticationFailed
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame, InvalidReceive
@@ -58,7 +58,6 @@ _MAX_CORRELATION_ID = 2**31 - 1
 _SIZE_BYTES = 4
 """The bytes of the size in front of each frame."""
 
-_NEVER_MS = -(1 << 62)
 _REASONS = {
     ChannelState.NOT_CONNECTED: "the connection could not be established",
     ChannelState.AUTHENTICATE: "the broker closed the connection during the handshake",
@@ -107,7 +106,7 @@ class NetworkClient:
         self._correlation_id = 0
         self.counters = NetworkCounters(selector.counters, self.now_ms())
         """The counters for metrics. Any thread may read them."""
-        self.polled_ms = _NEVER_MS
+        self.polled_ms = NEVER_MS
         """The end of the last poll."""
 
     # -- nodes

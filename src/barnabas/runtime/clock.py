@@ -7,9 +7,11 @@ Kafka: Time (org.apache.kafka.common.utils).
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 NANOSECONDS_PER_MILLISECOND = 1_000_000
+NEVER_MS: Final = -(1 << 62)
+"""A time before all others: the monotonic clock may be near zero."""
 
 
 class Clock(Protocol):

@@ -8,10 +8,11 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.follower_state import NEVER_MS, FollowerFetch, FollowerState
+from barnabas.replica.follower_state import FollowerFetch, FollowerState
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.replica.session_reads import SessionReads
 from barnabas.replica.session_watches import SessionWatch
+from barnabas.runtime.clock import NEVER_MS
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas, key

@@ -115,9 +115,8 @@ class RequestMetrics:
             record_stages(table, request)
             return
         local_ns = request.local_complete_ns
-        # Most requests ran at once and were answered by a thread that may write to their connection: two of the queues'
-        # stages are missing, and that of waiting (for replicas, for records) is too where two stamps coincide. No stage
-        # is longer than the whole, so if the whole is in INDEX, so are they.
+        # Most requests pass no queue, neither before they run nor before they are answered; some of them wait in
+        # between, for replicas or for records. No stage is longer than the whole: if INDEX has the whole, it has all.
         if (
             received_ns == request.dequeued_ns <= local_ns <= completed_ns == request.response_dequeued_ns
             and not request.throttle_time_ms

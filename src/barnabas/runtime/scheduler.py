@@ -1,7 +1,9 @@
 """The scheduler, which runs tasks later, once or periodically, on a few background threads.
 
 Used by storage (flush, retention, checkpoints), replica (ISR expiry) and metadata. One condition variable guards the
-heap of due times; tasks run without it. Threads are `scheduler-<n>`. Tests use `tests/support/mock_scheduler.py`.
+heap of due times; tasks run without it. Of the threads that have nothing to do, one waits for the first due time, the
+others until they are notified: a task wakes one thread, not all of them. Threads are `scheduler-<n>`. Tests use
+`tests/support/mock_scheduler.py`.
 Kafka: KafkaScheduler.
 """
 
@@ -85,6 +87,8 @@ class ThreadScheduler:
         self._wanted = threads
         self._running: set[int] = set()
         self._threads: list[threading.Thread] = []
+        self._waits_until_ns: int | None = None
+        """The due time that a thread waits for; None: no thread waits for a time."""
 
     def start(self) -> None:
         """Begin to run tasks. Raises RuntimeError for a second start, and for one after shutdown."""
@@ -153,7 +157,18 @@ class ThreadScheduler:
         self._numbers += 1
         entry.number = self._numbers
         heapq.heappush(self._heap, entry)
-        self._changed.notify()
+        self._notify_if_unattended()
+
+    def _notify_if_unattended(self) -> None:
+        """Wake a thread if none waits for the first due time; the caller holds the condition.
+
+        Java's ScheduledThreadPoolExecutor does the same (DelayedWorkQueue: leader and followers).
+        """
+        if self._is_unattended():
+            self._changed.notify()
+
+    def _is_unattended(self) -> bool:
+        return bool(self._heap) and (self._waits_until_ns is None or self._heap[0].due_ns < self._waits_until_ns)
 
     def _start_threads(self) -> None:
         """Start the threads that are wanted and do not run; the caller holds the condition."""
@@ -187,18 +202,32 @@ class ThreadScheduler:
     def _take_due(self, number: int) -> _Entry | None:
         """Wait for the next due task; None once the scheduler is stopped, or this thread is surplus."""
         with self._changed:
-            while self._state == "running" and number < self._wanted:
+            entry = None
+            while entry is None and self._state == "running" and number < self._wanted:
                 while self._heap and self._heap[0].cancelled:
                     heapq.heappop(self._heap)
-                if not self._heap:
-                    self._changed.wait()  # `_push`, `resize` and `shutdown` notify
-                    continue
-                wait_ns = self._heap[0].due_ns - self._clock.nanoseconds()
-                if wait_ns <= 0:
-                    return heapq.heappop(self._heap)
-                self._changed.wait(wait_ns / 1e9)
-            self._running.discard(number)
-            return None
+                if self._heap and self._heap[0].due_ns <= self._clock.nanoseconds():
+                    entry = heapq.heappop(self._heap)
+                else:
+                    self._await_change()
+            if entry is None:
+                self._running.discard(number)
+            # This thread waits no more: the next task needs another, which may have gone to sleep behind this one.
+            self._notify_if_unattended()
+            return entry
+
+    def _await_change(self) -> None:
+        """Wait until the first task is due, or until notified if another thread waits for that.
+
+        `_push`, `resize` and `shutdown` notify, and a thread that has waited for the time and does so no more.
+        """
+        if not self._is_unattended():
+            self._changed.wait()
+            return
+        self._waits_until_ns = due_ns = self._heap[0].due_ns
+        self._changed.wait((due_ns - self._clock.nanoseconds()) / 1e9)
+        if self._waits_until_ns == due_ns:  # a task that is due earlier may have got a thread of its own meanwhile
+            self._waits_until_ns = None
 
 
 def _nothing() -> None:

@@ -2,7 +2,9 @@
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
@@ -142,6 +144,50 @@ def test_mock_scheduler_runs_what_is_due_in_order() -> None:
     assert scheduler.tick(4) == 2
     assert sorted(ran) == ["late", "periodic", "periodic", "periodic"]
     assert scheduler.waiting == ["periodic"]
+
+
+class CountingClock(SystemClock):
+    """Every thread that wakes reads the time at least once."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.nanoseconds = self.count
+
+    def count(self) -> int:
+        self.reads += 1
+        return time.monotonic_ns()
+
+
+def test_a_task_does_not_wake_every_thread() -> None:
+    clock, runs, threads = CountingClock(), 50, 20
+    scheduler = ThreadScheduler(threads, clock)
+    done = threading.Semaphore(0)
+    scheduler.start()
+    scheduler.schedule("periodic", done.release, period_ms=2)
+    for _ in range(runs):
+        assert done.acquire(timeout=PATIENCE_SECONDS)
+    scheduler.shutdown()
+    assert clock.reads < runs * threads / 2
+
+
+def test_no_task_is_forgotten_whoever_waits_for_the_first() -> None:
+    """Tasks that become due earlier than those waited for, cancelled ones, and tasks that schedule others."""
+    random = Random(17)
+    scheduler = ThreadScheduler(4, SystemClock())
+    ran = threading.Semaphore(0)
+
+    def task() -> None:
+        scheduler.schedule("second", ran.release, delay_ms=random.choice([0, 1, 5, 20]))
+
+    scheduler.start()
+    rounds, tasks = 20, 15
+    for _ in range(rounds):
+        for _ in range(tasks):
+            scheduler.schedule("cancelled", ran.release, delay_ms=random.choice([1, 10])).cancel()
+            scheduler.schedule("first", task, delay_ms=random.choice([0, 0, 1, 3, 10, 30]))
+        for _ in range(tasks):
+            assert ran.acquire(timeout=PATIENCE_SECONDS)
+    scheduler.shutdown()
 
 
 def test_it_is_resized_while_tasks_run(scheduler: ThreadScheduler) -> None:

@@ -3,13 +3,14 @@
 Made by the channel factory that `broker` gives the controller, one per live broker. The controller's thread queues and
 closes. The thread `Controller-<id>-to-broker-<id>-send-thread` owns the connection: it sends one request at a time, in
 order, and calls `on_response` with the answer. A request that cannot be sent is retried every 100 ms while the channel
-exists, which is as long as the broker is registered: no request is ever skipped. The two threads share only `_queue`.
+exists, which is as long as the broker is registered: no request is ever skipped. The two threads share `_queue` and the
+client's wake-up.
 `queue_size` and `on_taken` are for the metrics.
 
-While no request waits the thread looks at the connection. Once it is lost and the broker's address refuses another, the
-broker's process has ended, and the controller is told without waiting for the end of its session (decisions/0062). From
-then on the channel sends nothing: its queue has orders for a broker that is given everything anew, over another
-channel, when it accepts connections again.
+While no request waits the thread waits for an event of the connection; `_put` ends that wait. Once the connection is
+lost and the broker's address refuses another, the broker's process has ended, and the controller is told without
+waiting for the end of its session (decisions/0062). From then on the channel sends nothing: its queue has orders for a
+broker that is given everything anew, over another channel, when it accepts connections again.
 
 Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
 """
@@ -42,7 +43,9 @@ state_logger = logging.getLogger("state.change.logger")
 
 BACKOFF_SECONDS = 0.1
 WATCH_SECONDS = 0.05
-"""The time between two looks at an idle connection."""
+"""The time between two attempts to connect while no request waits."""
+IDLE_POLL_MS = 1_000
+"""The longest wait for an event of an idle connection. The kernel reports each, so this bounds nothing that matters."""
 
 
 def _ignore(_queue_time_ns: int) -> None:
@@ -130,6 +133,8 @@ class NetworkBrokerChannel:
 
     def _put(self, request: Message, on_response: Callable[[Any], None]) -> None:
         self._queue.put(_QueueItem(request, on_response, self._client.now_ms()))
+        if self._reachability is not None:
+            self._client.wakeup()
 
     # -- on the channel's thread
 
@@ -153,18 +158,19 @@ class NetworkBrokerChannel:
 
     def _next_item(self) -> _QueueItem | None:
         """Wait for the next request, None at the end; look at the connection meanwhile."""
-        if self._reachability is None:
-            return self._queue.get()
-        while True:
+        # Closed: the None is in the queue or follows at once, and the wake-up that came before it is spent.
+        while self._reachability is not None and self._is_running():
+            is_connected = self._client.can_send_request(self._node.id, self._client.now_ms())
             try:
-                return self._queue.get(timeout=WATCH_SECONDS)
+                return self._queue.get_nowait() if is_connected else self._queue.get(timeout=WATCH_SECONDS)
             except queue.Empty:
-                self._watch_connection(self._reachability)
+                self._watch_connection(self._reachability, IDLE_POLL_MS if is_connected else 0)
+        return self._queue.get()
 
-    def _watch_connection(self, reachability: BrokerReachability) -> None:
-        """Notice the end of the connection, and connect again."""
+    def _watch_connection(self, reachability: BrokerReachability, timeout_ms: int) -> None:
+        """Wait for the end of the connection, or a wake-up. Connect again when there is no connection."""
+        self._client.poll(timeout_ms, self._client.now_ms())
         now_ms = self._client.now_ms()
-        self._client.poll(0, now_ms)
         # The client of a channel has no backoff: a connection that could be made now is one that is lost.
         if self._client.can_connect(self._node.id, now_ms):
             reachability.on_connection_lost()

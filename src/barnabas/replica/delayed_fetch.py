@@ -98,13 +98,13 @@ class DelayedFetch(DelayedOperation):
                 fetch.last_fetched_epoch >= 0
                 and partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset) is not None
             )
+            end = partition.end_place(self._terms.isolation)
         except ApiError:
             # Cases A to E, and case H where the log does not know the epoch any more.
             return None
         # Case H.
         if diverges:
             return None
-        end = partition.end_offset_metadata(self._terms.isolation)
         # There is nothing to read, even if the segments differ: the log may have rolled just now.
         if end.message_offset == start.message_offset:
             return 0

@@ -210,7 +210,7 @@ class ReplicaReader:
             fetch.high_watermark = bounds.high_watermark.message_offset
             fetch.last_stable_offset = bounds.last_stable.message_offset
             # The end *before* the read: a batch that is appended meanwhile must not make a follower look late.
-            fetch.read_to = end = partition.end_offset_metadata(terms.isolation)
+            fetch.read_to = end = partition.end_place(terms.isolation)
             if fetch.last_fetched_epoch >= 0:
                 fetch.diverging_epoch = partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
                 if fetch.diverging_epoch is not None:

@@ -8,7 +8,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.records.file_records import FileRecords
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.storage.fetch_data import FetchIsolation
-from tests.unit.replica.replica_harness import ANOTHER, TOPIC_ID, US, Replicas
+from tests.unit.replica.replica_harness import ANOTHER, TOPIC_ID, US, Replicas, key
 from tests.unit.storage.log_harness import batch
 
 
@@ -97,6 +97,25 @@ def test_it_waits_for_min_bytes_over_all_its_partitions() -> None:
     assert not answered
     replicas.append(("topic", 1, batch(2)))
     assert [len(read.records) for read in answered] == [SIZE, SIZE]
+
+
+def test_it_waits_at_a_follower_for_min_bytes_below_the_watermark() -> None:
+    """The watermark of a follower has no place until somebody reads up to it, and bytes are counted by places."""
+    replicas = with_batches()
+    replicas.lead(leader=ANOTHER, leader_epoch=1, isr=(US, ANOTHER))
+    log = replicas.partition().log
+    for _ in range(3):
+        log.append_as_leader(batch(2), 1)
+    log.update_high_watermark(6)
+    answered: list[PartitionFetch] = []
+    terms = FetchTerms(500, 2 * SIZE, 1 << 20, FetchIsolation.HIGH_WATERMARK, leader_only=False)
+    replicas.manager.reader.fetch_records(terms, [at(6)], answered.extend)
+    for watermark, is_answered in ((8, False), (10, True)):
+        log.update_high_watermark(watermark)
+        replicas.manager.waiting.wake_all([key()])
+        replicas.manager.waiting.run_queued()
+        assert bool(answered) is is_answered
+    assert [(read.error, len(read.records)) for read in answered] == [(ErrorCode.NONE, 2 * SIZE)]
 
 
 def test_on_time_out_it_returns_what_there_is_without_an_error() -> None:

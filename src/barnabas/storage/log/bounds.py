@@ -15,9 +15,10 @@ from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 class LogBounds(NamedTuple):
     """The bounds of one log, from its start up; the log end offset is not among them, it moves with every append.
 
-    start: the log start offset. high_watermark: consumers see what lies below. first_unstable: where the oldest
-    transaction begins that is open, or whose marker is not replicated yet. last_stable: consumers that read committed
-    records see what lies below; `bounds_of` computes it from the other two.
+    start: the log start offset. high_watermark: consumers see what lies below; a follower's has no place until somebody
+    reads up to it (`LogState.placed_bounds`). first_unstable: where the oldest transaction begins that is open, or
+    whose marker is not replicated yet. last_stable: consumers that read committed records see what lies below;
+    `bounds_of` computes it from the other two.
     """
 
     start: int

@@ -23,4 +23,5 @@ def swap_in(state: LogState, base_offset: int, old: Sequence[LogSegment]) -> Non
     state.producers.delete_snapshots_of(gone)
     # The high watermark may lie at the end of an old segment, which no read would find any more.
     bounds = state.bounds
-    state.bounds = bounds.with_high_watermark(local.position_of(bounds.high_watermark.message_offset))
+    if not bounds.high_watermark.is_offset_only:
+        state.bounds = bounds.with_high_watermark(local.position_of(bounds.high_watermark.message_offset))

@@ -14,12 +14,12 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.file_names import is_future_dir
 from barnabas.storage.log.bounds import LogBounds, bounds_of
-from barnabas.storage.log.failures import LogFailures
+from barnabas.storage.log.failures import READ_ERRORS, LogFailures
 from barnabas.storage.log.leader_epochs import LeaderEpochCache
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_offset_metadata import UNKNOWN_SEGMENT, LogOffsetMetadata
 from barnabas.storage.producers.state_manager import ProducerStateManager
 
 logger = logging.getLogger(__name__)
@@ -174,6 +174,24 @@ class LogState:
         self.bounds = self.bounds.with_high_watermark(place)
         if self.bounds.first_unstable is not None:
             self.update_first_unstable_offset()
+
+    def placed_bounds(self) -> LogBounds:
+        """Return the bounds, with the place of the high watermark looked up if it is not known yet.
+
+        A follower's watermark moves with every append, mostly without anybody who reads up to it (Kafka:
+        fetchHighWatermarkMetadata). Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
+        bounds = self.bounds
+        if bounds.high_watermark.segment_base_offset == UNKNOWN_SEGMENT:
+            with self.lock:
+                bounds = self.bounds
+                if bounds.high_watermark.is_offset_only:
+                    try:
+                        place = self.local.position_of(bounds.high_watermark.message_offset)
+                    except READ_ERRORS as error:
+                        self.failures.fail_reading("looking for the high watermark", error)
+                    bounds = self.bounds = bounds.with_high_watermark(place)
+        return bounds
 
     def raise_start(self, offset: int, reason: str) -> bool:
         """Raise the log start offset, and forget epochs and transactions below it; True if it has changed.

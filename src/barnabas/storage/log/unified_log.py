@@ -35,7 +35,7 @@ from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_offset_metadata import UNKNOWN_SEGMENT, LogOffsetMetadata
 from barnabas.storage.producers.append import check_producer, duplicate_append_info, note_append
 from barnabas.storage.producers.entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producers.state_manager import ProducerStateManager
@@ -141,8 +141,15 @@ class UnifiedLog:
 
     @property
     def bounds(self) -> LogBounds:
-        """Log start offset and watermarks with their places, as of now."""
+        """Log start offset and watermarks, as of now. The place of the high watermark may be unknown."""
         return self._state.bounds
+
+    def placed_bounds(self) -> LogBounds:
+        """Return log start offset and watermarks with their places, for those who compare places.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
+        return self._state.placed_bounds()
 
     @property
     def log_start_offset(self) -> int:
@@ -312,12 +319,12 @@ class UnifiedLog:
         bounds = self._state.bounds
         if start_offset < bounds.start or start_offset > end.message_offset:
             raise self._state.failures.out_of_range(start_offset, bounds.start)
-        if isolation is FetchIsolation.HIGH_WATERMARK:
-            limit = bounds.high_watermark
-        elif isolation is FetchIsolation.LOG_END:
+        if isolation is FetchIsolation.LOG_END:
             limit = end
         else:
-            limit = bounds.last_stable
+            if bounds.high_watermark.segment_base_offset == UNKNOWN_SEGMENT:
+                bounds = self._state.placed_bounds()
+            limit = bounds.high_watermark if isolation is FetchIsolation.HIGH_WATERMARK else bounds.last_stable
         try:
             if start_offset >= limit.message_offset:
                 place = limit if start_offset == limit.message_offset else local.position_of(start_offset)
@@ -361,12 +368,15 @@ class UnifiedLog:
     # -- watermarks and start
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, kept between log start and end; return it. For restarts and followers."""
+        """Set the high watermark, kept between log start and end; return it. For restarts and followers.
+
+        Its place is looked up by the first who reads up to it.
+        """
         with self.lock:
-            bounds = self._state.bounds
-            bounded = min(max(offset, bounds.start), self.local.end.message_offset)
-            if bounded != bounds.high_watermark.message_offset or bounds.high_watermark.is_offset_only:
-                self._state.move_high_watermark(self.local.position_of(bounded))
+            bounds, end = self._state.bounds, self.local.end
+            bounded = min(max(offset, bounds.start), end.message_offset)
+            if bounded != bounds.high_watermark.message_offset:
+                self._state.move_high_watermark(end if bounded == end.message_offset else LogOffsetMetadata(bounded))
             return bounded
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:

@@ -122,6 +122,22 @@ def test_high_watermark_bounds_consumers() -> None:
     assert log.update_high_watermark(1000) == 100
 
 
+@pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.TXN_COMMITTED])
+def test_high_watermark_of_a_follower_is_placed_by_the_first_reader(isolation: FetchIsolation) -> None:
+    broker = Broker(config=log_config(**SMALL))
+    log = broker.log()
+    for _ in range(50):
+        log.append_as_leader(batch(2), 0)
+    for offset, last_batch in ((60, (58, 59)), (63, (60, 61)), (98, (96, 97))):  # 63 lies in the middle of a batch
+        assert log.update_high_watermark(offset) == offset
+        assert log.bounds.high_watermark == LogOffsetMetadata(offset)
+        assert offsets(read_all(log, isolation))[-1] == last_batch
+        assert log.bounds.high_watermark == log.local.position_of(offset)
+    assert log.placed_bounds() is log.bounds
+    assert log.update_high_watermark(100) == 100
+    assert log.bounds.high_watermark == log.local.end
+
+
 def test_high_watermark_at_the_end_moves_to_the_new_segment() -> None:
     """A fetch that waits at the end must not take a roll for a diverging log."""
     log = Broker().log()

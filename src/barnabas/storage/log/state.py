@@ -175,6 +175,17 @@ class LogState:
         if self.bounds.first_unstable is not None:
             self.update_first_unstable_offset()
 
+    def set_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, kept between log start and end, and return it.
+
+        Its place is looked up by the first who reads up to it (`placed_bounds`).
+        """
+        bounds, end = self.bounds, self.local.end
+        bounded = min(max(offset, bounds.start), end.message_offset)
+        if bounded != bounds.high_watermark.message_offset:
+            self.move_high_watermark(end if bounded == end.message_offset else LogOffsetMetadata(bounded))
+        return bounded
+
     def placed_bounds(self) -> LogBounds:
         """Return the bounds, with the place of the high watermark looked up if it is not known yet.
 

@@ -368,16 +368,9 @@ class UnifiedLog:
     # -- watermarks and start
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, kept between log start and end; return it. For restarts and followers.
-
-        Its place is looked up by the first who reads up to it.
-        """
+        """Set the high watermark, kept between log start and end; return it. For restarts and followers."""
         with self.lock:
-            bounds, end = self._state.bounds, self.local.end
-            bounded = min(max(offset, bounds.start), end.message_offset)
-            if bounded != bounds.high_watermark.message_offset:
-                self._state.move_high_watermark(end if bounded == end.message_offset else LogOffsetMetadata(bounded))
-            return bounded
+            return self._state.set_high_watermark(offset)
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:
         """Raise the high watermark to `new`, or put it into a newer segment; return the old one if it changed.

@@ -27,13 +27,12 @@ from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.fetcher.asked_partitions import AskedPartitions
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.followed_state import FetchPhase, FollowedState, FollowerLogPosition
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
 from barnabas.rpc.blocking_exchange import ConnectionLost
-from barnabas.rpc.fetch_request import FetchPosition
-from barnabas.rpc.wanted_positions import WantedPositions
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.runtime.thread import ShutdownableThread
@@ -58,9 +57,6 @@ REACTIONS: Final[Mapping[ErrorCode, FetchReaction]] = {
     ErrorCode.FENCED_LEADER_EPOCH: FetchReaction.STOP_IF_SAME,
 }
 """All other errors are retried."""
-
-LOOK_AT_ALL_MS: Final = 5_000
-"""How often a thread looks at the partitions that have not changed, too."""
 
 
 class FetcherStats:
@@ -96,12 +92,7 @@ class ReplicaFetcherThread:
         self._states: dict[TopicPartition, FollowedState] = {}
         self._new: set[TopicPartition] = set()
         """The partitions whose states were set or dropped since the thread looked at them last."""
-        self._unsettled: set[TopicPartition] = set()
-        """Those to look at in every turn: not asked for, or out of sync, so that a throttle may hold them back."""
-        self._asked: dict[TopicPartition, FollowedState] = {}
-        """The states by which the leader is asked, one for each of `_positions`."""
-        self._positions = WantedPositions()
-        self._look_at_all_ns = 0
+        self._asked = AskedPartitions(logs, config.partition_max_bytes)
         self._thread = ShutdownableThread(name, self.turn, on_end=leader.close)
 
     # -- called by the manager
@@ -170,29 +161,22 @@ class ReplicaFetcherThread:
     def turn(self) -> None:
         """Ask once, and take in the answers; without a partition that is ready, wait for one."""
         self._look_at(self._take_changed())
-        if not self._asked:
+        if not self._asked.states:
             self._await_change()
             return
         try:
-            answers = self._leader.fetch(self._positions)
+            answers = self._leader.fetch(self._asked.positions)
         except (ConnectionLost, OSError) as error:
-            self._connection_failed(self._asked, error)
+            self._connection_failed(self._asked.states, error)
             return
         self.stats.requests.count += 1
         self._take_in(answers)
 
     def _take_changed(self) -> Mapping[TopicPartition, FollowedState | None]:
-        """Return the states to look at: the new ones, and those that time or a throttle may have changed. None: gone.
-
-        A look at all, now and then, finds the log starts that retention has moved.
-        """
+        """Return the states to look at; None for a partition that is copied no more."""
         now_ns = self._clock.nanoseconds()
         with self._changed:
-            if now_ns >= self._look_at_all_ns:
-                self._look_at_all_ns = now_ns + LOOK_AT_ALL_MS * NANOSECONDS_PER_MILLISECOND
-                keys = self._new | self._states.keys()
-            else:
-                keys = self._new | self._unsettled
+            keys = self._asked.to_look_at(self._new, self._states.keys(), now_ns)
             self._new.clear()
             return {key: self._states.get(key) for key in keys}
 
@@ -207,44 +191,14 @@ class ReplicaFetcherThread:
                 with self._changed:
                     state = self._states.get(key)
             if state is None:
-                self._unsettled.discard(key)
-                self._do_not_ask(key)
+                self._asked.drop(key)
                 continue
-            # A throttle must not take a replica out of the in-sync replicas.
-            if state.is_ready(now_ns) and (state.is_in_sync or not self._logs.holds_back(key)):
-                self._ask(key, state)
-            else:
-                self._do_not_ask(key)
-            if state.is_in_sync and self._asked.get(key) is state:
-                self._unsettled.discard(key)
-            else:
-                self._unsettled.add(key)
-
-    def _ask(self, key: TopicPartition, state: FollowedState) -> None:
-        try:
-            start_offset = self._logs.position(key).start_offset
-        except ApiError as error:
-            # Its directory has failed since; the order to stop is on its way.
-            logger.info("%s: %s is not here: %s", self.name, key, error)
-            self._delay({key: state})
-            self._do_not_ask(key)
-            return
-        self._asked[key] = state
-        self._positions.put(
-            FetchPosition(
-                key,
-                state.fetch_offset,
-                self._config.partition_max_bytes,
-                state.leader_epoch,
-                state.topic_id,
-                state.last_fetched_epoch,
-                start_offset,
-            )
-        )
-
-    def _do_not_ask(self, key: TopicPartition) -> None:
-        self._asked.pop(key, None)
-        self._positions.drop(key)
+            try:
+                self._asked.look_at(key, state, now_ns)
+            except ApiError as error:
+                # Its directory has failed since; the order to stop is on its way.
+                logger.info("%s: %s is not here: %s", self.name, key, error)
+                self._delay({key: state})
 
     def _await_change(self) -> None:
         """Pause, as no partition may be fetched now; a new state ends the pause."""
@@ -254,7 +208,7 @@ class ReplicaFetcherThread:
                 self._changed.wait(self._config.backoff_ms / 1000)
 
     def _take_in(self, answers: Sequence[FetchedPartition]) -> None:
-        requested = self._asked
+        requested = self._asked.states
         moved: list[TopicPartition] = []
         to_find: list[TopicPartition] = []
         for key, data in answers:

@@ -1,0 +1,91 @@
+"""What one fetcher thread asks its leader for: the positions of the partitions that are ready, kept from turn to turn.
+
+Owned by the fetcher thread; no lock. A state that has not changed is not looked at again (decision 0084), with two
+exceptions: partitions that a delay or a throttle may hold back or release are looked at in every turn, and all
+partitions every LOOK_AT_ALL_MS.
+
+Kafka: AbstractFetcherThread.buildFetch, which looks at all partitions each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from barnabas.protocol.errors import ApiError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.fetcher.followed_state import FollowedState
+from barnabas.replica.fetcher.follower_logs import FollowerLogs
+from barnabas.rpc.fetch_request import FetchPosition
+from barnabas.rpc.wanted_positions import WantedPositions
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+
+LOOK_AT_ALL_MS: Final = 5_000
+"""How often the partitions that have not changed are looked at, too: retention may have moved the start of a log."""
+
+
+class AskedPartitions:
+    """The partitions of the next fetch. partition_max_bytes: the limit that the leader is told for each of them."""
+
+    def __init__(self, logs: FollowerLogs, partition_max_bytes: int) -> None:
+        self._logs = logs
+        self._partition_max_bytes = partition_max_bytes
+        self._unsettled: set[TopicPartition] = set()
+        """The partitions to look at in every turn: not asked for, or out of sync, so that a throttle may hold them."""
+        self._look_at_all_ns = 0
+        self.states: dict[TopicPartition, FollowedState] = {}
+        """The states by which the leader is asked, one for each of `positions`."""
+        self.positions = WantedPositions()
+
+    def to_look_at(
+        self, new: AbstractSet[TopicPartition], followed: AbstractSet[TopicPartition], now_ns: int
+    ) -> AbstractSet[TopicPartition]:
+        """Return the partitions to look at in this turn: the new ones, and those that time may have changed."""
+        if now_ns >= self._look_at_all_ns:
+            self._look_at_all_ns = now_ns + LOOK_AT_ALL_MS * NANOSECONDS_PER_MILLISECOND
+            return new | followed
+        return new | self._unsettled
+
+    def look_at(self, key: TopicPartition, state: FollowedState, now_ns: int) -> None:
+        """Ask for the partition if it is ready, and else do not.
+
+        Raises ApiError: its log is not here. The partition is not asked for then.
+        """
+        # A throttle must not take a replica out of the in-sync replicas.
+        if state.is_ready(now_ns) and (state.is_in_sync or not self._logs.holds_back(key)):
+            self._ask(key, state)
+            if state.is_in_sync:
+                self._unsettled.discard(key)
+                return
+        else:
+            self._do_not_ask(key)
+        self._unsettled.add(key)
+
+    def drop(self, key: TopicPartition) -> None:
+        """Forget a partition."""
+        self._unsettled.discard(key)
+        self._do_not_ask(key)
+
+    def _ask(self, key: TopicPartition, state: FollowedState) -> None:
+        try:
+            start_offset = self._logs.position(key).start_offset
+        except ApiError:
+            self._do_not_ask(key)
+            self._unsettled.add(key)
+            raise
+        self.states[key] = state
+        self.positions.put(
+            FetchPosition(
+                key,
+                state.fetch_offset,
+                self._partition_max_bytes,
+                state.leader_epoch,
+                state.topic_id,
+                state.last_fetched_epoch,
+                start_offset,
+            )
+        )
+
+    def _do_not_ask(self, key: TopicPartition) -> None:
+        self.states.pop(key, None)
+        self.positions.drop(key)

@@ -10,6 +10,7 @@ import ast
 import importlib
 import importlib.machinery
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,11 @@ def test_the_list_is_sorted_and_names_modules() -> None:
     modules = listed_modules()
     assert modules == sorted(set(modules))
     assert [name for name in modules if not SOURCES.joinpath(*name.split(".")).with_suffix(".py").exists()] == []
+
+
+def test_the_sample_of_tests_has_the_packages_with_compiled_modules() -> None:
+    (line,) = re.findall(r"^COMPILED_PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert line.split() == sorted({name.split(".")[1] for name in listed_modules()})
 
 
 def test_no_interpreted_class_inherits_from_a_compiled_one() -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import MAX_FRAME_BYTES, Brief, hand_over
@@ -78,6 +78,14 @@ TOLD_FIRST: Final = (
 )
 
 
+class ProducedTopic(NamedTuple):
+    """The partitions of one topic of a request, in the order in which they are answered."""
+
+    name: str
+    topic_id: bytes
+    entries: list[PartitionAppend]
+
+
 class ProduceApi:
     """Appends the records of producers and answers each partition on its own."""
 
@@ -121,7 +129,7 @@ class ProduceApi:
             # With an authorizer only: without one every topic that exists can be written to, and nothing is allocated.
             writable = self._writable_topics(self._authorizer, request, image)
         to_append: list[PartitionAppend] = []
-        by_topic: list[tuple[str, bytes, list[PartitionAppend]]] = []
+        by_topic: list[ProducedTopic] = []
         asked = body.topic_data
         # Most requests of most producers are one batch, which needs no look for duplicates.
         has_one_batch = len(asked) == 1 and len(asked[0].partition_data) == 1
@@ -156,7 +164,7 @@ class ProduceApi:
                     # Each partition fails alone: the others of the request are appended.
                     entry.fail(_first_of(error, refusal, image, entry))
             if entries:
-                by_topic.append((name, topic.topic_id, entries))
+                by_topic.append(ProducedTopic(name, topic.topic_id, entries))
         # From here on the records are the entries' alone: a view in the request would keep the frame's buffer.
         if has_one_batch:
             asked[0].partition_data[0].records = None
@@ -279,9 +287,7 @@ class ProduceApi:
             return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
         return None
 
-    def _response(
-        self, request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
-    ) -> ProduceResponse:
+    def _response(self, request: Request[ProduceRequest], by_topic: list[ProducedTopic]) -> ProduceResponse:
         # By position: keywords would double the cost of what every request does once.
         topics = []
         leaders = None
@@ -310,18 +316,16 @@ class ProduceApi:
             ]
         return response
 
-    def _answer_nothing(
-        self, request: Request[ProduceRequest], by_topic: list[tuple[str, bytes, list[PartitionAppend]]]
-    ) -> None:
+    def _answer_nothing(self, request: Request[ProduceRequest], by_topic: list[ProducedTopic]) -> None:
         """Finish a request with acks=0: on an error close the connection, which makes the client ask for metadata."""
-        for _, _, entries in by_topic:
-            for entry in entries:
+        for topic in by_topic:
+            for entry in topic.entries:
                 if entry.info is not None and entry.info.conversion_ns:
                     request.note_conversion(entry.info.conversion_ns, entry.info.valid_bytes)
         errors = {
-            f"{name}-{entry.partition}": entry.error.name
-            for name, _, entries in by_topic
-            for entry in entries
+            f"{topic.name}-{entry.partition}": entry.error.name
+            for topic in by_topic
+            for entry in topic.entries
             if entry.error is not ErrorCode.NONE
         }
         if errors:

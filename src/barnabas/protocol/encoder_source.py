@@ -110,14 +110,18 @@ class EncoderSource:
             elif field.is_array:
                 condition = expression
             else:
-                condition = f"{expression} != {self._default_struct(field)}"
+                condition = self._differs_from_defaults(field, expression)
             self._line(depth, f"if {condition}:")
             self._line(depth + 1, f'refuse_version("{field.name}", {self._version})')
 
-    def _default_struct(self, field: FieldSchema) -> str:
-        """Return the name of a struct of defaults, which is only ever compared with."""
+    def _differs_from_defaults(self, field: FieldSchema, value: str) -> str:
+        """Return the condition under which a struct is not one of defaults."""
         assert field.struct is not None
-        return self._writer.default_struct(field.struct)
+        parts = fields_of(field.struct)
+        # One by one where they are plain values, as in each Fetch of a follower: `Struct.__eq__` looks each name up.
+        if all(isinstance(each.default, bool | int | str | bytes) and not each.is_array for each in parts):
+            return f"({' or '.join(f'{value}.{each.name} != {each.default!r}' for each in parts)})"
+        return f"{value} != {self._writer.default_struct(field.struct)}"
 
     def _write(self, pending: _Pending, depth: int, out: str) -> None:
         """Write the fixed values gathered so far."""
@@ -267,10 +271,10 @@ class EncoderSource:
         if field.default is None:
             if field.struct is not None and not field.is_array and not field.is_nullable(self._version):
                 # None stands for Kafka's struct of defaults, which isn't written either.
-                return f"({name} is not None and {name} != {self._default_struct(field)})"
+                return f"({name} is not None and {self._differs_from_defaults(field, name)})"
             return f"{name} is not None"
         return (
-            f"{name} != {field.default!r}" if field.default is not UNSET else f"{name} != {self._default_struct(field)}"
+            f"{name} != {field.default!r}" if field.default is not UNSET else self._differs_from_defaults(field, name)
         )
 
     def _tag(self, field: FieldSchema, name: str, depth: int, content: str, out: str) -> None:

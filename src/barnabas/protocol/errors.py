@@ -6,8 +6,9 @@ it. Immutable; used from every thread.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Self
+from typing import Final, Self
 
 
 class ErrorCode(IntEnum):
@@ -361,12 +362,12 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, True, "The limit of share sessions has been reached."
 
 
+_BY_CODE: Final[Mapping[int, ErrorCode]] = {int(each): each for each in ErrorCode}
+
+
 def error_of(code: int) -> ErrorCode:
     """Return the error of a code in an answer: UNKNOWN_SERVER_ERROR for a code that this release does not know."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return _BY_CODE.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class ApiError(Exception):

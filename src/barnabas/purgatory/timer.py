@@ -2,8 +2,8 @@
 
 Called by `DelayedOperationPurgatory`; any thread may add and cancel. The `timer` thread only advances the wheel. It
 passes expired tasks to `execute`, in the broker the `expiration-executor` thread, so that a slow completion never
-delays other timeouts. The lock of `_changed` guards wheel, heap and count; no task is called under it. Tests call
-`advance()` with a mock clock and never start the thread.
+delays other timeouts. `_lock`, which is that of `_changed`, guards wheel, heap and count; no task is called under it.
+Tests call `advance()` with a mock clock and never start the thread.
 
 Kafka: SystemTimer, SystemTimerReaper.
 """
@@ -48,7 +48,9 @@ class SystemTimer:
     ) -> None:
         self._clock = clock
         self._execute = execute
-        self._changed = threading.Condition(threading.Lock())
+        # `with` takes the lock itself: a condition's `__enter__` and `__exit__` are calls of Python, for each request.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._heap: list[tuple[int, Bucket]] = []
         self._count = 0
         self._wheel = TimingWheel(tick_ms, wheel_size, self._now_ms(), self._push)
@@ -62,7 +64,7 @@ class SystemTimer:
     def add(self, delay_ms: int, task: Callable[[], None]) -> TimerEntry:
         """Schedule `task`. With a delay of zero or less it is passed to the executor now."""
         entry = TimerEntry(task, self._now_ms() + delay_ms)
-        with self._changed:
+        with self._lock:
             placed = self._wheel.add(entry)
             if placed:
                 self._count += 1
@@ -72,7 +74,7 @@ class SystemTimer:
 
     def cancel(self, entry: TimerEntry) -> bool:
         """Remove `entry` in O(1). Its bucket stays in the heap until it expires, which costs at most one wake-up."""
-        with self._changed:
+        with self._lock:
             bucket = entry.bucket
             if bucket is None:
                 return False
@@ -85,7 +87,7 @@ class SystemTimer:
         """Execute every task that has expired by now. Return their number."""
         now_ms = self._now_ms()
         due: list[TimerEntry] = []
-        with self._changed:
+        with self._lock:
             while self._heap and self._heap[0][0] <= now_ms:
                 expiration_ms, bucket = heapq.heappop(self._heap)
                 if bucket.expiration_ms != expiration_ms:
@@ -101,7 +103,7 @@ class SystemTimer:
 
     def next_expiration_ms(self) -> int | None:
         """Return the monotonic time of the next bucket, or None when no task waits."""
-        with self._changed:
+        with self._lock:
             return self._heap[0][0] if self._heap else None
 
     def start(self) -> None:
@@ -112,7 +114,7 @@ class SystemTimer:
 
     def shutdown(self) -> None:
         """Stop the thread. Waiting tasks do not run: the purgatories complete their operations when they shut down."""
-        with self._changed:
+        with self._lock:
             self._running = False
             self._changed.notify_all()
         if self._thread is not None:
@@ -129,7 +131,7 @@ class SystemTimer:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 if not self._running:
                     return
                 # Below zero after an idle time: the wheel stands behind the clock, so that a new entry falls into a

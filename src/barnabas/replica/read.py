@@ -90,11 +90,10 @@ class ReplicaReader:
             on_complete(found)
 
         waiting = self._waiting
-        expirations = (
-            waiting.follower_fetch_expirations if terms.is_from_follower else waiting.consumer_fetch_expirations
-        )
+        expirations = waiting.consumer_fetch_expirations
         holds_back: Callable[[Partition], bool] | None = None
         if terms.is_from_follower:
+            expirations = waiting.follower_fetch_expirations
 
             def holds_back_follower(partition: Partition) -> bool:
                 return self._holds_back(partition, terms.replica_id)

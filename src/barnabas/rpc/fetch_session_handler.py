@@ -157,7 +157,7 @@ class FetchSessionHandler:
         else:
             # Epochs wrap around to 1, because 0 would open another session and -1 would close this one.
             epoch = self._next.epoch
-            self._next = self._next._replace(epoch=1 if epoch == _LAST_EPOCH else epoch + 1)
+            self._next = FetchSessionPlace(self._next.session_id, 1 if epoch == _LAST_EPOCH else epoch + 1)
         return True
 
     def handle_error(self) -> None:

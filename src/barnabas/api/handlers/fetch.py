@@ -83,6 +83,7 @@ class FetchApi:
         body = request.body
         version = request.api_version
         terms = self._terms(request, body, version)
+        is_from_follower = terms.is_from_follower
         # The final epoch without a session is how clients fetch that know no sessions: nothing to look up.
         context: Context = None
         if body.session_epoch != FINAL_EPOCH or body.session_id != NO_SESSION:
@@ -91,7 +92,7 @@ class FetchApi:
                     body,
                     version,
                     self._metadata.image.version,
-                    is_from_follower=terms.is_from_follower,
+                    is_from_follower=is_from_follower,
                     brief=request.brief,
                 )
             except ApiError as error:
@@ -106,7 +107,7 @@ class FetchApi:
         elif self._authorizer is None or self._is_known_readable(self._authorizer, request, terms):
             fetches, refused = self._partitions_asked_for(body.topics, version)
         else:
-            topics, unauthorized = self._readable(request, is_follower=terms.is_from_follower)
+            topics, unauthorized = self._readable(request, is_follower=is_from_follower)
             fetches, refused = self._partitions_asked_for(topics, version)
             refused = [*unauthorized, *refused]
         throttle = request.handler.throttle
@@ -115,12 +116,11 @@ class FetchApi:
         else:
             # Before the read: what is read and then not sent would be read again and again.
             terms = _within_quota(request, throttle, terms)
-            is_from_follower = terms.is_from_follower
             answer = ChargedFetchAnswer(
                 request, self._sources, context, refused, throttle, is_from_follower=is_from_follower
             )
         waiting = self._reader.fetch_records(terms, fetches, answer.send, reads)
-        if waiting is not None and not terms.is_from_follower:
+        if waiting is not None and not is_from_follower:
             # Spark's Kafka connector asks for first and last offset behind each fetch that it has sent ahead.
             request.channel.when_next_arrives(waiting.force_complete)
 

@@ -1,10 +1,10 @@
 """One thread that copies partitions from one leader to the logs of this broker.
 
-Made and stopped by ReplicaFetcherManager. `_changed` (a condition with a ranked lock, below the replica-state-change
-lock and above those of partitions) guards `_states` and `_new`. The thread holds it while it writes to one partition's
-log, and never while it talks to the leader; `stop` takes it too. So when `stop` has returned, the thread writes nothing
-to that partition any more, and an answer that is on its way for it is dropped: its state is not the one that was asked
-with.
+Made and stopped by ReplicaFetcherManager. `_lock` (a ranked lock, below the replica-state-change lock and above those
+of partitions; `_changed` is its condition) guards `_states` and `_new`. The thread holds it while it writes to one
+partition's log, and never while it talks to the leader; `stop` takes it too. So when `stop` has returned, the thread
+writes nothing to that partition any more, and an answer that is on its way for it is dropped: its state is not the one
+that was asked with.
 
 One turn: look at the states that are new (cut logs without epochs, note where to fetch from), ask the leader for all
 partitions that are ready, take in the answers. States that have not changed cost a turn nothing (decision 0084). What
@@ -88,7 +88,9 @@ class ReplicaFetcherThread:
         self._config = config
         self._clock = clock
         self._on_failed = on_failed
-        self._changed = threading.Condition(ranked_lock(LockRank.REPLICA_FETCHER))
+        # `with` takes the lock itself: a condition's `__enter__` and `__exit__` are calls of Python, for each answer.
+        self._lock = ranked_lock(LockRank.REPLICA_FETCHER)
+        self._changed = threading.Condition(self._lock)
         self._states: dict[TopicPartition, FollowedState] = {}
         self._new: set[TopicPartition] = set()
         """The partitions whose states were set or dropped since the thread looked at them last."""
@@ -110,13 +112,13 @@ class ReplicaFetcherThread:
     @property
     def states(self) -> Mapping[TopicPartition, FollowedState]:
         """A copy of the partitions' states."""
-        with self._changed:
+        with self._lock:
             return dict(self._states)
 
     @property
     def is_idle(self) -> bool:
         """Whether there is no partition to copy."""
-        with self._changed:
+        with self._lock:
             return not self._states
 
     def start(self) -> None:
@@ -125,7 +127,7 @@ class ReplicaFetcherThread:
 
     def follow(self, states: Mapping[TopicPartition, FollowedState]) -> None:
         """Copy these partitions from now on; one that is copied in the same leader epoch already goes on as it is."""
-        with self._changed:
+        with self._lock:
             for key, state in states.items():
                 known = self._states.get(key)
                 if known is None or known.leader_epoch != state.leader_epoch:
@@ -134,13 +136,13 @@ class ReplicaFetcherThread:
 
     def stop(self, keys: Collection[TopicPartition]) -> None:
         """Copy these partitions no more. When this returns the thread writes nothing to them."""
-        with self._changed:
+        with self._lock:
             for key in keys:
                 self._drop(key)
 
     def give_up_all(self) -> Mapping[TopicPartition, FollowedState]:
         """Copy no partition any more; return them as they are, for another thread to go on with."""
-        with self._changed:
+        with self._lock:
             states, self._states = self._states, {}
             self._new.update(states)
             return states
@@ -149,7 +151,7 @@ class ReplicaFetcherThread:
         """Ask the thread to end, and end the request it waits for."""
         self._thread.initiate_shutdown()
         self._leader.initiate_close()
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def await_shutdown(self) -> None:
@@ -175,7 +177,7 @@ class ReplicaFetcherThread:
     def _take_changed(self) -> Mapping[TopicPartition, FollowedState | None]:
         """Return the states to look at; None for a partition that is copied no more."""
         now_ns = self._clock.nanoseconds()
-        with self._changed:
+        with self._lock:
             keys = self._asked.to_look_at(self._new, self._states.keys(), now_ns)
             self._new.clear()
             return {key: self._states.get(key) for key in keys}
@@ -188,7 +190,7 @@ class ReplicaFetcherThread:
             if state is not None and state.phase is FetchPhase.TRUNCATING:
                 # Nothing above the high watermark is confirmed.
                 self._change(key, state, partial(self._logs.truncate_to_high_watermark, key))
-                with self._changed:
+                with self._lock:
                     state = self._states.get(key)
             if state is None:
                 self._asked.drop(key)
@@ -202,7 +204,7 @@ class ReplicaFetcherThread:
 
     def _await_change(self) -> None:
         """Pause, as no partition may be fetched now; a new state ends the pause."""
-        with self._changed:
+        with self._lock:
             # Under the lock: a partition that was added since the look at the states needs no pause.
             if not self._new and self._thread.is_running:
                 self._changed.wait(self._config.backoff_ms / 1000)
@@ -274,7 +276,7 @@ class ReplicaFetcherThread:
         )
 
     def _fenced(self, key: TopicPartition, asked_with: FollowedState) -> None:
-        with self._changed:
+        with self._lock:
             if self._states.get(key) is asked_with:
                 self._drop(key)
                 logger.info("%s: epoch %d of %s is over", self.name, asked_with.leader_epoch, key)
@@ -292,7 +294,7 @@ class ReplicaFetcherThread:
 
         lag_behind: the leader's high watermark, where it is known.
         """
-        with self._changed:
+        with self._lock:
             if self._states.get(key) is not asked_with:
                 return False
             try:
@@ -337,7 +339,7 @@ class ReplicaFetcherThread:
         self._delay(requested)
 
     def _delay(self, requested: Mapping[TopicPartition, FollowedState]) -> None:
-        with self._changed:
+        with self._lock:
             for key, asked_with in requested.items():
                 if self._states.get(key) is asked_with:
                     self._set(key, self._delayed(asked_with))

@@ -71,12 +71,13 @@ class FollowedState(NamedTuple):
 
     def at(self, log: FollowerLogPosition, lag: int | None = None) -> FollowedState:
         """Return the state that continues at the end of the log, without a delay."""
-        return self._replace(
-            fetch_offset=log.end_offset,
-            last_fetched_epoch=log.latest_epoch,
-            phase=FetchPhase.FETCHING,
-            lag=self.lag if lag is None else lag,
-            delayed_until_ns=0,
+        return FollowedState(
+            self.topic_id,
+            self.leader_epoch,
+            log.end_offset,
+            log.latest_epoch,
+            FetchPhase.FETCHING,
+            self.lag if lag is None else lag,
         )
 
 

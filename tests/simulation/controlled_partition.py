@@ -38,10 +38,10 @@ from barnabas.replica.leadership_orders import LeadershipOrders
 from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderIsrAndControllerEpoch
+from tests.simulation.in_process_leader import FetchHandler, InProcessLeader
 from tests.simulation.replicated_partition import (
     BROKERS,
     PARTITION,
-    InProcessLeader,
     Produced,
     ReplicatedPartition,
     make_machine,
@@ -121,7 +121,9 @@ class UnansweredChanges:
 class ControlledPartition(ReplicatedPartition):
     """The cluster. sent: the controllers' requests on their way. done: what has happened, by name."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, in_sessions: bool = False) -> None:
+        self.in_sessions = in_sessions
+        self.fetch_handlers: dict[int, FetchHandler] = {}
         self.chance = random.Random(seed)
         self.loss = self.chance.choice((0.0, 0.1))
         self.cut: set[frozenset[int]] = set()
@@ -315,13 +317,14 @@ class ControlledPartition(ReplicatedPartition):
 
     def _boot(self, broker_id: int) -> None:
         def connect(fetcher_id: FetcherId) -> InProcessLeader:
-            return InProcessLeader(self, broker_id, fetcher_id.leader.id)
+            return self._leader_of(broker_id, fetcher_id)
 
         self.sent[broker_id].clear()
         changes = self.unanswered[broker_id] = UnansweredChanges()
         self.nodes[broker_id] = Replicas(
             self.machines[broker_id], broker_id=broker_id, connect=connect, alter_partitions=changes
         )
+        self.fetch_handlers[broker_id] = FetchHandler(self.nodes[broker_id])
         session = self.sessions[broker_id] = self.store.new_session()
         zk = KafkaZkClient(session, self.store_clock)
         zk.make_sure_persistent_paths_exist()
@@ -348,7 +351,7 @@ class ControlledPartition(ReplicatedPartition):
 
 def run_history(seed: int, steps: int = 400) -> int:
     """Play a random history, and check it. Returns how many batches were acknowledged."""
-    cluster = ControlledPartition(seed)
+    cluster = ControlledPartition(seed, in_sessions=seed % 2 == 1)
     chance = cluster.chance
     for _ in range(steps):
         step = chance.choices(

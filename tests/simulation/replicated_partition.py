@@ -8,26 +8,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
-from barnabas.records.file_records import FileRecords
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
-from barnabas.replica.fetcher.leader_end_point import FetchedPartition
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
-from barnabas.rpc.blocking_exchange import ConnectionLost
-from barnabas.rpc.wanted_positions import WantedPositions
-from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.leader_epochs import EpochEntry
 from barnabas.storage.log.unified_log import UnifiedLog
+from tests.simulation.in_process_leader import FetchHandler, InProcessLeader, LeaderInSession
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
@@ -35,81 +28,6 @@ from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
 PARTITION = TopicPartition("topic", 0)
 BROKERS = (0, 1, 2)
 LOG = {"min_insync_replicas": 2, "segment_bytes": 2000, "index_interval_bytes": 200}
-
-
-class InProcessLeader:
-    """A follower's way to its leader: a call, unless the link is cut or one of the two has died since."""
-
-    def __init__(self, cluster: ReplicatedPartition, follower: int, leader: int) -> None:
-        self._cluster = cluster
-        self._follower = follower
-        self._leader = leader
-
-    def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
-        leader = self._reach()
-        fetches = [
-            PartitionFetch(
-                each.topic_partition.topic,
-                each.topic_partition.partition,
-                each.offset,
-                self._cluster.chance.choice((1, 300, 1 << 20)),
-                topic_id=each.topic_id,
-                current_leader_epoch=each.leader_epoch,
-                last_fetched_epoch=each.last_fetched_epoch,
-                log_start_offset_of_follower=each.log_start_offset,
-            )
-            for each in positions
-        ]
-        answered: list[PartitionFetch] = []
-        epoch = self._cluster.epochs[self._follower]
-        terms = FetchTerms(0, 1, 1 << 20, FetchIsolation.LOG_END, replica_id=self._follower, replica_epoch=epoch)
-        leader.manager.reader.fetch_records(terms, fetches, answered.extend)
-        leader.actions.run_all()
-        answers = [FetchedPartition(TopicPartition(each.topic, each.partition), _data(each)) for each in answered]
-        if self._cluster.chance.random() < self._cluster.loss:
-            raise ConnectionLost("the answer was lost")
-        return answers
-
-    def earliest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
-        return self._log(partition, leader_epoch).log_start_offset
-
-    def latest_offset(self, partition: TopicPartition, leader_epoch: int) -> int:
-        return self._log(partition, leader_epoch).log_end_offset
-
-    def initiate_close(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def _log(self, partition: TopicPartition, leader_epoch: int) -> UnifiedLog:
-        hosted = self._reach().manager.hosted.partition_or_error(partition.topic, partition.partition)
-        hosted.check_leader_epoch(leader_epoch)
-        return hosted.log
-
-    def _reach(self) -> Replicas:
-        cluster = self._cluster
-        node = cluster.nodes.get(self._leader)
-        if node is None or frozenset((self._follower, self._leader)) in cluster.cut:
-            raise ConnectionLost(f"{self._follower} cannot reach {self._leader}")
-        return node
-
-
-def _data(fetch: PartitionFetch) -> FetchResponse.PartitionData:
-    records = fetch.records
-    if isinstance(records, FileRecords):
-        data = bytes(records.read())
-        records.release()
-        records = data
-    diverging = fetch.diverging_epoch
-    return FetchResponse.PartitionData(
-        partition_index=fetch.partition,
-        error_code=fetch.error,
-        high_watermark=fetch.high_watermark,
-        log_start_offset=fetch.log_start_offset,
-        diverging_epoch=None if diverging is None else FetchResponse.EpochEndOffset(*diverging),
-        records=records,
-    )
 
 
 class Order(NamedTuple):
@@ -132,13 +50,16 @@ class Produced(NamedTuple):
 class ReplicatedPartition:
     """The cluster. nodes: the brokers that run. cut: links that are broken, as pairs. loss: of a fetch's answers.
 
-    epochs: the broker epoch of each broker, which rises with every start.
+    epochs: the broker epoch of each broker, which rises with every start. in_sessions: whether followers fetch in
+    sessions, by way of the handler of Fetch.
     """
 
     knows_returned_brokers = True
     """Whether the controller compares the broker epochs of a proposal (KIP-903)."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, in_sessions: bool = False) -> None:
+        self.in_sessions = in_sessions
+        self.fetch_handlers: dict[int, FetchHandler] = {}
         self.chance = random.Random(seed)
         self.loss = self.chance.choice((0.0, 0.1))
         self.cut: set[frozenset[int]] = set()
@@ -383,10 +304,16 @@ class ReplicatedPartition:
 
     def _boot(self, broker_id: int) -> None:
         def connect(fetcher_id: FetcherId) -> InProcessLeader:
-            return InProcessLeader(self, broker_id, fetcher_id.leader.id)
+            return self._leader_of(broker_id, fetcher_id)
 
         self.epochs[broker_id] += 1
-        self.nodes[broker_id] = Replicas(self.machines[broker_id], broker_id=broker_id, connect=connect)
+        node = self.nodes[broker_id] = Replicas(self.machines[broker_id], broker_id=broker_id, connect=connect)
+        node.announce(*PARTITION, leader=self.leader)
+        self.fetch_handlers[broker_id] = FetchHandler(node)
+
+    def _leader_of(self, follower: int, fetcher_id: FetcherId) -> InProcessLeader:
+        kind = LeaderInSession if self.in_sessions else InProcessLeader
+        return kind(self, follower, fetcher_id.leader.id)
 
     def _join(self, broker_id: int) -> None:
         self._boot(broker_id)
@@ -442,7 +369,7 @@ def values(log: UnifiedLog, end_offset: int) -> dict[int, bytes]:
 
 def run_history(seed: int, steps: int = 250) -> int:
     """Play a random history, and check it. Returns how many batches were acknowledged."""
-    cluster = ReplicatedPartition(seed)
+    cluster = ReplicatedPartition(seed, in_sessions=seed % 2 == 1)
     chance = cluster.chance
     for _ in range(steps):
         step = chance.choices(

@@ -12,6 +12,7 @@ import pytest
 from barnabas.replica.fetcher import fetcher_thread, follower_logs
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.followed_state import FollowedState, FollowerLogPosition
+from barnabas.replica.session_watches import SessionWatches
 from barnabas.storage.log.leader_epochs import EpochEntry
 from tests.simulation.replicated_partition import BROKERS, ReplicatedPartition, run_history
 from tests.unit.storage.log_harness import read_all
@@ -79,6 +80,30 @@ def test_a_follower_that_truncates_to_its_high_watermark_is_found(monkeypatch: p
 def test_a_follower_that_gives_up_when_its_disk_is_full_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetcher_thread, "is_shortage", lambda _: False)
     assert _is_found()
+
+
+def test_sessions_leave_partitions_out() -> None:
+    """Half of the histories fetch in sessions."""
+    cluster = ReplicatedPartition(1, in_sessions=True)
+    cluster.produce()
+    cluster.settle()
+    assert cluster.check() == 1
+    assert cluster.done["left out"] > 10
+
+
+@pytest.mark.parametrize("are_marked", [True, False])
+def test_sessions_read_at_once_what_was_appended(are_marked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still: without its mark the partition stays left out, and the client waits."""
+    cluster = ReplicatedPartition(1, in_sessions=True)
+    cluster.produce()
+    cluster.settle()
+    if not are_marked:
+        monkeypatch.setattr(SessionWatches, "mark", lambda _, key: None)
+    cluster.produce()
+    for _ in range(2):
+        for broker_id in BROKERS:
+            cluster.fetch(broker_id)
+    assert bool(cluster.produced[-1].answer) is are_marked
 
 
 @pytest.mark.parametrize("knows_returned_brokers", [True, False])

@@ -73,6 +73,8 @@ class ReplicaRecordDeleter:
         try:
             partition = self._partition_or_error(key.topic, key.partition)
             required[key] = partition.delete_records_on_leader(offset)
+            # A follower that has all records is left out of its session, and raises its start only when it is told.
+            self._waiting.sessions.mark(key)
         except ApiError as error:
             return DeleteRecordsResult(INVALID_LOW_WATERMARK, error.code)
         except Exception:

@@ -25,6 +25,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import batches
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.recording_channel import RecordingChannel, connection
@@ -386,6 +387,19 @@ def test_partitions_at_their_ends_are_left_out_until_they_move() -> None:
     broker.replicas.clock.advance(READ_ALL_MS)
     broker.go_on()
     assert reads_of(broker, "other") == before[1] + 1, "all are read now and then"
+
+
+def test_a_log_start_that_a_client_raises_is_told_at_once() -> None:
+    broker = Broker()
+    broker.append("topic", 0)
+    broker.begin(("topic", 0, 3))
+    assert told(broker.go_on()) == {}
+    deleted: list[Any] = []
+    broker.replicas.manager.deleter.delete_records(
+        {TopicPartition("topic", 0): 2}, timeout_ms=0, on_complete=deleted.append
+    )
+    (answered,) = broker.go_on().responses[0].partitions
+    assert answered.log_start_offset == 2
 
 
 def test_a_partition_that_was_left_out_ends_the_wait() -> None:

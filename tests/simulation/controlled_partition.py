@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from barnabas.config.listeners import EndPoint
@@ -33,12 +34,11 @@ from barnabas.protocol.messages.inter_broker import (
 )
 from barnabas.replica.alter_partition_manager import IsrChange
 from barnabas.replica.default_alter_partition_manager import Sender, _is_unanswered, _outcomes, _request
-from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.leadership_orders import LeadershipOrders
 from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderIsrAndControllerEpoch
-from tests.simulation.in_process_leader import FetchHandler, InProcessLeader
+from tests.simulation.in_process_leader import FetchHandler
 from tests.simulation.replicated_partition import (
     BROKERS,
     PARTITION,
@@ -316,13 +316,13 @@ class ControlledPartition(ReplicatedPartition):
             assert first == broker_id, f"brokers {first} and {broker_id} both lead in epoch {epoch}"
 
     def _boot(self, broker_id: int) -> None:
-        def connect(fetcher_id: FetcherId) -> InProcessLeader:
-            return self._leader_of(broker_id, fetcher_id)
-
         self.sent[broker_id].clear()
         changes = self.unanswered[broker_id] = UnansweredChanges()
         self.nodes[broker_id] = Replicas(
-            self.machines[broker_id], broker_id=broker_id, connect=connect, alter_partitions=changes
+            self.machines[broker_id],
+            broker_id=broker_id,
+            connect=partial(self._leader_of, broker_id),
+            alter_partitions=changes,
         )
         self.fetch_handlers[broker_id] = FetchHandler(self.nodes[broker_id])
         session = self.sessions[broker_id] = self.store.new_session()

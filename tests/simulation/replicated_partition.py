@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -303,11 +304,10 @@ class ReplicatedPartition:
         return self.nodes[broker_id].manager.hosted.get(PARTITION)
 
     def _boot(self, broker_id: int) -> None:
-        def connect(fetcher_id: FetcherId) -> InProcessLeader:
-            return self._leader_of(broker_id, fetcher_id)
-
         self.epochs[broker_id] += 1
-        node = self.nodes[broker_id] = Replicas(self.machines[broker_id], broker_id=broker_id, connect=connect)
+        node = self.nodes[broker_id] = Replicas(
+            self.machines[broker_id], broker_id=broker_id, connect=partial(self._leader_of, broker_id)
+        )
         node.announce(*PARTITION, leader=self.leader)
         self.fetch_handlers[broker_id] = FetchHandler(node)
 

@@ -45,7 +45,7 @@ BACKOFF_SECONDS = 0.1
 WATCH_SECONDS = 0.05
 """The time between two attempts to connect while no request waits."""
 IDLE_POLL_MS = 1_000
-"""The longest wait for an event of an idle connection. The kernel reports each, so this bounds nothing that matters."""
+"""The longest poll of an idle connection. An event or a request ends it at once."""
 
 
 def _ignore(_queue_time_ns: int) -> None:
@@ -158,7 +158,7 @@ class NetworkBrokerChannel:
 
     def _next_item(self) -> _QueueItem | None:
         """Wait for the next request, None at the end; look at the connection meanwhile."""
-        # Closed: the None is in the queue or follows at once, and the wake-up that came before it is spent.
+        # `close` queues None after its wake-up: a channel that is closed waits for that entry and not for events.
         while self._reachability is not None and self._is_running():
             is_connected = self._client.can_send_request(self._node.id, self._client.now_ms())
             try:
@@ -168,7 +168,7 @@ class NetworkBrokerChannel:
         return self._queue.get()
 
     def _watch_connection(self, reachability: BrokerReachability, timeout_ms: int) -> None:
-        """Wait for the end of the connection, or a wake-up. Connect again when there is no connection."""
+        """Poll for at most `timeout_ms`; then note a lost connection, and connect again."""
         self._client.poll(timeout_ms, self._client.now_ms())
         now_ms = self._client.now_ms()
         # The client of a channel has no backoff: a connection that could be made now is one that is lost.

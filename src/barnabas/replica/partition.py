@@ -234,18 +234,11 @@ class Partition:
 
     def end_offset_metadata(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Return up to where a fetch of this isolation may read; its place in the log may be unknown (`end_place`)."""
-        if isolation is FetchIsolation.LOG_END:
-            return self.log.local.end
-        if isolation is FetchIsolation.TXN_COMMITTED:
-            return self.log.bounds.last_stable
-        return self.log.bounds.high_watermark
+        return self.log.local.end if isolation is FetchIsolation.LOG_END else self.log.bounds.limit(isolation)
 
     def end_place(self, isolation: FetchIsolation) -> LogOffsetMetadata:
         """Return the same with its place. Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
-        if isolation is FetchIsolation.LOG_END:
-            return self.log.local.end
-        bounds = self.log.placed_bounds()
-        return bounds.last_stable if isolation is FetchIsolation.TXN_COMMITTED else bounds.high_watermark
+        return self.log.local.end if isolation is FetchIsolation.LOG_END else self.log.placed_bounds().limit(isolation)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """Return where a reader's log diverges from this one, as (epoch, end offset), or None when it does not.

@@ -164,7 +164,7 @@ class FutureLogs:
         future.flush()
         try:
             future.update_high_watermark(log.high_watermark)
-            future.placed_bounds()  # which finds a copy that is damaged where its readers begin to wait
+            future.local.position_of(log.high_watermark)  # finds a copy that is damaged where its readers wait
             self._files.write_atomically(os.path.join(future.directory, MOVED_FROM_FILE), os.fsencode(log.directory))
             self._files.rename(future.directory, path)
         except OSError as error:

@@ -297,6 +297,7 @@ def test_damaged_copy_leaves_the_log() -> None:
     with pytest.raises(ApiError) as refused:
         broker.manager.complete_move(log, future)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert "cannot be moved, its copy is damaged" in str(refused.value)
     assert log.directory == "/a/topic-0"
     append(log, 1, chance)
     broker.manager.give_up_move(PARTITION)

@@ -51,27 +51,15 @@ class AskedPartitions:
 
         Raises ApiError: its log is not here. The partition is not asked for then.
         """
-        # A throttle must not take a replica out of the in-sync replicas.
-        if state.is_ready(now_ns) and (state.is_in_sync or not self._logs.holds_back(key)):
-            self._ask(key, state)
-            if state.is_in_sync:
-                self._unsettled.discard(key)
-                return
-        else:
-            self._do_not_ask(key)
         self._unsettled.add(key)
-
-    def drop(self, key: TopicPartition) -> None:
-        """Forget a partition."""
-        self._unsettled.discard(key)
-        self._do_not_ask(key)
-
-    def _ask(self, key: TopicPartition, state: FollowedState) -> None:
+        # A throttle must not take a replica out of the in-sync replicas.
+        if not state.is_ready(now_ns) or (not state.is_in_sync and self._logs.holds_back(key)):
+            self._do_not_ask(key)
+            return
         try:
             start_offset = self._logs.position(key).start_offset
         except ApiError:
             self._do_not_ask(key)
-            self._unsettled.add(key)
             raise
         self.states[key] = state
         self.positions.put(
@@ -85,6 +73,13 @@ class AskedPartitions:
                 start_offset,
             )
         )
+        if state.is_in_sync:
+            self._unsettled.discard(key)
+
+    def drop(self, key: TopicPartition) -> None:
+        """Forget a partition."""
+        self._unsettled.discard(key)
+        self._do_not_ask(key)
 
     def _do_not_ask(self, key: TopicPartition) -> None:
         self.states.pop(key, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 
 
@@ -25,6 +26,10 @@ class LogBounds(NamedTuple):
     high_watermark: LogOffsetMetadata
     first_unstable: LogOffsetMetadata | None
     last_stable: LogOffsetMetadata
+
+    def limit(self, isolation: FetchIsolation) -> LogOffsetMetadata:
+        """Return up to where a consumer of this isolation may read."""
+        return self.last_stable if isolation is FetchIsolation.TXN_COMMITTED else self.high_watermark
 
     def with_start(self, start: int) -> LogBounds:
         """Return these bounds with another log start offset."""

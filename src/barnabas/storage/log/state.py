@@ -19,7 +19,7 @@ from barnabas.storage.log.leader_epochs import LeaderEpochCache
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_offset_metadata import UNKNOWN_SEGMENT, LogOffsetMetadata
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.state_manager import ProducerStateManager
 
 logger = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ class LogState:
         fetchHighWatermarkMetadata). Raises ApiError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
         """
         bounds = self.bounds
-        if bounds.high_watermark.segment_base_offset == UNKNOWN_SEGMENT:
+        if bounds.high_watermark.is_offset_only:
             with self.lock:
                 bounds = self.bounds
                 if bounds.high_watermark.is_offset_only:

@@ -35,7 +35,7 @@ from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_offset_metadata import UNKNOWN_SEGMENT, LogOffsetMetadata
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.append import check_producer, duplicate_append_info, note_append
 from barnabas.storage.producers.entry import ActiveProducer, BatchMetadata, LastRecord
 from barnabas.storage.producers.state_manager import ProducerStateManager
@@ -319,12 +319,7 @@ class UnifiedLog:
         bounds = self._state.bounds
         if start_offset < bounds.start or start_offset > end.message_offset:
             raise self._state.failures.out_of_range(start_offset, bounds.start)
-        if isolation is FetchIsolation.LOG_END:
-            limit = end
-        else:
-            if bounds.high_watermark.segment_base_offset == UNKNOWN_SEGMENT:
-                bounds = self._state.placed_bounds()
-            limit = bounds.high_watermark if isolation is FetchIsolation.HIGH_WATERMARK else bounds.last_stable
+        limit = end if isolation is FetchIsolation.LOG_END else self._state.placed_bounds().limit(isolation)
         try:
             if start_offset >= limit.message_offset:
                 place = limit if start_offset == limit.message_offset else local.position_of(start_offset)

@@ -20,9 +20,18 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.console.metric_descriptions import description_of
-from barnabas.console.prometheus_names import help_of, is_counter, prometheus_name
+from barnabas.console.prometheus_names import help_of, is_counter, prometheus_names
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.delayed_produce import ProduceExpirations
+from barnabas.replica.fetcher.fetcher_metrics import FetcherThreadMetrics
+from barnabas.replica.fetcher.fetcher_thread import FetcherStats
+from barnabas.replica.partition_append import PartitionAppend
+from barnabas.storage.log_environment import RecoveryProgress
+from barnabas.storage.storage_metrics import LoadingMetrics
+from barnabas.zk.zookeeper_metrics import ZookeeperMetrics
+from tests.architecture.exporter_rules import missing_series
 from tests.architecture.source_tree import ROOT
 from tests.support.raw_client import CLIENT_ID, RawClient, make_batch
 
@@ -36,6 +45,26 @@ LISTENERS = {
     "control.plane.listener.name": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
 }
+
+
+def samples_of_a_cluster() -> list[Sample]:
+    """What a lone broker that runs has not: followers, ZooKeeper, logs that are being loaded, produces that failed."""
+    key = TopicPartition("t", 0)
+    fetcher: Any = SimpleNamespace(name="ReplicaFetcherThread-0-1", stats=FetcherStats(), states={})
+    fetcher.states[key] = SimpleNamespace(lag=0)
+    recovery = RecoveryProgress()
+    recovery.note("/data", 1)
+    log_manager: Any = SimpleNamespace(loading=SimpleNamespace(remaining={"/data": 1}), recovery=recovery)
+    expirations = ProduceExpirations()
+    expirations.count([PartitionAppend("t", 0, None, None)])
+    fetchers: Any = SimpleNamespace(threads=[fetcher])
+    families = (
+        FetcherThreadMetrics(fetchers),
+        ZookeeperMetrics(lambda: 0),
+        LoadingMetrics(log_manager),
+        expirations,
+    )
+    return [sample for family in families for sample in family.samples()]
 
 
 def samples_of_a_running_broker() -> list[Sample]:
@@ -90,15 +119,19 @@ def _row(sample: Sample) -> str:
     name = sample.name
     tags = "".join(f", {tag}" for tag, _ in name.tags)
     shape = "summary" if sample.distribution is not None else "counter" if is_counter(sample) else "gauge"
-    return f"| `{name.name}`{tags} | `{prometheus_name(sample)}` {shape} | {description_of(name) or ''} |"
+    published = ", ".join(f"`{each}`" for each in prometheus_names(sample))
+    return f"| `{name.name}`{tags} | {published} {shape} | {description_of(name) or ''} |"
 
 
 def main() -> None:
     """Write or show the page."""
     logging.disable()
-    text = page(samples_of_a_running_broker())
+    samples = [*samples_of_a_running_broker(), *samples_of_a_cluster()]
+    text = page(samples)
     if "--print" in sys.argv:
         sys.stdout.write(text)
+        expected, missing = missing_series(samples)
+        sys.stderr.write("\n".join([f"{expected} series of the exporter's example", *missing]))
     else:
         (ROOT / PATH).write_text(text, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The registration of the metrics of replicas, logs and the process, and the task that updates rates.
+"""The registration of the metrics of replicas, logs, the process and its identity, and the task that updates rates.
 
 Called by `replication_stage` on the main thread, once. Kafka registers each metric where its owner is made, in one
 registry for all classes.
@@ -6,8 +6,11 @@ registry for all classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from barnabas import __version__
+from barnabas.broker.broker_identity import BrokerIdentity
 from barnabas.broker.linux_io import linux_io_counters
 from barnabas.metrics.metrics_registry import TICK_INTERVAL_MS, MetricsRegistry
 from barnabas.replica.fetcher.fetcher_metrics import register_fetcher_metrics, register_log_dir_move_metrics
@@ -35,6 +38,20 @@ def register_broker_metrics(
         # `partial` binds the name now; a lambda in this loop would read the last one.
         registry.gauge("kafka.server", "KafkaServer", f"linux-disk-{name}", partial(_linux_io, name))
     scheduler.schedule("metrics-tick", lambda: registry.tick(clock.nanoseconds()), period_ms=TICK_INTERVAL_MS)
+
+
+def register_identity_metrics(
+    registry: MetricsRegistry, identity: BrokerIdentity, controller_id: Callable[[], int], clock: Clock
+) -> None:
+    """Register what this broker is: its cluster, version and start. Kafka: KafkaBroker, AppInfoParser."""
+    registry.text("kafka.server", "KafkaServer", "ClusterId", identity.cluster_id)
+    registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId", controller_id)
+    tags = {"id": str(identity.broker_id)}
+    registry.text("kafka.server", "app-info", "version", __version__, tags, is_attribute=True)
+    # Kafka's word for a build that does not know its commit: an installed package knows its version only.
+    registry.text("kafka.server", "app-info", "commit-id", "unknown", tags, is_attribute=True)
+    started_ms = clock.milliseconds()
+    registry.attribute("kafka.server", "app-info", "start-time-ms", lambda: started_ms, tags)
 
 
 def _linux_io(name: str) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barnabas.broker.broker_channels import BrokerConnections
-from barnabas.broker.broker_metrics import register_broker_metrics
+from barnabas.broker.broker_metrics import register_broker_metrics, register_identity_metrics
 from barnabas.broker.dynamic_throttles import DynamicThrottles
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.group_coordination import build_group_coordinator
@@ -83,6 +83,9 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     lifecycle.on_stop("group coordinator", groups.shutdown)
     register_broker_metrics(
         foundations.metrics, replicas, storage.log_manager, foundations.scheduler, foundations.clock
+    )
+    register_identity_metrics(
+        foundations.metrics, storage.identity, lambda: metadata.image.controller_id, foundations.clock
     )
     # Last, since replicas are needed to handle a failure; those found since the directories were opened are queued.
     storage.log_dir_failures.start(

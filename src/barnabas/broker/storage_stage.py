@@ -32,6 +32,7 @@ from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.storage_metrics import register_loading_metrics
 from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -99,6 +100,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     # Before the loading, so that a start that fails in the middle of it closes the logs that are open. The epoch is
     # read at the stop, since the broker registers later.
     lifecycle.on_stop("logs", lambda: log_manager.shutdown(registration.epoch))
+    register_loading_metrics(foundations.metrics, log_manager)
     _load_logs(foundations, zk_client, log_manager, topic_configs)
     config_changes = ConfigChangeListener(zk_client, foundations.scheduler, foundations.clock)
     config_changes.register(ConfigEntityType.TOPIC, topic_configs.updater(log_manager.update_log_config))
@@ -150,13 +152,16 @@ def _open_store(foundations: Foundations, metadata_dir: str | None) -> Store:
 def _connect_to_zookeeper(foundations: Foundations) -> Store:
     try:
         # Here, since a broker that stands alone needs no kazoo.
+        from barnabas.zk.zookeeper_metrics import ZookeeperMetrics  # noqa: PLC0415
         from barnabas.zk.zookeeper_store import ZookeeperStore  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
             f"zookeeper.connect needs the extra zookeeper: pip install barnabas[zookeeper] ({error})",
             "zookeeper.connect",
         ) from error
-    store = ZookeeperStore(ZookeeperConfig.from_kafka_config(foundations.static))
+    metrics = ZookeeperMetrics(foundations.clock.nanoseconds)
+    foundations.metrics.family(metrics)
+    store = ZookeeperStore(ZookeeperConfig.from_kafka_config(foundations.static), metrics)
     # Before the start, whose failure may leave kazoo's threads behind.
     foundations.lifecycle.on_stop("metadata store", store.close)
     store.start()

@@ -6,17 +6,20 @@ Called on the thread that answers a scrape. The registry is its only state.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barnabas.console.metric_descriptions import description_of
-from barnabas.console.prometheus_names import COUNTER_SUFFIX, help_of, is_counter, labels_of, prometheus_name
-from barnabas.metrics.distribution import PERCENTILES
+from barnabas.console.prometheus_names import (
+    COUNTER_SUFFIX,
+    QUANTILES,
+    help_of,
+    is_counter,
+    labels_of,
+    prometheus_names,
+)
 from barnabas.metrics.metrics_registry import MetricsRegistry, Sample
-
-QUANTILES: Final = tuple(map(str, PERCENTILES))
 
 
 class MetricsCollector(Collector):
@@ -30,14 +33,15 @@ class MetricsCollector(Collector):
         # The text format requires that the samples of one name stand together, under one help text.
         families: dict[str, Metric] = {}
         for sample in self._metrics.collect():
-            name, labels = prometheus_name(sample), labels_of(sample.name)
-            if sample.distribution is not None:
-                _add_summary(families, name, labels, sample)
-            elif is_counter(sample):
-                base = name.removesuffix(COUNTER_SUFFIX)
-                _family(families, base, "counter", sample).add_sample(name, labels, sample.value)
-            else:
-                _family(families, name, "gauge", sample).add_sample(name, labels, sample.value)
+            labels = labels_of(sample.name)
+            for name in prometheus_names(sample):
+                if sample.distribution is not None:
+                    _add_summary(families, name, labels, sample)
+                elif is_counter(sample):
+                    base = name.removesuffix(COUNTER_SUFFIX)
+                    _family(families, base, "counter", sample).add_sample(name, labels, sample.value)
+                else:
+                    _family(families, name, "gauge", sample).add_sample(name, labels, sample.value)
         return families.values()
 
 

@@ -5,7 +5,10 @@ Pure; used by `metrics_collector` and by docs/metrics.md. The rule:
 - `group_type_name`, in lower case; all characters but letters, digits and underscores become underscores.
 - A meter loses its `PerSec` and the rest of its name, and gains `_total`: it is a counter, and Prometheus makes rates.
 - A histogram is a summary: its name with `quantile`, `_count`, `_sum`; and gauges `_min` and `_max`.
-- Tags become labels; `-` becomes `_`.
+- A quota's attributes become `kafka_server_quota_...`, with the labels `resource`, `user` and `clientId`.
+- A share of time (`...Percent`) has two names, since published rule sets have both: `...percent`, and `..._percent`.
+- All other tags become labels; `-` becomes `_`.
+- A percentile has the digits of its JMX attribute: `50thPercentile` is `quantile="0.50"`.
 
 So dashboards made for Kafka behind the jmx_exporter find `kafka_server_brokertopicmetrics_messagesin_total`,
 `kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.99"}`.
@@ -17,9 +20,14 @@ import re
 from functools import cache
 from typing import Final
 
+from barnabas.metrics.distribution import PERCENTILES
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 
 COUNTER_SUFFIX: Final = "_total"
+QUANTILES: Final = tuple(f"{percentile:.3f}".removesuffix("0") for percentile in PERCENTILES)
+"""The label `quantile` of each percentile: at least two digits, as in the names of Kafka's JMX attributes."""
+_QUOTA_LABELS: Final = {"user": "user", "client-id": "clientId"}
+_PERCENT: Final = re.compile(r"(.*)Percent\w*")
 _PER_SECOND: Final = re.compile(r"PerSec\w*$")
 _NOT_ALLOWED: Final = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -29,18 +37,33 @@ def is_counter(sample: Sample) -> bool:
     return sample.distribution is None and (sample.rates is not None or sample.is_counter)
 
 
-def prometheus_name(sample: Sample) -> str:
-    """Return the name of a sample's metric, with `_total` for a counter."""
+def prometheus_names(sample: Sample) -> tuple[str, ...]:
+    """Return the names of a sample's metric, with `_total` for a counter; a share of time has two of them."""
     name = sample.name
-    return _name(name.group, name.type, name.name, is_counter(sample))
+    if _is_of_quota(name):
+        return (_name("kafka.server", "quota", name.name, is_counter(sample)),)
+    return _names(name.group, name.type, name.name, is_counter(sample), name.is_attribute)
 
 
 def labels_of(name: MBeanName) -> dict[str, str]:
     """Return the labels that a metric's tags become."""
+    if _is_of_quota(name):
+        return {"resource": name.type} | {_QUOTA_LABELS[tag]: value for tag, value in name.tags}
     return {_label(tag): value for tag, value in name.tags}
 
 
+def _is_of_quota(name: MBeanName) -> bool:
+    return name.is_attribute and bool(name.tags) and all(tag in _QUOTA_LABELS for tag, _ in name.tags)
+
+
 # Cached, because thousands of partitions have the same names. Their number is that of the names in the code.
+@cache
+def _names(group: str, kind: str, name: str, counter: bool, is_attribute: bool) -> tuple[str, ...]:
+    plain = _name(group, kind, name, counter)
+    share = None if is_attribute else _PERCENT.fullmatch(name)
+    return (plain,) if share is None else (plain, _name(group, kind, f"{share[1]}_percent", counter))
+
+
 @cache
 def _name(group: str, kind: str, name: str, counter: bool) -> str:
     if counter:

@@ -69,3 +69,16 @@ class DurationTimer:
         """Bring rates and weights up to date."""
         self.durations.tick(elapsed_seconds)
         self.meter.tick(elapsed_seconds)
+
+
+class SharedTimer(DurationTimer):
+    """A timer that any thread may update: for operations whose cost makes that of a lock negligible, such as fsync."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._update_lock = threading.Lock()
+
+    def update(self, nanoseconds: int) -> None:
+        """Count a duration."""
+        with self._update_lock:
+            super().update(nanoseconds)

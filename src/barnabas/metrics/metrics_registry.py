@@ -128,6 +128,21 @@ class MetricsRegistry:
         with self._lock:
             self._gauges[MBeanName(group, kind, name, tuple(tags.items()), is_attribute=True)] = value
 
+    def text(
+        self,
+        group: str,
+        kind: str,
+        name: str,
+        text: str,
+        tags: Mapping[str, str] = NO_TAGS,
+        *,
+        is_attribute: bool = False,
+    ) -> None:
+        """Register a text that does not change. It is published as a gauge of 1 with the tag `value`."""
+        tagged = (*tags.items(), ("value", text))
+        with self._lock:
+            self._gauges[MBeanName(group, kind, name, tagged, is_attribute=is_attribute)] = lambda: 1
+
     def family(self, family: MetricFamily) -> None:
         """Register metrics whose number changes."""
         with self._lock:

@@ -110,6 +110,8 @@ class NetworkMetrics:
                 yield (processor.processor_id, counter), getattr(counters, counter)
             for _, counter in SESSION_TOTALS:
                 yield (processor.processor_id, counter), getattr(counters.sessions, counter)
+            for name, total in self._exchanges(processor).items():
+                yield (processor.processor_id, name), total
         for acceptor in self._sockets.acceptors:
             yield acceptor, acceptor.blocked_ns
         for pool in self._pools:
@@ -161,6 +163,7 @@ class NetworkMetrics:
             )
             tags = (("listener", processor.listener.name), ("networkProcessor", number))
             yield from self._of_selector(processor, tags)
+            yield from self._of_exchanges(processor, tags)
             yield from self._of_sessions(processor, tags)
             yield _attribute("connection-count", processor.connection_count, tags)
             for (name, version), count in islice(_clients(processor), MOST_CLIENTS):
@@ -180,6 +183,25 @@ class NetworkMetrics:
             yield _attribute(f"{name}-time-ns-total", total_ns, tags)
             yield _attribute(f"{name}time-total", total_ns, tags)
             yield _attribute(f"{name}-time-ns-avg", total_ns / max(counters.select_calls, 1), tags)
+
+    def _exchanges(self, processor: Processor) -> dict[str, int]:
+        """Return Kafka's counts of frames. Its Selector is the clients' as well: what it sends is called a request."""
+        counts = self._requests.counts_of(processor.processor_id)
+        # Counted by request, and not by system call, which would cost every call of one.
+        return {
+            "request": counts.answers,
+            "response": counts.requests,
+            "network-io": counts.answers + counts.requests,
+        }
+
+    def _of_exchanges(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
+        number = processor.processor_id
+        for name, total in self._exchanges(processor).items():
+            yield from self._rate_and_total(name, (number, name), total, tags)
+        sent = self._rate((number, "bytes_sent"), processor.counters.bytes_sent)
+        answers = self._rate((number, "request"), self._exchanges(processor)["request"])
+        yield _attribute("request-size-avg", sent / answers if answers > 0 else 0.0, tags)
+        yield _attribute("request-size-max", self._requests.counts_of(number).largest_answer_bytes, tags)
 
     def _of_sessions(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
         sessions = processor.counters.sessions

@@ -25,11 +25,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
 from barnabas.api.request_log import RequestLog
-from barnabas.metrics.buckets import DURATION_SHIFT, INDEX, bucket_of
+from barnabas.metrics.buckets import DURATION_SHIFT, HIGHEST, INDEX, bucket_of
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.error_counts import ErrorCounter, count_nothing, error_counter, new_error_counts
 from barnabas.network.request_samples import (
@@ -49,6 +49,15 @@ logger = logging.getLogger(__name__)
 
 MOST_DEPRECATED_CLIENTS: Final = 1000
 """The limit for metrics of deprecated requests, because clients choose the software names in them."""
+
+
+class ProcessorCounts(NamedTuple):
+    """The requests that a Processor's connections have sent, and the answers they were given."""
+
+    requests: int
+    answers: int
+    largest_answer_bytes: float
+    """At most 1/16 above the largest answer's size."""
 
 
 def request_name(api_key: ApiKey) -> str:
@@ -175,6 +184,16 @@ class RequestMetrics:
         """Bring rates and the weights of percentiles up to date."""
         with self._lock:
             self._samples.tick(self._by_key(), self._deprecated, elapsed_seconds)
+
+    def counts_of(self, processor_id: int) -> ProcessorCounts:
+        """Return the requests and answers of one Processor's connections since its start."""
+        with self._lock:
+            tables = [table for _, table in _keyed(self._tables.get(processor_id, {}))]
+        requests = sum(sum(table.versions) for table in tables)
+        # A request with acks=0 has no answer, and counts as one of no bytes.
+        silent = sum(table.response_bytes[0] for table in tables)
+        buckets = [bucket for table in tables for bucket, count in enumerate(table.response_bytes) if count]
+        return ProcessorCounts(requests, max(requests - silent, 0), float(HIGHEST[max(buckets, default=0)]))
 
     def retire_all_but(self, processor_ids: Collection[int]) -> None:
         """Merge the counts of Processors that have ended into one table an API: the number of tables stays bounded."""

@@ -1,18 +1,58 @@
 """A produce with acks=all that waits until every in-sync replica has its records.
 
 Made by ReplicaAppender, tried whenever a high watermark moves or leadership changes, expired by the timer.
-Kafka: DelayedProduce.
+Kafka: DelayedProduce, DelayedProduceMetrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from barnabas.metrics.meter import Meter
+from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_append import PartitionAppend
+
+_GROUP: Final = "kafka.server"
+_KIND: Final = "DelayedProduceMetrics"
+_NAME: Final = "ExpiresPerSec"
+
+
+class ProduceExpirations:
+    """The batches whose wait timed out, of all partitions and of each. A metric family.
+
+    Only the expiration executor's thread counts. `by_partition` is replaced by one assignment for a new partition, so
+    that readers need no lock.
+    """
+
+    def __init__(self) -> None:
+        self.total = Meter()
+        self.by_partition: dict[TopicPartition, Meter] = {}
+
+    def count(self, entries: Iterable[PartitionAppend]) -> None:
+        """Count one expiration for each entry."""
+        for entry in entries:
+            self.total.count += 1
+            key = TopicPartition(entry.topic, entry.partition)
+            if key not in self.by_partition:
+                self.by_partition = {**self.by_partition, key: Meter()}
+            self.by_partition[key].count += 1
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the meter of all partitions, and one for each that had an expiration."""
+        yield Sample(MBeanName(_GROUP, _KIND, _NAME), self.total.count, self.total.rates)
+        for key, meter in self.by_partition.items():
+            tags = (("topic", key.topic), ("partition", str(key.partition)))
+            yield Sample(MBeanName(_GROUP, _KIND, _NAME, tags), meter.count, meter.rates)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Bring the rates up to date."""
+        for meter in (self.total, *self.by_partition.values()):
+            meter.tick(elapsed_seconds)
 
 
 class DelayedProduce(DelayedOperation):
@@ -36,7 +76,7 @@ class DelayedProduce(DelayedOperation):
         entries: Sequence[PartitionAppend],
         partition_or_error: Callable[[str, int], Partition],
         on_complete: Callable[[Sequence[PartitionAppend]], None],
-        expirations: Meter,
+        expirations: ProduceExpirations,
     ) -> None:
         super().__init__(timeout_ms)
         self._entries = entries
@@ -65,8 +105,8 @@ class DelayedProduce(DelayedOperation):
         self._on_decided(self._entries)
 
     def on_expiration(self) -> None:
-        """Count the partitions that timed out. Only the expiration executor's thread counts, so no lock."""
-        self._expirations.count += len(self._undecided)
+        """Count the partitions that timed out."""
+        self._expirations.count(self._undecided)
 
     def _outcome(self, entry: PartitionAppend) -> ErrorCode | None:
         try:

@@ -87,7 +87,7 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
     for purgatory in (waiting.produces, waiting.fetches, waiting.deletions):
         register_purgatory(registry, purgatory)
     expires = "ExpiresPerSec"
-    registry.meter(SERVER, "DelayedProduceMetrics", expires, waiting.produce_expirations)
+    registry.family(waiting.produce_expirations)
     registry.meter(SERVER, "DelayedDeleteRecordsMetrics", expires, waiting.deletion_expirations)
     fetches = "DelayedFetchMetrics"
     registry.meter(SERVER, fetches, expires, waiting.consumer_fetch_expirations, {"fetcherType": "consumer"})

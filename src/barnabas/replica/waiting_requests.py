@@ -16,7 +16,7 @@ from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.purgatory.timer import Timer
 from barnabas.replica.delayed_delete_records import DelayedDeleteRecords
 from barnabas.replica.delayed_fetch import DelayedFetch
-from barnabas.replica.delayed_produce import DelayedProduce
+from barnabas.replica.delayed_produce import DelayedProduce, ProduceExpirations
 from barnabas.replica.replica_config import ReplicaConfig
 from barnabas.replica.session_watches import SessionWatches
 
@@ -35,7 +35,7 @@ class WaitingRequests:
         self.deletions: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(
             "DeleteRecords", timer, purge_interval=config.delete_records_purgatory_purge_interval_requests
         )
-        self.produce_expirations = Meter()
+        self.produce_expirations = ProduceExpirations()
         """Partitions of produces that timed out. Only the expiration executor's thread counts in these four meters."""
         self.consumer_fetch_expirations = Meter()
         self.follower_fetch_expirations = Meter()

@@ -1,17 +1,38 @@
 """The services that the logs of one manager share: disk, clock, scheduler, segment factory, failure reports.
 
-Immutable; made by LogManager, read by its logs on any thread.
+Immutable; made by LogManager, read by its logs on any thread. Its `recovery` is filled by the threads that load logs,
+each of which has an entry of its own, and read by the threads that publish metrics; `_lock` guards it.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from barnabas.metrics.histogram import SharedTimer
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.segment.factory import SegmentFactory
+
+
+class RecoveryProgress:
+    """The segments that the threads of a start have still to recover, each in its log (remainingSegmentsToRecover)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._segments: dict[tuple[str, str], int] = {}
+
+    def note(self, log_dir: str, segments: int) -> None:
+        """Set what is left for the calling thread in the log that it recovers."""
+        with self._lock:
+            self._segments[log_dir, threading.current_thread().name] = segments
+
+    def remaining(self) -> dict[tuple[str, str], int]:
+        """Return the number of segments by log directory and name of the thread."""
+        with self._lock:
+            return dict(self._segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +57,6 @@ class LogEnvironment:
     write_later: Callable[[Callable[[], None]], None]
     producer_id_expiration_ms: Callable[[], int]
     verifies_transactions: Callable[[], bool]
+    flushes: SharedTimer = field(default_factory=SharedTimer)
+    """The times that segments took to reach stable storage (LogFlushStats)."""
+    recovery: RecoveryProgress = field(default_factory=RecoveryProgress)

@@ -102,6 +102,10 @@ class LogManager:
         self.tasks = LogTasks(self._table, self.checkpoints, self._deletion, clock)
         self.get_log = self._table.get
         self.cleaner: LogCleaner | None = None
+        self.loading: LogLoading | None = None
+        """The loading of all logs while it runs, for metrics."""
+        self.flushes = self._environment.flushes
+        self.recovery = self._environment.recovery
 
     # -- start and shutdown
 
@@ -116,7 +120,7 @@ class LogManager:
         make_cleaner: called with the live directories and a view of the logs; None where `log.cleaner.enable` is off.
         Raises OSError when no directory is left.
         """
-        leftovers = LogLoading(
+        self.loading = LogLoading(
             self._directories,
             self._table,
             self._opener.load,
@@ -124,7 +128,9 @@ class LogManager:
             threads_per_dir=self._config.recovery_threads_per_dir,
             is_stray=is_stray,
             deletion=self._deletion,
-        ).run()
+        )
+        leftovers = self.loading.run()
+        self.loading = None
         if make_cleaner is not None:
             logs = CleanerLogs(self._table.get, self._table.all, self._directories.failed)
             self.cleaner = make_cleaner(self.live_log_dirs, logs)

@@ -41,6 +41,35 @@ class LogMetrics:
         """Do nothing: gauges have no rates."""
 
 
+class LoadingMetrics:
+    """The work that is left while a start loads the logs, and nothing before and after. A metric family."""
+
+    def __init__(self, log_manager: LogManager) -> None:
+        self._log_manager = log_manager
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield a gauge for each log directory, and one for each of its threads that recovers a log."""
+        loading = self._log_manager.loading
+        if loading is None:
+            return
+        for log_dir, logs in loading.remaining.items():
+            yield Sample(MBeanName(GROUP, "LogManager", "remainingLogsToRecover", (("dir", log_dir),)), logs)
+        for (log_dir, thread), segments in self._log_manager.recovery.remaining().items():
+            # The thread that starts the broker recovers the logs itself where one thread is enough.
+            number = thread.rpartition("-")[2] if thread.startswith("log-recovery-") else "0"
+            tags = (("dir", log_dir), ("threadNum", number))
+            yield Sample(MBeanName(GROUP, "LogManager", "remainingSegmentsToRecover", tags), segments)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Do nothing: gauges have no rates."""
+
+
+def register_loading_metrics(registry: MetricsRegistry, log_manager: LogManager) -> None:
+    """Register what a start is watched by. Before the logs are loaded, which may take minutes after a crash."""
+    registry.family(LoadingMetrics(log_manager))
+    registry.timer(GROUP, "LogFlushStats", "LogFlushRateAndTimeMs", log_manager.flushes)
+
+
 def register_storage_metrics(registry: MetricsRegistry, log_manager: LogManager) -> None:
     """Register the gauges of logs, log directories and the cleaner."""
     registry.gauge(GROUP, "LogManager", "OfflineLogDirectoryCount", lambda: len(log_manager.offline_log_dirs))
@@ -69,6 +98,7 @@ def register_cleaner_metrics(registry: MetricsRegistry, cleaner: LogCleaner, log
     for kind, gauges in (("LogCleaner", of_cleaner), ("LogCleanerManager", of_manager)):
         for name, value in gauges.items():
             registry.gauge(GROUP, kind, name, value)
+    registry.meter("kafka.utils", "Throttler", "cleaner-io", cleaner.io)
     for log_dir in log_dirs:
         tags = {"logDirectory": log_dir}
         partitions, size = _uncleanable(cleaner, log_dir)

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
@@ -32,10 +32,10 @@ from barnabas.zk.broker_zk_data import (
     ProducerIdBlockZNode,
     ProducerIdsBlock,
 )
+from barnabas.zk.config_zk_data import ConfigEntityChangeNotificationZNode, ConfigEntityType, ConfigEntityTypeZNode
 from barnabas.zk.config_znodes import ConfigZnodes
 from barnabas.zk.consumer_offset_znodes import ConsumerOffsetZnodes
 from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, StoreError
-from barnabas.zk.persistent_paths import PERSISTENT_PATHS
 from barnabas.zk.store import (
     ANY_VERSION,
     Create,
@@ -49,7 +49,7 @@ from barnabas.zk.store import (
     value_of,
 )
 from barnabas.zk.token_znodes import TokenZnodes
-from barnabas.zk.topic_zk_data import IsrChangeNotificationZNode
+from barnabas.zk.topic_zk_data import DeleteTopicsZNode, IsrChangeNotificationZNode, TopicsZNode
 from barnabas.zk.topic_znodes import TopicZnodes
 from barnabas.zk.znode_access import ZnodeAccess
 from barnabas.zk.znode_json import understood
@@ -57,6 +57,20 @@ from barnabas.zk.znode_json import understood
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+PERSISTENT_PATHS: Final[tuple[str, ...]] = (
+    "/consumers",
+    BrokerIdsZNode.path,
+    TopicsZNode.path,
+    ConfigEntityChangeNotificationZNode.path,
+    DeleteTopicsZNode.path,
+    BrokerSequenceIdZNode.path,
+    IsrChangeNotificationZNode.path,
+    ProducerIdBlockZNode.path,
+    LogDirEventNotificationZNode.path,
+    *(ConfigEntityTypeZNode.path(entity_type) for entity_type in ConfigEntityType.ALL),
+)
+"""The znodes that exist before a broker starts; their parents are made on the way. Kafka: ZkData.PersistentZkPaths."""
 
 
 class KafkaZkClient:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -50,6 +51,7 @@ from barnabas.zk.store import (
 from barnabas.zk.watch_delivery import WatchDelivery
 from barnabas.zk.zookeeper_config import ZookeeperConfig
 from barnabas.zk.zookeeper_connection import LOGGER_NAME, FirstConnection, new_client
+from barnabas.zk.zookeeper_metrics import ZookeeperMetrics
 from barnabas.zk.zookeeper_requests import absolute_path, outcome_of, request_of, set_watches
 
 logger = logging.getLogger(__name__)
@@ -72,9 +74,11 @@ _FIRED_BY: Final = {
 class ZookeeperStore(Store):
     """One session with ZooKeeper, and those that follow it after an expiry."""
 
-    def __init__(self, config: ZookeeperConfig) -> None:
-        """Raises ConfigError: a key store for TLS, or the login, cannot be used."""
+    def __init__(self, config: ZookeeperConfig, metrics: ZookeeperMetrics | None = None) -> None:
+        """metrics: count what happens to the session. Raises ConfigError: a key store for TLS, or the login, cannot be
+        used."""
         self._config = config
+        self._metrics = ZookeeperMetrics(time.monotonic_ns) if metrics is None else metrics
         self._first_connection = FirstConnection()
         self._client = new_client(config, self._first_connection)
         self._client.add_listener(self._on_connection_state)
@@ -218,7 +222,7 @@ class ZookeeperStore(Store):
                 round_.put(index, error)
                 continue
             self._room.acquire()
-            answer = _Answer(self, round_, index, operation)
+            answer = _Answer(self, round_, index, operation, self._metrics.now_ns())
             with self._lock:
                 may_send = not (self._is_closed or self._is_expired or self._expiries != expiries) and (
                     self._is_connected or self._may_wait
@@ -239,6 +243,7 @@ class ZookeeperStore(Store):
         """Make room for the next request, and remember the watch that ZooKeeper has set."""
         self._unanswered.discard(place)
         self._room.release()
+        self._metrics.answered(place.sent_ns)
         if isinstance(answer, Exception) or not isinstance(operation, GetData | Exists | GetChildren):
             return
         if operation.watch is not None:
@@ -248,6 +253,7 @@ class ZookeeperStore(Store):
                 self._watches.add(kind, absolute_path(self._config.chroot, operation.path), operation.watch)
 
     def _on_connection_state(self, state: str) -> None:
+        self._metrics.came_into(self._client.client_state, has_login=self._config.user is not None)
         if state == KazooState.CONNECTED:
             self._on_connected(self._client.client_id[0])
             return
@@ -359,7 +365,8 @@ class _Indexed(NamedTuple):
 class _Answer:
     """The place for one answer, in the form in which kazoo calls it. The first one counts."""
 
-    def __init__(self, store: ZookeeperStore, round_: _Round, index: int, operation: Operation) -> None:
+    def __init__(self, store: ZookeeperStore, round_: _Round, index: int, operation: Operation, sent_ns: int) -> None:
+        self.sent_ns = sent_ns
         self._store = store
         self._round = round_
         self._index = index

@@ -27,6 +27,8 @@ def registry() -> MetricsRegistry:
     metrics.histogram("kafka.network", "RequestMetrics", "TotalTimeMs", times, {"request": "Fetch"})
     for milliseconds in range(1, 101):
         times.update(milliseconds * 1_000_000)
+    metrics.gauge("kafka.network", "Processor", "IdlePercent", lambda: 0.5, {"networkProcessor": "0"})
+    metrics.text("kafka.server", "KafkaServer", "ClusterId", "abc")
     metrics.attribute("kafka.server", "Produce", "byte-rate", lambda: float("nan"), {"client-id": "c"})
     metrics.attribute("kafka.server", "socket-server-metrics", "select-total", lambda: 9)
     return metrics
@@ -48,8 +50,13 @@ def test_every_sort_of_metric_reads_back_from_the_page() -> None:
     assert values["kafka_server_brokertopicmetrics_messagesin_total", ("topic", "t")] == 7
     assert values["kafka_server_odd_countofthings_total",] == 3
     assert values["kafka_log_logmanager_logdirectoryoffline", ("logDirectory", 'C:\\"a"\n')] == 1
-    assert str(values["kafka_server_produce_byte_rate", ("client_id", "c")]) == "nan"
+    assert str(values["kafka_server_quota_byte_rate", ("clientId", "c"), ("resource", "Produce")]) == "nan"
+    assert values["kafka_server_kafkaserver_clusterid", ("value", "abc")] == 1
+    for name in ("idlepercent", "idle_percent"):
+        assert values[f"kafka_network_processor_{name}", ("networkProcessor", "0")] == 0.5
     total, request = "kafka_network_requestmetrics_totaltimems", ("request", "Fetch")
+    quantiles = [sample[1][1] for sample in values if sample[0] == total]
+    assert quantiles == ["0.50", "0.75", "0.95", "0.98", "0.99", "0.999"]
     assert values[total, ("quantile", "0.99"), request] == pytest.approx(99, rel=1 / 16)
     assert values[f"{total}_count", request] == 100
     assert values[f"{total}_sum", request] == pytest.approx(5050, rel=1 / 16)

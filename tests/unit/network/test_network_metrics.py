@@ -133,6 +133,23 @@ def test_totals_have_rates_and_never_fall() -> None:
     assert network.values()[f"{name}-total"] == 3100
 
 
+def test_frames_have_the_names_of_kafkas_selector() -> None:
+    """What a Selector sends is a request, the broker's too; a produce with acks=0 is received and not answered."""
+    network = Network()
+    network.pass_seconds(10)
+    for answer_bytes in (50, 1000, 0):
+        network.requests.record(finished(PRODUCE, sizes=(100, answer_bytes)))
+        network.threads[0].counters.bytes_sent += answer_bytes
+    network.pass_seconds(5)
+    values = network.values()
+    where = f"{SOCKETS},listener=PLAINTEXT,networkProcessor=0/"
+    totals = {name: values[f"{where}{name}-total"] for name in ("request", "response", "network-io")}
+    assert totals == {"request": 2, "response": 3, "network-io": 5}
+    assert values[f"{where}response-rate"] == pytest.approx(0.2)
+    assert values[f"{where}request-size-avg"] == pytest.approx(525)
+    assert values[f"{where}request-size-max"] == pytest.approx(1000, rel=1 / 8)
+
+
 def test_connections_are_told_by_client_software() -> None:
     network = Network()
     for software in ("java", "java", "librdkafka"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from barnabas.storage.errors import InconsistentMetaProperties, InconsistentTopi
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.file_names import deleted_dir_name, parse_partition_dir
 from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.segment.log_segment import LogSegment
+from barnabas.storage.storage_metrics import LoadingMetrics
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import (
     BROKER,
@@ -46,6 +49,42 @@ def test_clean_stop_and_start_skip_recovery() -> None:
     assert not files.exists("/data/.kafka_cleanshutdown")
     assert broker.log().local.recovery_point == 3
     assert offsets(read_all(broker.log())) == [(0, 2)]
+
+
+def test_a_start_shows_what_it_has_still_to_recover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs by directory, segments by thread, while the logs are loaded; nothing afterwards."""
+    broker = Broker(config=log_config(segment_bytes=500))
+    for number in range(3):
+        for _ in range(20):
+            broker.log(partition(number)).append_as_leader(batch(2), 0)
+    broker.files.kill()  # type: ignore[attr-defined]
+    seen: list[dict[str, float]] = []
+    recover = LogSegment.recover
+
+    def watched(segment: LogSegment, *args: Any, **kwargs: Any) -> Any:
+        seen.append({sample.name.name: sample.value for sample in LoadingMetrics(manager).samples()})
+        return recover(segment, *args, **kwargs)
+
+    monkeypatch.setattr(LogSegment, "recover", watched)
+    manager = broker.new_manager()
+    manager.startup()
+    logs = [each["remainingLogsToRecover"] for each in seen]
+    segments = [int(each["remainingSegmentsToRecover"]) for each in seen]
+    assert sorted(set(logs), reverse=True) == [3, 2, 1]
+    of_one_log = max(segments)
+    assert of_one_log > 2
+    assert segments == [*range(of_one_log, 0, -1)] * 3
+    assert not list(LoadingMetrics(manager).samples())
+
+
+def test_flushes_are_timed_segment_by_segment() -> None:
+    broker = Broker(config=log_config(segment_bytes=500))
+    log = broker.log()
+    for _ in range(20):
+        log.append_as_leader(batch(2), 0)
+    before = broker.manager.flushes.meter.count
+    log.flush()
+    assert broker.manager.flushes.meter.count - before == len(log.local.segments)
 
 
 def test_clean_stop_survives_power_failure() -> None:

@@ -10,9 +10,8 @@ from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.broker_zk_data import BrokerInfo, ProducerIdsBlock
 from barnabas.zk.config_zk_data import ConfigEntityType
 from barnabas.zk.errors import ControllerMovedError, NodeExistsError, NoNodeError
-from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS, KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.persistent_paths import PERSISTENT_PATHS
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.store import ANY_VERSION, WatchEventType
 from tests.support.inline_store import InlineSession, InlineStore

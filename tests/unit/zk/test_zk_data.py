@@ -24,8 +24,8 @@ from barnabas.zk.broker_zk_data import (
     ProducerIdsBlock,
 )
 from barnabas.zk.config_zk_data import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityType, ConfigEntityZNode
+from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
-from barnabas.zk.persistent_paths import PERSISTENT_PATHS
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.topic_zk_data import (
     DeleteTopicsTopicZNode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from barnabas.zk.persistent_paths import PERSISTENT_PATHS
+from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS
 from barnabas.zk.znode_acls import acls_of
 
 

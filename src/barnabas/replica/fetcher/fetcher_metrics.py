@@ -45,8 +45,13 @@ def _lags(thread: ReplicaFetcherThread) -> Iterator[Sample]:
             yield Sample(MBeanName(SERVER, "FetcherLagMetrics", "ConsumerLag", tags), state.lag)
 
 
+def _min_fetch_rate(fetchers: ReplicaFetcherManager) -> float:
+    """Return the requests a second, over a minute, of the thread that sends fewest; 0 where there is no thread."""
+    return min((thread.stats.requests.rates.one_minute for thread in fetchers.threads), default=0.0)
+
+
 def register_log_dir_move_metrics(registry: MetricsRegistry, moves: LogDirMoves) -> None:
-    """Register the gauges of moves between log directories."""
+    """Register the gauges of moves between log directories. Kafka's MinFetchRate is missing: nothing is fetched."""
     tags = {"clientId": "ReplicaAlterLogDirs"}
     registry.gauge(SERVER, "ReplicaAlterLogDirsManager", "MaxLag", moves.max_lag, tags)
     registry.gauge(SERVER, "ReplicaAlterLogDirsManager", "DeadThreadCount", lambda: moves.dead_threads, tags)
@@ -56,6 +61,7 @@ def register_fetcher_metrics(registry: MetricsRegistry, fetchers: ReplicaFetcher
     """Register the manager's gauges and the threads' metrics."""
     tags = {"clientId": CLIENT_ID}
     registry.gauge(SERVER, MANAGER, "MaxLag", lambda: fetchers.max_lag, tags)
+    registry.gauge(SERVER, MANAGER, "MinFetchRate", lambda: _min_fetch_rate(fetchers), tags)
     registry.gauge(SERVER, MANAGER, "FailedPartitionsCount", lambda: fetchers.failed_partitions, tags)
     registry.gauge(SERVER, MANAGER, "DeadThreadCount", lambda: fetchers.dead_threads, tags)
     registry.family(FetcherThreadMetrics(fetchers))

@@ -12,12 +12,14 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.config.config_error import ConfigError
+from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.storage.cleaner.checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs, LogCleanerManager
+from barnabas.storage.cleaner.stats import CleanerIo
 from barnabas.storage.cleaner.thread import CleanerThread, CleaningTools
 from barnabas.storage.cleaner.work import CleanerWorker
 from barnabas.storage.log.unified_log import UnifiedLog
@@ -49,7 +51,7 @@ class LogCleaner:
         config.check()
         self._config = config
         self._logs = logs
-        self._tools = CleaningTools(files, clock, make_worker)
+        self._tools = CleaningTools(files, clock, make_worker, CleanerIo())
         self._lock = threading.Lock()
         self._threads: tuple[CleanerThread, ...] = ()
         self.manager = LogCleanerManager(logs, CleanerCheckpoints(log_dirs, files), clock, self._interrupt)
@@ -150,6 +152,11 @@ class LogCleaner:
             thread.interrupt(topic_partition)
 
     # -- metrics
+
+    @property
+    def io(self) -> Meter:
+        """The bytes that cleanings have read and written."""
+        return self._tools.io.meter
 
     @property
     def max_buffer_utilization_percent(self) -> int:

@@ -1,11 +1,15 @@
 """The counts of a cleaning, for the broker's log and the cleaner's metrics. Kafka: CleanerStats, PreCleanStats.
 
 `CopyStats` is owned by the cleaning in its process; a finished `CleaningStats` is immutable and read by any thread.
+`CleanerIo` is shared by the cleaner's threads, under its lock.
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+
+from barnabas.metrics.meter import Meter
 
 _MEGABYTE = 1024 * 1024
 
@@ -79,3 +83,16 @@ class CleaningStats:
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
+
+
+class CleanerIo:
+    """The bytes that all cleanings have read and written. Kafka: the meter `cleaner-io` of its Throttler."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.meter = Meter()
+
+    def add(self, stats: CleaningStats) -> None:
+        """Count a cleaning that has ended."""
+        with self._lock:
+            self.meter.count += stats.map_bytes_read + stats.bytes_read + stats.bytes_written

@@ -25,7 +25,7 @@ from barnabas.storage.cleaner.log_cleaner_manager import (
     LogCleaningAborted,
     LogCleaningError,
 )
-from barnabas.storage.cleaner.stats import CleaningStats, PreCleanStats
+from barnabas.storage.cleaner.stats import CleanerIo, CleaningStats, PreCleanStats
 from barnabas.storage.cleaner.work import CleanerInterrupted, CleanerWorker
 from barnabas.storage.errors import is_shortage
 
@@ -36,11 +36,12 @@ MOST_DEATHS = 3
 
 
 class CleaningTools(NamedTuple):
-    """Tools of a cleaning. make_worker: called on the cleaner's thread, when there is work."""
+    """Tools of a cleaning. make_worker: called on the cleaner's thread, when there is work. io: of all threads."""
 
     files: Files
     clock: Clock
     make_worker: Callable[[], CleanerWorker]
+    io: CleanerIo
 
 
 class CleanerThread:
@@ -210,6 +211,7 @@ class CleanerThread:
     def _record(self, cleanable: LogToClean, end_offset: int, stats: CleaningStats) -> None:
         """Keep the counts of a cleaning for the metrics, and log them."""
         self.last_stats = stats
+        self._tools.io.add(stats)
         before = self.last_pre_clean_stats
         logger.info(
             "%s", stats.message(self.number, str(cleanable.topic_partition), cleanable.first_dirty_offset, end_offset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from barnabas.protocol.errors import ApiError
@@ -59,6 +59,8 @@ class LogLoading:
         self._deletion = deletion
         self._lock = threading.Lock()
         self._loaded: dict[str, int] = {}
+        self.remaining: Mapping[str, int] = {}
+        """The logs that are still to be loaded, by log directory; replaced by one assignment."""
 
     def run(self) -> list[str]:
         """Load everything; return the directories of logs that an earlier run had deleted but not removed.
@@ -73,6 +75,7 @@ class LogLoading:
             path: [partial(self._load_one, path, len(of_dir), *partition_dir) for partition_dir in of_dir]
             for path, of_dir in found.items()
         }
+        self.remaining = {path: len(of_dir) for path, of_dir in found.items()}
         errors = run_per_directory(tasks, self._threads_per_dir, "log-recovery")
         for path in found:
             error = errors.get(path)
@@ -169,6 +172,7 @@ class LogLoading:
             self._table.add(log)
         with self._lock:
             loaded = self._loaded[log_dir] = self._loaded.get(log_dir, 0) + 1
+            self.remaining = {**self.remaining, log_dir: total - loaded}
         logger.info(
             "Completed load of %s with %d segments, log-start-offset %d and log-end-offset %d in %dms"
             " (%d/%d completed in %s)",

@@ -125,7 +125,7 @@ class LocalLog:
             active.on_become_inactive()
             if self.recovery_point >= self.end.message_offset:
                 # No flush will reach this segment any more: it lies before the recovery point already.
-                active.flush()
+                self._flush_segment(active)
         segment = self._environment.segments.create(self.directory, base_offset, self.config)
         self.segments.add(segment)
         self.end = LogOffsetMetadata(self.end.message_offset, base_offset, 0)
@@ -212,7 +212,7 @@ class LocalLog:
         """Sync the segments, and the directories that have their names. Raises OSError."""
         for segment in segments:
             try:
-                segment.flush()
+                self._flush_segment(segment)
             except FileNotFoundError:
                 # A segment that was deleted since the caller looked needs no sync.
                 if segment in self.segments.all():
@@ -225,6 +225,11 @@ class LocalLog:
         if not self._directory_synced or any(segment.base_offset >= self.recovery_point for segment in segments):
             files.sync_dir(self.directory)
         self._directory_synced = True
+
+    def _flush_segment(self, segment: LogSegment) -> None:
+        began_ns = self._environment.clock.nanoseconds()
+        segment.flush()
+        self._environment.flushes.update(self._environment.clock.nanoseconds() - began_ns)
 
     # -- truncating and deleting, under the log's lock
 
@@ -253,7 +258,7 @@ class LocalLog:
             self.end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
             self.recovery_point = min(self.recovery_point, end_offset)
             # A crash must not bring the cut batches back behind new ones.
-            active.flush()
+            self._flush_segment(active)
             self._environment.files.sync_dir(self.directory)
         return deletable
 

@@ -7,6 +7,7 @@ Kafka: LogLoader.recoverLog, recoverSegment.
 from __future__ import annotations
 
 import logging
+import os
 from itertools import zip_longest
 
 from barnabas.records.record_batch import RecordBatch
@@ -117,7 +118,9 @@ class LogRecovery:
         if unflushed:
             # Before the recovery point the file is right; behind it only the batches are.
             self._epochs.truncate_from_end(unflushed[0].base_offset)
+        progress, log_dir = self._environment.recovery, os.path.dirname(self._local.directory)
         for number, (segment, following) in enumerate(zip_longest(unflushed, unflushed[1:])):
+            progress.note(log_dir, len(unflushed) - number)
             logger.info(
                 "Recovering unflushed segment %d. %d/%d recovered for %s.",
                 segment.base_offset,
@@ -128,7 +131,8 @@ class LogRecovery:
             cut = self._recover_segment(segment)
             if cut or (following is not None and not self._follows(segment, following)):
                 self._delete_from(segment.base_offset + 1)
-                return
+                break
+        progress.note(log_dir, 0)
 
     def _recover_segment(self, segment: LogSegment) -> int:
         """Recover one segment; return the bytes cut off.

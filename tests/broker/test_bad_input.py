@@ -16,8 +16,17 @@ import pytest
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from barnabas.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.records.compression import Codec
-from tests.support.raw_client import RawClient, make_batch, record_bytes
+from tests.support.raw_client import M, RawClient, make_batch, record_bytes
 from tests.support.server_fixtures import AGAINST_KAFKA, Server
 
 VALUES = [b"first", b"second", b"third"]
@@ -57,10 +66,6 @@ CLOSING = {
     "name of negative length": _frame(_header(ApiKey.METADATA, 1) + struct.pack(">ih", 1, -2) + bytes(10)),
     "records beyond the frame": _frame(FLEXIBLE_PRODUCE + b"\2\2t\2" + bytes(4) + b"\xff\xff\xff\x7f" + b"records"),
 }
-
-if not AGAINST_KAFKA:  # Java reads malformed UTF-8 as if nothing were wrong
-    NOT_UTF8 = struct.pack(">ih", 1, 2) + b"\xff\xfe" + bytes(20)
-    CLOSING["name that is no UTF-8"] = _frame(_header(ApiKey.CREATE_TOPICS, 0) + NOT_UTF8)
 
 
 @pytest.fixture
@@ -109,6 +114,40 @@ def test_the_connection_is_closed(server: Server, bystander: RawClient, bad: byt
         line = log.wait_for_one()
         assert "127.0.0.1:" in line, "the line names the connection"
     assert bystander.supported_versions()
+
+
+def test_names_that_are_not_utf8_are_read_with_replacements(server: Server, client: RawClient, topic: str) -> None:
+    """As Java reads them: the client id of every request, a topic, a group, the metadata of a commit."""
+    client.create_topic(topic)
+
+    def call(request: Message, version: int, answer: type[M]) -> M:
+        """Send a request in which each `~~` is two bytes that begin no character."""
+        frame = client.encode(request, version, 9)
+        body = frame[4:].replace(b"raw-client", b"raw-\xed\xa0\x80ent").replace(b"~~", b"\xff\xfe")
+        client.socket.sendall(_frame(body))
+        return client.receive(answer, version, 9)
+
+    (created,) = call(
+        CreateTopicsRequest([CreateTopicsRequest.CreatableTopic("a~~b", 1, 1)], 10_000), 5, CreateTopicsResponse
+    ).topics
+    assert (created.name, created.error_code) == ("a\ufffd\ufffdb", ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 5, committed_metadata="m~~")
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(topic, partitions=[partition])]
+    deadline = time.monotonic() + 60
+    while True:  # the first commit of all makes the topic of offsets
+        committed = call(OffsetCommitRequest(f"{topic}-~~", topics=topics), 2, OffsetCommitResponse)
+        code = committed.topics[0].partitions[0].error_code
+        if code not in (
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ):
+            break
+        client.call(FindCoordinatorRequest(f"{topic}-\ufffd\ufffd"), 0, FindCoordinatorResponse)
+        assert time.monotonic() < deadline
+    assert code == ErrorCode.NONE
+    fetched = client.call(OffsetFetchRequest(f"{topic}-\ufffd\ufffd", None), 5, OffsetFetchResponse)
+    assert fetched.topics[0].partitions[0].metadata == "m\ufffd\ufffd"
 
 
 @pytest.mark.parametrize("name", ["unknown API key", "body cut", "length of 2 GiB"])

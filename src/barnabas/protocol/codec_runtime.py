@@ -5,6 +5,8 @@ Called from every thread. The tables below only ever grow by single assignments 
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, NoReturn
@@ -18,6 +20,24 @@ LONGEST_STRING: Final = 0x7FFF
 # Bounds of the caches below, whose keys come from clients: lengths of strings and counts of arrays.
 _CACHED_VARINTS = 1 << 16
 _CACHED_ARRAY_LENGTHS = 1 << 10
+
+AS_JAVA: Final = "barnabas.replace-as-java"
+"""The error handler with which `str(data, "utf-8", AS_JAVA)` is Java's `new String(bytes, UTF_8)`: U+FFFD stands for
+what is not UTF-8. Python's "replace" agrees, except about surrogates."""
+# A surrogate (U+D800 to U+DFFF) in UTF-8, whole or without its last byte: Java replaces it once, Python byte by byte.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\ufffd".encode()
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """Decode from the first malformed byte to the end, so that a string costs one call, however malformed it is."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data = error.object
+    return _SURROGATE.sub(_REPLACEMENT, data[error.start :]).decode("utf-8", "replace"), len(data)
+
+
+codecs.register_error(AS_JAVA, _replace_as_java)
 
 
 def read_unsigned_varint(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:

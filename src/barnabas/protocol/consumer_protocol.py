@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from barnabas.protocol.codec_runtime import AS_JAVA
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
@@ -161,14 +162,9 @@ class FieldReader:
         return text
 
     def nullable_string(self) -> str | None:
-        """Read a string, or None. Raises DecodeError."""
+        """Read a string, or None; U+FFFD stands for what is not UTF-8. Raises DecodeError at the end."""
         length = self.int16()
-        if length < 0:
-            return None
-        try:
-            return str(self._take(length), "utf-8")
-        except UnicodeDecodeError as error:
-            raise DecodeError(f"A string in the consumer protocol is not UTF-8: {error}") from error
+        return None if length < 0 else str(self._take(length), "utf-8", AS_JAVA)
 
     def nullable_bytes(self) -> bytes | None:
         """Read bytes, or None. Raises DecodeError."""

@@ -3,8 +3,8 @@
 Called by `codec` under its lock; executes nothing. The text is straight-line code: adjacent fields of fixed size, and
 the length of the field behind them, are read by one precompiled struct. HeartbeatRequest v0 becomes, shortened:
 
-    n2, = unpack_h(buffer, p)                        # length of group_id
-    p += 2
+    n2, = unpack_h(buffer, start)                    # length of group_id
+    p = start + 2
     e3 = p + n2
     v1.group_id = buffer[p:e3].decode()
     p = e3
@@ -19,11 +19,16 @@ its elements, at their least size, do not fit the bytes left; every turn of a lo
 the end; the position is checked against the frame's length at the end. A known tagged field must have the size it says,
 so that no byte is decoded twice.
 
+A string that is not UTF-8 is no error, as in Kafka: U+FFFD stands for what cannot be read. A slice of a bytes object is
+decoded strictly, which is the fastest way; at the first malformed string the decoder begins again on a memoryview,
+whose slices are decoded with replacements.
+
 Kafka: MessageDataGenerator.
 """
 
 from __future__ import annotations
 
+from barnabas.protocol.codec_runtime import AS_JAVA
 from barnabas.protocol.message_struct import Struct, VersionedStruct
 from barnabas.protocol.schema import FieldSchema, WireType
 from barnabas.protocol.source_writer import SourceWriter
@@ -50,11 +55,11 @@ new = object.__new__
 
 
 class DecoderSource:
-    """Writes one decoder: `text()` is a module that defines `decode(buffer, position=0)`.
+    """Writes one decoder: `text()` is a module that defines `decode(buffer, start=0)`.
 
-    Variables of the generated text: `buffer`, `size` (of the frame), `flat` (it is a bytes object), `p` (position),
-    `view` (of the frame, for records), `v1`... (objects), `n1`... (lengths, counts; one more while compact), `e1`...
-    (ends), `a1`... (arrays), `t1`... (tags).
+    Variables of the generated text: `buffer`, `start` (of the message), `size` (of the frame), `flat` (it is a bytes
+    object), `p` (position), `view` (of the frame, for records), `v1`... (objects), `n1`... (lengths, counts; one more
+    while compact), `e1`... (ends), `a1`... (arrays), `t1`... (tags).
     """
 
     def __init__(self, message: type[VersionedStruct], version: int) -> None:
@@ -63,11 +68,12 @@ class DecoderSource:
         self._flexible = message.is_flexible(version)
         self._writer = SourceWriter()
         self._line = self._writer.line
+        self._has_read = False
 
     def text(self) -> str:
         """Return the module's text."""
         title = f"{self._message.__name__} v{self._version}"
-        self._line(0, "def decode(buffer, p=0):")
+        self._line(0, "def decode(buffer, start=0):")
         self._line(1, "size = len(buffer)")
         # A slice of bytes is bytes already, one of a bytearray or memoryview is not: asked once, used at every string.
         self._line(1, "flat = buffer.__class__ is bytes")
@@ -75,10 +81,12 @@ class DecoderSource:
             self._line(1, "view = memoryview(buffer)")
         self._line(1, "try:")
         message = self._struct(self._message, 2)
+        if not self._has_read:
+            self._line(2, "p = start")
         self._line(1, "except (IndexError, StructError) as error:")
         self._line(2, f'raise DecodeError(f"{title} ends early, within its {{size}} bytes") from error')
-        self._line(1, "except UnicodeDecodeError as error:")
-        self._line(2, f'raise DecodeError(f"{title} has a string that is not UTF-8 before byte {{p}}") from error')
+        self._line(1, "except UnicodeDecodeError:")
+        self._line(2, "return decode(memoryview(buffer), start)")
         # Slices beyond the end of the frame are short and raise nothing, so this comparison finds what they missed.
         self._line(1, "if p > size:")
         self._line(2, f'raise DecodeError(f"{title} ends early: {{size}} bytes of {{p}}")')
@@ -121,13 +129,16 @@ class DecoderSource:
         if not pending:
             return
         formats = "".join(entry[1] for entry in pending)
+        # The first read, outside of every branch and loop, leaves `start` as it was: the decoder may begin again.
+        position, advance = ("p", "p +=") if self._has_read else ("start", "p = start +")
+        self._has_read = True
         if formats == "B":
-            self._line(depth, f"{pending[0][0]} = buffer[p]")
-            self._line(depth, "p += 1")
+            self._line(depth, f"{pending[0][0]} = buffer[{position}]")
+            self._line(depth, f"{advance} 1")
         else:
             names = ", ".join(entry[0] for entry in pending) + ("," if len(pending) == 1 else "")
-            self._line(depth, f"{names} = {self._writer.unpacker(formats)}(buffer, p)")
-            self._line(depth, f"p += {sum(entry[2] for entry in pending)}")
+            self._line(depth, f"{names} = {self._writer.unpacker(formats)}(buffer, {position})")
+            self._line(depth, f"{advance} {sum(entry[2] for entry in pending)}")
         pending.clear()
 
     def _length_format(self, field: FieldSchema) -> tuple[str, int]:
@@ -258,7 +269,7 @@ class DecoderSource:
 def _slice(wire_type: WireType, end: str) -> str:
     """Return the expression for the bytes from `p` to `end`: a fast one for bytes, a general one for other buffers."""
     if wire_type is WireType.STRING:
-        return f'buffer[p:{end}].decode() if flat else str(buffer[p:{end}], "utf-8")'
+        return f'buffer[p:{end}].decode() if flat else str(buffer[p:{end}], "utf-8", "{AS_JAVA}")'
     if wire_type is WireType.RECORDS:
         return f"view[p:{end}]"
     return f"buffer[p:{end}] if flat else bytes(buffer[p:{end}])"

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import Buffer
-from barnabas.protocol.codec_runtime import skip_tagged_fields
+from barnabas.protocol.codec_runtime import AS_JAVA, skip_tagged_fields
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.message_index import MESSAGES
 from barnabas.protocol.messages.message import Message
@@ -92,7 +92,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         if length >= 0:
             end = position + length
             raw = buffer[position:end]
-            client_id = raw.decode() if raw.__class__ is bytes else str(raw, "utf-8")
+            client_id = raw.decode() if raw.__class__ is bytes else str(raw, "utf-8", AS_JAVA)
             position = end
         if is_flexible:
             # Clients hardly ever send tagged fields. A zero byte says so, and spares the call.
@@ -104,8 +104,8 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         ):
             return _header_v0(buffer)
         raise DecodeError(f"request header ends early: {len(buffer)} bytes") from short
-    except UnicodeDecodeError as malformed:
-        raise DecodeError("client id is not UTF-8") from malformed
+    except UnicodeDecodeError:
+        return parse_request_header(memoryview(buffer))  # whose client id is read with replacements, as in Kafka
     if position > len(buffer):
         raise DecodeError(f"request header ends early: {len(buffer)} bytes of {position}")
     return RequestHeader(api_key, api_version, correlation_id, client_id, 2 if is_flexible else 1), position

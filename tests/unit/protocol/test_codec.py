@@ -163,11 +163,45 @@ def test_every_cut_is_a_decode_error(version: int) -> None:
             Everything.decode(raw[:end], version)
 
 
-def test_bad_utf8_and_over_long_varints_are_decode_errors() -> None:
-    raw = bytearray(body(Everything(name="abc"), 2))
-    raw[raw.index(b"abc")] = 0xFF
-    with pytest.raises(DecodeError, match="UTF-8"):
-        Everything.decode(raw, 2)
+AS_JAVA_READS = {
+    b"\xffbc": "\ufffdbc",
+    b"a\xc3": "a\ufffd",
+    b"\xc0\x80": "\ufffd\ufffd",
+    b"\xe2\x82A": "\ufffdA",
+    b"\xe0\x80\x80": "\ufffd\ufffd\ufffd",
+    b"\xf0\x9f\x98": "\ufffd",
+    b"\xf4\x90\x80\x80": "\ufffd\ufffd\ufffd\ufffd",
+    b"\xfb\xbf": "\ufffd\ufffd",
+    b"\xed\xa0\x80": "\ufffd",  # a surrogate counts once, whole ...
+    b"\xed\xbf": "\ufffd",  # ... or cut; for Python these are one for each byte
+    b"\xed\xa0\x80\xed\xb0\x80!": "\ufffd\ufffd!",
+    b"\xed\xa0A\xed\x9f\xbf\xff": "\ufffdA\ud7ff\ufffd",
+}
+"""What `new String(bytes, StandardCharsets.UTF_8)` made of them in Java 17."""
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("raw", "text"), AS_JAVA_READS.items())
+def test_strings_that_are_not_utf8_are_read_as_in_java(raw: bytes, text: str, version: int, kind: type) -> None:
+    """In every place of a message: a field, an element; and what follows is read on at the right byte."""
+    placeholder = "p" * len(raw)
+    message = Everything(name=placeholder, names=["good", placeholder, placeholder], parts=[Everything.Part(7, b"p")])
+    data = b"before" + body(message, version).replace(placeholder.encode(), raw)
+    read, end = Everything.decode(kind(data), version, len(b"before"))
+    message.name, message.names = text, ["good", text, text]
+    assert (read, end) == (message, len(data))
+    assert Everything.decode(body(read, version), version)[0] == read  # and is UTF-8 from there on
+
+
+def test_malformed_strings_do_not_hide_the_end_of_a_frame() -> None:
+    raw = body(Everything(name="p", parts=[Everything.Part(7, b"abc")]), 2).replace(b"p", b"\xff")
+    for end in range(len(raw)):
+        with pytest.raises(DecodeError):
+            Everything.decode(raw[:end], 2)
+
+
+def test_over_long_varints_are_decode_errors() -> None:
     with pytest.raises(DecodeError, match="varint"):
         Everything.decode(b"\0" + b"\x80" * 5 + b"\0" * 40, 2)
 

@@ -54,6 +54,14 @@ def test_golden_request_header() -> None:
     assert encode_request_header(ApiKey.METADATA, 8, 258, None) == b"\0\x03\0\x08\0\0\x01\x02\xff\xff"
 
 
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_client_id_that_is_not_utf8_is_read_as_in_java(version: int, kind: type) -> None:
+    raw = encode_request_header(ApiKey.PRODUCE, version, 1, "cabcd").replace(b"cabcd", b"c\xed\xa0\x80\xff")
+    header, end = parse_request_header(kind(raw + b"body"))
+    assert (header.client_id, end) == ("c\ufffd\ufffd", len(raw))
+
+
 def test_tagged_fields_of_a_header_are_skipped() -> None:
     raw = encode_request_header(ApiKey.PRODUCE, 9, 1, "c")[:-1] + b"\x02\x00\x01a\x05\x02bc"
     assert parse_request_header(raw + b"body")[1] == len(raw)

@@ -14,7 +14,11 @@ from barnabas.clients.authentication_errors import SaslAuthenticationError
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
 from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.security.acl.acl_binding import AccessControlEntry, AclBinding
+from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
+from barnabas.security.acl.resource_pattern import ResourcePattern
 from barnabas.testing import BrokerProcess, broker, cluster
 from barnabas.testing.broker_security import BrokerSecurity
 
@@ -85,6 +89,38 @@ def test_the_users_are_those_of_the_broker(secured: BrokerProcess) -> None:
         consumer.partitions_for("bobs")
 
 
+AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+
+
+def test_rights_on_one_broker() -> None:
+    """As docs/test-kit.md says."""
+    with broker(security="sasl_plaintext", authorizer_class_name=AUTHORIZERS[1], super_users="User:alice") as running:
+        security = security_of(running)
+        bob = security.as_user("bob").keywords
+        with Producer(running.bootstrap_servers, **security.keywords) as producer:
+            producer.send("orders", b"by alice").result(SECONDS)
+        with (
+            Producer(running.bootstrap_servers, **bob) as producer,
+            pytest.raises(ApiError) as refused,
+        ):
+            producer.send("orders", b"by bob").result(SECONDS)
+        assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        entry = AccessControlEntry("User:bob", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
+        orders = ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL)
+        with Admin(running.bootstrap_servers, config=ClientConfig(**security.keywords)) as admin:
+            admin.create_acls([AclBinding(orders, entry)])
+        with Producer(running.bootstrap_servers, enable_idempotence=False, **bob) as producer:
+            producer.send("orders", b"by bob").result(SECONDS)
+        # An order of the controller, which comes by the broker's own listener, is still obeyed after a restart.
+        running.restart()
+        assert first_value(running, "orders") == b"by alice"
+
+
+def test_an_authorizer_without_other_settings_lets_the_broker_start() -> None:
+    with broker(authorizer_class_name=AUTHORIZERS[0]) as running, Admin(running.bootstrap_servers) as admin:
+        assert len(admin.describe_cluster().nodes) == 1
+
+
 def kinds_of_clusters() -> list[object]:
     """One kind in every run, which has both halves; the others in `make test-all`."""
     return ["sasl_ssl", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ssl", "sasl_plaintext"))]
@@ -92,10 +128,13 @@ def kinds_of_clusters() -> list[object]:
 
 @pytest.mark.parametrize("kind", kinds_of_clusters())
 def test_cluster_is_secured_between_its_brokers_too(kind: str) -> None:
-    settings: dict[str, Any] = {"num_partitions": 3}
-    if kind != "ssl":  # whose brokers would need their certificates' name as a super user
-        authorizer = "kafka.security.authorizer.AclAuthorizer"
-        settings |= {"authorizer_class_name": authorizer, "allow_everyone_if_no_acl_found": True}
+    settings: dict[str, Any] = {
+        "num_partitions": 3,
+        "authorizer_class_name": AUTHORIZERS[0],
+        "allow_everyone_if_no_acl_found": True,
+    }
+    if kind == "ssl":  # the brokers' principal is the name in their certificate
+        settings["ssl_client_auth"] = "required"
     with cluster(3, security=kind, **settings) as three:
         assert three.security is not None
         assert {address.partition("://")[0] for each in three.brokers for address in each.addresses} == {kind.upper()}

@@ -28,6 +28,7 @@ from barnabas.rpc.fetch_session_handler import FetchSessionHandler
 from barnabas.rpc.wanted_positions import WantedPositions
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
+from tests.support.broker_origins import broker_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
@@ -134,7 +135,7 @@ class FetchHandler:
 
     def __init__(self, replicas: Replicas) -> None:
         sessions = fetch_sessions(replicas.clock, watches=replicas.manager.waiting.sessions)
-        api = FetchApi(replicas.manager, replicas.metadata, sessions, 1 << 20, replicas.clock, None)
+        api = FetchApi(replicas.manager, replicas.metadata, sessions, 1 << 20, replicas.clock, None, broker_origin())
         self._parser = RequestParser(Registry(api.handlers()))
         self._apis = Apis(replicas.actions, lambda: 1)
 

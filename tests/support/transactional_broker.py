@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.api.apis import Apis
-from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
@@ -39,6 +38,7 @@ from barnabas.records.record_batch import ControlRecord, RecordBatch, is_whole_b
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager_config import LogManagerConfig
+from tests.support.broker_origins import broker_origin
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import PowerOff, SimulatedFiles
 from tests.unit.coordinator.group.offset_harness import PARTITIONS as GROUP_PARTITIONS
@@ -122,7 +122,7 @@ class TransactionalBroker:
 
     def _handlers(self) -> Sequence[Any]:
         replicas, groups = self.replicas, self.groups
-        origin = BrokerOrigin(None, lambda _address: False, listener_name="PLAINTEXT")
+        origin = broker_origin()
         verification = TransactionVerification(replicas.manager, self, VerificationMetrics(replicas.clock))
         producer_ids: Any = None  # of producers without transactional ids: there are none
         families = (

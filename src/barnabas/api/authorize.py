@@ -47,6 +47,13 @@ class Authorizer(Protocol):
         """
         return False
 
+    def allows_for_want_of_lists(self, connection: ConnectionContext, resource_type: ResourceType, name: str) -> bool:
+        """Return whether everything is allowed to this client there only because no list is about the resource.
+
+        An authorizer that decides without such a rule need not override it.
+        """
+        return False
+
 
 def is_allowed(
     authorizer: Authorizer | None,

@@ -1,13 +1,16 @@
-"""The check of the origin of the controller's requests: LeaderAndIsr, StopReplica and UpdateMetadata.
+"""The check of the origin of the controller's requests (LeaderAndIsr, StopReplica, UpdateMetadata), and what makes a
+sender a broker where no authorizer says it.
 
 Asked by their handler on the request's thread; immutable, so nothing guards it. These three requests open, close and
 delete logs, so a broker that took them from any client would lose its data to the first one that can connect:
 
 1. With `control.plane.listener.name` they come by that listener and no other.
 2. Without it they come by the brokers' own listener (`inter.broker.listener.name`).
-3. An authorizer must allow CLUSTER_ACTION. Without an authorizer and a control plane, the sender must be on this
-   machine (its address is a loopback address, or the address it connected to), or on that of a registered broker
-   (decisions/0061).
+3. An authorizer must allow CLUSTER_ACTION. Where there is none, or where it allows this only because no list is about
+   the cluster (`allow.everyone.if.no.acl.found`), the sender must be a broker: its principal is the one that this
+   broker itself has at the listener, or one of `super.users`. Where that principal is User:ANONYMOUS, the sender must
+   also be on this machine (its address is a loopback address, or the address it connected to), or on that of a
+   registered broker (decisions/0061, 0090).
 
 Beside Kafka's, which has only the authorizer's part of rule 3.
 """
@@ -16,58 +19,131 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from barnabas.api.authorize import Authorizer, require_cluster_permission
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, require_cluster_permission
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.security.acl.acl_codes import AclOperation
+from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.transport.authenticator import ANONYMOUS
 from barnabas.transport.host_addresses import ip_address_of
 
 logger = logging.getLogger(__name__)
 
 
-class ControllerOrigin:
-    """Lets the controller's requests pass.
+class BrokerSenders(NamedTuple):
+    """The clients that are brokers where no authorizer says it.
 
-    has_control_plane: whether a listener is the controller's own. is_broker_address: whether a broker has registered
-    with this address; may block.
+    own: the principal that this broker has at the listener of this name, as a client. others: the principals that other
+    brokers may have instead. is_address: whether a broker has registered with this address; may block.
     """
 
+    own: Callable[[str], str]
+    others: frozenset[str]
+    is_address: Callable[[str], bool]
+
+
+class RefusedOrders:
+    """The last order of a controller that this broker refused, for the message of a start that fails for it.
+
+    Written by the threads of requests, read by the thread that starts the broker; each field is replaced by one
+    assignment. on_own_refused: called when this broker's own principal was refused: no controller can reach the broker.
+    """
+
+    def __init__(self, on_own_refused: Callable[[], None]) -> None:
+        self.last = ""
+        self.of_own = ""
+        self._on_own_refused = on_own_refused
+
+    def add(self, request: Request[Any], error: ApiError, *, is_own: bool) -> None:
+        """Note a refusal. is_own: the sender is this broker, as far as its principal says."""
+        connection = request.connection
+        self.last = f"{connection.principal} by listener {connection.listener_name}: {error.message}"
+        if is_own:
+            self.of_own = self.last
+            self._on_own_refused()
+
+
+class ControllerOrigin:
+    """Lets the controller's requests pass. has_control_plane: whether a listener is the controller's own."""
+
     def __init__(
-        self, authorizer: Authorizer | None, is_broker_address: Callable[[str], bool], *, has_control_plane: bool
+        self,
+        authorizer: Authorizer | None,
+        senders: BrokerSenders,
+        refused: RefusedOrders,
+        *,
+        has_control_plane: bool,
     ) -> None:
         self._authorizer = authorizer
-        self._is_broker_address = is_broker_address
+        self._refused = refused
+        self._senders = senders
         self._has_control_plane = has_control_plane
 
     # Permission first: with an authorizer, a client that lacks it learns nothing of the listeners.
     def require(self, request: Request[Any]) -> None:
-        """Check the listener, the address and the permission that a request comes with.
+        """Check the listener, the principal, the address and the permission that a request comes with.
 
-        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a listener, an address or a client that must not send it.
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a listener or a client that must not send it.
         """
+        try:
+            self._check(request)
+        except ApiError as error:
+            connection = request.connection
+            is_own = connection.from_privileged_listener and connection.principal == self._senders.own(
+                connection.listener_name
+            )
+            # Any machine may send as User:ANONYMOUS; such a sender is taken for this broker only if it is on this one.
+            self._refused.add(
+                request,
+                error,
+                is_own=is_own and (connection.principal != ANONYMOUS or is_on_this_machine(connection)),
+            )
+            raise
+
+    def _check(self, request: Request[Any]) -> None:
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
         connection = request.connection
         if not connection.from_privileged_listener:
             whose = "the control plane's" if self._has_control_plane else "the inter-broker"
             refuse_origin(request, f"listener {connection.listener_name} is not {whose} listener")
-        if self._authorizer is None and not self._has_control_plane:
-            require_broker_address(request, self._is_broker_address)
+        if needs_known_sender(self._authorizer, request):
+            require_broker(request, self._senders)
 
 
-def require_broker_address(request: Request[Any], is_broker_address: Callable[[str], bool]) -> None:
-    """Check that a request comes from this machine, or from that of a registered broker.
+def needs_known_sender(authorizer: Authorizer | None, request: Request[Any]) -> bool:
+    """Return whether no authorizer has decided that this client acts for the cluster."""
+    return authorizer is None or authorizer.allows_for_want_of_lists(
+        request.connection, ResourceType.CLUSTER, CLUSTER_NAME
+    )
 
-    Raises ApiError: CLUSTER_AUTHORIZATION_FAILED when it comes from another one.
+
+def require_broker(request: Request[Any], senders: BrokerSenders) -> None:
+    """Check that a request comes from a broker, by its principal and, without authentication, by its address.
+
+    A connection that has once shown it is not asked again. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for another
+    client.
     """
     connection = request.connection
-    if not is_on_this_machine(connection) and not is_broker_address(connection.client_address):
+    if connection.is_of_broker:
+        return
+    own = senders.own(connection.listener_name)
+    if connection.principal != own and connection.principal not in senders.others:
+        refuse_origin(
+            request,
+            f"{connection.principal} is not the principal of brokers at listener {connection.listener_name}, which is "
+            f"{own}. A broker with another principal has to be named in super.users",
+        )
+    # A client that proved nothing is told from others by its address alone.
+    if connection.principal == ANONYMOUS and not (
+        is_on_this_machine(connection) or senders.is_address(connection.client_address)
+    ):
         refuse_origin(
             request,
             f"{connection.client_address} is neither on this machine nor the address of a registered broker. If a "
             "broker sends from another address than it advertises, an authorizer has to allow it CLUSTER_ACTION",
         )
+    connection.is_of_broker = True
 
 
 def refuse_origin(request: Request[Any], reason: str) -> NoReturn:

@@ -37,7 +37,8 @@ M = TypeVar("M", bound=Message)
 class ConnectionContext:
     """The facts that all requests of one connection share: its client, its listener, its plane.
 
-    Mutable only on the Processor's thread (authentication fills `principal`, ApiVersions the software name).
+    Mutable only on the Processor's thread (authentication fills `principal`, ApiVersions the software name), except
+    for `is_of_broker`.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class ConnectionContext:
         "client_software_version",
         "connection_id",
         "from_privileged_listener",
+        "is_of_broker",
         "listener_name",
         "plane",
         "principal",
@@ -77,6 +79,9 @@ class ConnectionContext:
         # Whether the client has logged in by a delegation token: such a client can get no further tokens.
         self.authenticated_by_token = False
         self.from_privileged_listener = from_privileged_listener
+        # Whether the peer has shown that it is a broker (`api.controller_origin`). Request handlers set it too: it only
+        # ever becomes True.
+        self.is_of_broker = False
         self.plane = plane
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"

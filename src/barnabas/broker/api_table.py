@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from barnabas.api.api_config import ApiConfig
 from barnabas.api.authorize import Authorizer
 from barnabas.api.broker_origin import BrokerOrigin
-from barnabas.api.controller_origin import ControllerOrigin
+from barnabas.api.controller_origin import BrokerSenders, ControllerOrigin, RefusedOrders
 from barnabas.api.emulation import narrowed
 from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.fetch_sessions import FetchSessions
@@ -93,13 +93,18 @@ class ServedParts:
     """The parts of a broker that requests reach.
 
     broker_epoch: of the registration in force. inter_broker_listener: the name of the brokers' own listener.
-    delegation_tokens: None without their secret. acls: None without an authorizer that keeps lists.
+    own_principal: the one that this broker has at a listener, as a client. brokers_principals: those that other brokers
+    may have there. refused_orders: of controllers. delegation_tokens: None without their secret. acls: None
+    without an authorizer that keeps lists.
     """
 
     dynamic: DynamicBrokerConfig
     broker_id: int
     broker_epoch: Callable[[], int]
     inter_broker_listener: str
+    own_principal: Callable[[str], str]
+    brokers_principals: frozenset[str]
+    refused_orders: RefusedOrders
     clock: Clock
     replicas: ReplicaManager
     metadata: MetadataCache
@@ -135,15 +140,16 @@ def build_registry(
     admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
     creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
-    addresses = _registered_addresses(parts)
+    senders = BrokerSenders(parts.own_principal, parts.brokers_principals, _registered_addresses(parts).includes)
+    brokers = BrokerOrigin(authorizer, senders, listener_name=parts.inter_broker_listener)
     families: Sequence[HandlerFamily] = (
         # A callable, since the registry is made of the handlers of this very family.
         ApiVersionsApi(lambda: registry, parts.features),
         MetadataApi(parts.metadata, creation, lambda: settings.auto_create_topics, authorizer),
-        *_record_families(parts, authorizer, addresses),
+        *_record_families(parts, authorizer, brokers),
         *_group_families(parts, creation, authorizer),
         *_topic_families(parts, admin, authorizer),
-        *_cluster_families(parts, authorizer, addresses),
+        *_cluster_families(parts, authorizer, senders, brokers),
     )
     handlers = [handler for family in families for handler in family.handlers()]
     registry = Registry(handlers if emulated_release is None else narrowed(handlers, emulated_release))
@@ -160,17 +166,17 @@ def _registered_addresses(parts: ServedParts) -> RegisteredAddresses:
 
 
 def _record_families(
-    parts: ServedParts, authorizer: Authorizer | None, addresses: RegisteredAddresses
+    parts: ServedParts, authorizer: Authorizer | None, brokers: BrokerOrigin
 ) -> Sequence[HandlerFamily]:
     """Return the families that write, read and delete records."""
     replicas, metadata, clock = parts.replicas, parts.metadata, parts.clock
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
-    brokers = BrokerOrigin(authorizer, addresses.includes, listener_name=parts.inter_broker_listener)
+    sessions = FetchSessions(parts.fetch_sessions)
     return (
         ProduceApi(
             replicas, metadata, authorizer, TransactionVerification(replicas, parts.transactions, parts.verifications)
         ),
-        FetchApi(replicas, metadata, FetchSessions(parts.fetch_sessions), settings.fetch_max_bytes, clock, authorizer),
+        FetchApi(replicas, metadata, sessions, settings.fetch_max_bytes, clock, authorizer, brokers),
         ListOffsetsApi(replicas, clock, authorizer),
         OffsetForLeaderEpochApi(replicas, authorizer),
         DeleteRecordsApi(replicas, metadata, authorizer),
@@ -246,18 +252,18 @@ def _topic_families(parts: ServedParts, admin: TopicAdmin, authorizer: Authorize
 
 
 def _cluster_families(
-    parts: ServedParts, authorizer: Authorizer | None, addresses: RegisteredAddresses
+    parts: ServedParts, authorizer: Authorizer | None, senders: BrokerSenders, brokers: BrokerOrigin
 ) -> Sequence[HandlerFamily]:
     """Return the families of the cluster, its brokers and its controller."""
     quota_store = ClientQuotaStore(parts.zk_client)
     settings = ApiConfig.from_kafka_config(parts.dynamic.current)
     # With a control plane the controller's requests are taken there alone: elsewhere any client could send them.
     origin = ControllerOrigin(
-        authorizer, addresses.includes, has_control_plane=settings.control_plane_listener is not None
+        authorizer, senders, parts.refused_orders, has_control_plane=settings.control_plane_listener is not None
     )
     return (
         InterBrokerApi(parts.replicas, origin, parts.broker_epoch),
-        ControllerRequestsApi(parts.controller, authorizer),
+        ControllerRequestsApi(parts.controller, brokers),
         ClusterApi(parts.metadata, authorizer),
         LogDirsApi(parts.replicas, authorizer),
         QuotasApi(ClientQuotaAdmin(quota_store, is_address), ClientQuotaDescriptions(quota_store), authorizer),

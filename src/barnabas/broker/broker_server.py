@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from barnabas.api.authorize import Authorizer
 from barnabas.broker.authorization import start_authorization
 from barnabas.broker.broker_state import BrokerState
-from barnabas.broker.control_stage import build_control
+from barnabas.broker.control_stage import ControlStage, build_control
 from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
 from barnabas.broker.foundations import Foundations, start_foundations
 from barnabas.broker.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
@@ -46,6 +46,7 @@ from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
 from barnabas.broker.replication_stage import start_replication
 from barnabas.broker.storage_stage import StorageStage, open_storage
 from barnabas.broker.transaction_stage import build_transactions
+from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, kept_settings
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
@@ -194,8 +195,8 @@ def _drain(front: FrontStage) -> None:
 def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
     """Register this broker and stand for controller; wait until the topics of an earlier run are led again.
 
-    Raises ConfigError when another broker has one of the addresses or this id, OSError when no
-    controller sends this broker its leaderships.
+    Raises ConfigError when another broker has one of the addresses or this id, or when this broker is denied what its
+    controller does, OSError when no controller sends this broker its leaderships.
     """
     _expect_metadata_of_another_controller(stages)
     stages.storage.registration.register()
@@ -204,10 +205,28 @@ def _join_cluster(stages: BuiltStages, front: FrontStage) -> None:
     # be what the controller's requests lack.
     for _ in range(CONTROLLER_TIMEOUT_SECONDS // PATIENCE_AT_GATE_SECONDS):
         if stages.control.ready.wait(PATIENCE_AT_GATE_SECONDS):
+            _check_power(stages.control)
             return
         if turned_away := front.startup_gate.disconnect_waiting():
             logger.info("The controller's first requests are late: disconnecting %d waiting clients", turned_away)
-    raise OSError(f"no controller sent this broker the cluster metadata within {CONTROLLER_TIMEOUT_SECONDS} s")
+    refused = stages.control.refused.last
+    raise OSError(
+        f"no controller sent this broker the cluster metadata within {CONTROLLER_TIMEOUT_SECONDS} s"
+        + (f"; the last order that was refused came from {refused}" if refused else "")
+    )
+
+
+def _check_power(control: ControlStage) -> None:
+    """Check that the controller may give this broker orders.
+
+    Raises ConfigError: it reaches the broker as a user whom the authorizer denies them.
+    """
+    if refused := control.refused.of_own:
+        raise ConfigError(
+            f"The controller reaches this broker as {refused} Name this user in super.users, or allow it ClusterAction "
+            "on the cluster",
+            "super.users",
+        )
 
 
 def _expect_metadata_of_another_controller(stages: BuiltStages) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from barnabas.api.controller_origin import RefusedOrders
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.storage_stage import StorageStage
@@ -28,7 +29,9 @@ class ControlStage:
     controller: Controller
     ready: threading.Event
     """Set when this broker was elected controller and has acted on all requests of its own controller, or when another
-    broker is the controller and has sent the metadata of the cluster."""
+    broker is the controller and has sent the metadata of the cluster. Also set when `refused` says that no controller
+    can reach this broker."""
+    refused: RefusedOrders
 
 
 def build_control(foundations: Foundations, storage: StorageStage, connections: BrokerConnections) -> ControlStage:
@@ -57,4 +60,4 @@ def build_control(foundations: Foundations, storage: StorageStage, connections: 
     storage.config_changes.register(
         ConfigEntityType.TOPIC, on_unclean_election_allowed(controller.enable_unclean_leader_election)
     )
-    return ControlStage(controller, ready)
+    return ControlStage(controller, ready, RefusedOrders(ready.set))

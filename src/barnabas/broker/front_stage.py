@@ -23,6 +23,7 @@ from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.verification_metrics import VerificationMetrics
 from barnabas.broker.api_table import ServedParts, build_registry
+from barnabas.broker.authorization import AuthorizerConfig
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
 from barnabas.broker.delegation_tokens import start_delegation_tokens
@@ -192,6 +193,9 @@ def _build_registry(
         broker_id=storage.identity.broker_id,
         broker_epoch=lambda: storage.registration.epoch,
         inter_broker_listener=inter_broker_listener_name_of(foundations.dynamic.current),
+        own_principal=replication.connections.security.principal_at,
+        brokers_principals=AuthorizerConfig.from_kafka_config(foundations.static).super_users,
+        refused_orders=stages.control.refused,
         clock=foundations.clock,
         replicas=replication.replicas,
         metadata=replication.metadata,

@@ -2,8 +2,10 @@
 
 A broker reaches the brokers of its cluster by one listener, and the controller by another where there is a control
 plane. It takes the role of a client there, with the settings of its own listener: its key store is the client's
-certificate, its login context has the user as whom it logs in. Made by BrokerConnections, on the main thread;
-DynamicSecurity reloads it. `_channels` is replaced by one assignment, since the threads of connections read it.
+certificate, its login context has the user as whom it logs in. It is the server of the same listener, so it knows which
+principal it has there, and by this principal it knows the requests of other brokers (decisions/0090). Made by
+BrokerConnections, on the main thread; DynamicSecurity reloads it. `_channels` and `_principals` are each replaced by an
+assignment, since the threads of connections and of requests read them.
 
 Kafka: ChannelBuilders.clientChannelBuilder with the JAAS context of the server.
 """
@@ -15,17 +17,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from barnabas.broker.listener_channels import tls_config_of
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import controller_listener_name_of, inter_broker_listener_name_of, protocol_map_of
 from barnabas.config.setting import Settings, setting
 from barnabas.rpc.client_channels import ClientChannels
+from barnabas.security.principal import USER, Principal
 from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
 from barnabas.security.sasl.jaas import InvalidJaas
 from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.tls.key_stores import load_key_store
+from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import TlsConfig
+from barnabas.transport.authenticator import ANONYMOUS
 from barnabas.transport.channel_builder import ChannelBuilder, ClientChannelBuilder
 
 logger = logging.getLogger(__name__)
@@ -55,6 +62,11 @@ class InterBrokerSecurity:
         """Raises ConfigError: a key store cannot be used, or the login of this broker is missing."""
         self._client_id = client_id
         self._channels = self._channels_of(config)
+        self._principals = _principals_of(config)
+
+    def principal_at(self, listener_name: str) -> str:
+        """Return the principal that this broker has at a listener of brokers, as a client of it."""
+        return self._principals[listener_name]
 
     def protects(self, listener_name: str) -> bool:
         """Return whether connections to this listener are other than plaintext."""
@@ -74,11 +86,12 @@ class InterBrokerSecurity:
     def check(self, config: ConfigValues) -> None:
         """Check settings that are to be taken over. Raises ConfigError: they cannot be used."""
         self._channels_of(config)
+        _principals_of(config)
 
     def reload(self, config: ConfigValues) -> None:
         """Take over changed settings and files. New connections use them; if they cannot be used, the old ones stay."""
         try:
-            self._channels = self._channels_of(config)
+            self._channels, self._principals = self._channels_of(config), _principals_of(config)
         except ConfigError as error:
             logger.error("Connections to brokers keep their keys: %s", error.message)  # noqa: TRY400 as it says
 
@@ -126,6 +139,30 @@ def broker_login_of(config: ConfigValues, listener_name: str) -> BrokerLogin:
         return BrokerLogin(mechanism, user_of_login_context(mechanism, login))
     except InvalidJaas as error:
         raise ConfigError(f"{name}: {error}", name) from None  # the cause's frames hold the text
+
+
+def _principals_of(config: ConfigValues) -> Mapping[str, str]:
+    return {name: _principal_of(config, name) for name in _listeners_of_brokers(config)}
+
+
+def _principal_of(config: ConfigValues, listener_name: str) -> str:
+    """Return the principal of this broker at a listener.
+
+    Raises ConfigError: there is no login, or no rule makes a name of the subject of this broker's certificate.
+    """
+    protocol = protocol_map_of(config)[listener_name]
+    if "SASL" in protocol:
+        return str(Principal(USER, broker_login_of(config, listener_name).user.name))
+    tls = tls_config_of(config, listener_name)
+    # As the server: where it asks for no certificate, the broker's own client presents none.
+    if protocol != "SSL" or tls.client_auth == "none" or (key_store := load_key_store(tls.keystore)) is None:
+        return ANONYMOUS
+    try:
+        name = PrincipalMapper(tls.principal_mapping_rules).name_of(key_store.certificate.subject)
+    except (InvalidRule, NoMatchingRule) as error:
+        rules = "ssl.principal.mapping.rules"
+        raise ConfigError(f"{rules}: this broker's own certificate has no principal: {error}", rules) from error
+    return str(Principal(USER, name))
 
 
 def _listeners_of_brokers(config: ConfigValues) -> set[str]:

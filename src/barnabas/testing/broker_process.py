@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import TYPE_CHECKING
 
 from barnabas.testing.broker_command import BrokerCommand, Setting
-from barnabas.testing.broker_security import BrokerSecurity, security_of
+from barnabas.testing.broker_security import ANONYMOUS, BrokerSecurity, security_of
 from barnabas.testing.server_ports import has_open_ports, with_free_ports
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class BrokerProcess:
             listen = f"{secured},{listen}" if shared is None else secured
             own = self.security.broker_settings if shared is None else shared.cluster_settings
             settings = {**own, **(settings or {})}
+        settings = _with_own_rights(settings or {}, shared)
         self._command = BrokerCommand(
             data_dir=data_dir, settings=dict(settings or {}), listen=listen, log_level=log_level, python=tuple(python)
         )
@@ -361,6 +362,22 @@ def broker(
         process.kill()
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _with_own_rights(settings: Mapping[str, Setting], shared: BrokerSecurity | None) -> dict[str, Setting]:
+    """Return settings in which the broker's own principal is a super user, where there is an authorizer.
+
+    Otherwise the broker could not start: its controller reaches it as any client does, by the plaintext listener or, in
+    a cluster, by that of `shared`.
+    """
+    named = {name.replace("_", "."): name for name in settings}
+    if not settings.get(named.get("authorizer.class.name", "")):
+        return dict(settings)
+    asks = settings.get(named.get("ssl.client.auth", ""), "none") != "none"
+    principal = ANONYMOUS if shared is None else shared.cluster_principal(asks_for_certificates=asks)
+    name = named.get("super.users", "super.users")
+    given = [each.strip() for each in str(settings.get(name, "")).split(";") if each.strip()]
+    return {**settings, name: ";".join(given if principal in given else [*given, principal])}
 
 
 def _own_security(data_dir: str, kind: str) -> BrokerSecurity | None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PASSWORDS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 """User -> password, of a broker with SASL. For tests alone: they stand in the broker's command line."""
 MECHANISM: Final = "PLAIN"
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of all clients that show neither a password nor a certificate."""
 _BROKERS_USER: Final = "broker"
 _BROKERS_PASSWORD: Final = "broker-secret"  # noqa: S105 - for tests alone
 _KINDS: Final = ("ssl", "sasl_plaintext", "sasl_ssl")
@@ -65,9 +67,21 @@ class BrokerSecurity:
             users = _users({**PASSWORDS, _BROKERS_USER: _BROKERS_PASSWORD})
             settings[self._login_setting] = f"{_LOGIN_MODULE} {own} {users};"
             settings["sasl.mechanism.inter.broker.protocol"] = MECHANISM
-            # Means nothing without an authorizer; with one, brokers could not do their work otherwise.
-            settings["super.users"] = f"User:{_BROKERS_USER}"
         return settings
+
+    def cluster_principal(self, *, asks_for_certificates: bool) -> str:
+        """Return the principal of a broker whose fellows connect to the secured listener, too."""
+        if self.has_users:
+            return f"User:{_BROKERS_USER}"
+        if not asks_for_certificates:
+            return ANONYMOUS
+        from barnabas.security.tls.key_stores import load_key_store  # noqa: PLC0415 - most test runs never need it
+        from barnabas.security.tls.tls_config import KeyStoreConfig  # noqa: PLC0415
+
+        assert self.certificates is not None  # TLS alone
+        keys = load_key_store(KeyStoreConfig(type="PEM", location=str(self.certificates.server)))
+        assert keys is not None
+        return f"User:{keys.certificate.subject}"
 
     def tls_client(self) -> TlsClient:
         """Return the TLS of the kit's own connections, which have the client's certificate."""

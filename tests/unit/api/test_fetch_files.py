@@ -19,6 +19,7 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.records.compression import Codec
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
+from tests.support.broker_origins import broker_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel, connection
@@ -54,7 +55,9 @@ class Broker:
             self.replicas.lead(partition=partition)
             self.replicas.append(("topic", partition, batch(3, codec=codec)))
             self.replicas.announce("topic", partition, 0)
-        self.api = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
+        self.api = FetchApi(
+            self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None, broker_origin()
+        )
         registry = Registry(self.api.handlers())
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)

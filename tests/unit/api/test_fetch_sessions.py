@@ -27,6 +27,7 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import batches
+from tests.support.broker_origins import broker_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import TOPIC_ID, Replicas
@@ -47,7 +48,13 @@ class Broker:
         self.sessions = fetch_sessions(self.replicas.clock, slots, self.replicas.manager.waiting.sessions)
         self.cache = self.sessions._cache
         fetch = FetchApi(
-            self.replicas.manager, self.replicas.metadata, self.sessions, 1 << 20, self.replicas.clock, None
+            self.replicas.manager,
+            self.replicas.metadata,
+            self.sessions,
+            1 << 20,
+            self.replicas.clock,
+            None,
+            broker_origin(),
         )
         (self.handler,) = fetch.handlers()
         self.parser = RequestParser(Registry([self.handler]))

@@ -9,8 +9,6 @@ import pytest
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import Authorizer
-from barnabas.api.broker_origin import BrokerOrigin
-from barnabas.api.controller_origin import ControllerOrigin
 from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.cluster import ClusterApi
 from barnabas.api.handlers.configs import ConfigsApi
@@ -59,6 +57,7 @@ from barnabas.protocol.messages.transactions import DescribeProducersRequest
 from barnabas.security.acl.acl_authorizer import Action
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.log_manager_config import LogManagerConfig
+from tests.support.broker_origins import broker_origin, controller_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
@@ -134,9 +133,7 @@ class Broker:
         self.store = Nothing()
         dynamic = DynamicBrokerConfig(KafkaConfig.parse({}))
         metadata, manager = self.replicas.metadata, self.replicas.manager
-        orders = InterBrokerApi(
-            manager, ControllerOrigin(self.permissions, lambda _address: False, has_control_plane=False), lambda: 7
-        )
+        orders = InterBrokerApi(manager, controller_origin(self.permissions), lambda: 7)
         alter = AlterConfigsApi(0, ConfigAdmin(self.store, metadata, dynamic), self.permissions)  # type: ignore[arg-type]
         describe = ConfigsApi(0, lambda: dynamic.settings, self.store.topic_overrides, metadata, self.permissions)
         records = DeleteRecordsApi(manager, metadata, self.permissions)
@@ -155,7 +152,9 @@ class Broker:
         admin: Any = self.topics
         verification = TransactionVerification(manager, NoTransactionCoordinator(), VerificationMetrics(clock))
         produce = ProduceApi(manager, metadata, self.permissions, verification)
-        fetch = FetchApi(manager, metadata, fetch_sessions(), 1 << 20, clock, self.permissions)
+        fetch = FetchApi(
+            manager, metadata, fetch_sessions(), 1 << 20, clock, self.permissions, broker_origin(self.permissions)
+        )
         offsets = ListOffsetsApi(manager, clock, self.permissions)
         creation = AutoTopicCreation(admin, metadata, InternalTopicsConfig(50, 1, 1 << 20))
         known = MetadataApi(metadata, creation, lambda: True, self.permissions)
@@ -164,7 +163,7 @@ class Broker:
         # No partition of its log is led here: who gets past the permissions is told so.
         transactions = transaction_environment(self.replicas, admin.generate)
         service = TransactionService(transactions, lambda _: None)
-        origin = BrokerOrigin(self.permissions, lambda _address: False, listener_name="PLAINTEXT")
+        origin = broker_origin(self.permissions)
         additions = PatientAdditions(service, self.replicas.broker.scheduler, clock)
         ids = TransactionsApi(service, admin, len, metadata, origin, self.permissions, additions)
         transaction_admin = TransactionAdminApi(TransactionAdmin(transactions), self.permissions)

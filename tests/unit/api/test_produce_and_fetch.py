@@ -23,6 +23,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records.errors import CorruptRecord
 from barnabas.storage.segment.index_file import CorruptIndex
+from tests.support.broker_origins import broker_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.mock_clock import MockClock
 from tests.support.no_transaction_coordinator import NoTransactionCoordinator
@@ -43,7 +44,9 @@ class Broker:
             self.replicas.manager, NoTransactionCoordinator(), VerificationMetrics(self.replicas.clock)
         )
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None, verification)
-        fetch = FetchApi(self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None)
+        fetch = FetchApi(
+            self.replicas.manager, self.replicas.metadata, fetch_sessions(), 1 << 20, MockClock(), None, broker_origin()
+        )
         registry = Registry([*produce.handlers(), *fetch.handlers()])
         self.parser = RequestParser(registry)
         self.apis = Apis(self.replicas.actions, lambda: 1)

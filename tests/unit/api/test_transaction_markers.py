@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
@@ -18,6 +17,7 @@ from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest
 from barnabas.replica.partition_fetch import PartitionFetch
 from barnabas.storage.fetch_data import AbortedTransaction, FetchIsolation
+from tests.support.broker_origins import broker_origin
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log.test_producers import produced
@@ -33,7 +33,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.replicas = Replicas()
-        origin = BrokerOrigin(None, lambda _address: False, listener_name="PLAINTEXT")
+        origin = broker_origin()
         self.ended: list[tuple[int, EndedGroupTransaction]] = []
         markers = TransactionMarkersApi(
             self.replicas.manager,

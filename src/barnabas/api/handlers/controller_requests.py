@@ -1,7 +1,7 @@
 """Requests of brokers to the controller. ControlledShutdown: v0-3. AlterPartition: v0-3. AllocateProducerIds: v0.
 
-Not brief, though they only ask the controller, which answers on its own thread. They need CLUSTER_ACTION on the
-cluster. A broker that is not the controller answers NOT_CONTROLLER. As in Kafka they are taken on any listener.
+Not brief, though they only ask the controller, which answers on its own thread. `api.broker_origin` says where they may
+come from. A broker that is not the controller answers NOT_CONTROLLER.
 
 ControlledShutdown v0: another request header, without a client id.
 ControlledShutdown v2: the broker's epoch.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.api.authorize import Authorizer, require_cluster_permission
+from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.controller.controller import Controller
 from barnabas.protocol.api_keys import ApiKey
@@ -29,7 +29,6 @@ from barnabas.protocol.messages.inter_broker import (
     ControlledShutdownResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.security.acl.acl_codes import AclOperation
 from barnabas.zk.broker_zk_data import ProducerIdsBlock
 
 RemainingPartition = ControlledShutdownResponse.RemainingPartition
@@ -38,9 +37,9 @@ RemainingPartition = ControlledShutdownResponse.RemainingPartition
 class ControllerRequestsApi:
     """Hands brokers' requests to the controller in this process."""
 
-    def __init__(self, controller: Controller, authorizer: Authorizer | None) -> None:
+    def __init__(self, controller: Controller, origin: BrokerOrigin) -> None:
         self._controller = controller
-        self._authorizer = authorizer
+        self._origin = origin
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
@@ -55,7 +54,7 @@ class ControllerRequestsApi:
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
         """
-        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        self._origin.require_to_controller(request)
 
         def answer(result: set[TopicPartition] | ApiError) -> None:
             if isinstance(result, ApiError):
@@ -74,7 +73,7 @@ class ControllerRequestsApi:
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
         """
-        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        self._origin.require_to_controller(request)
         self._controller.alter_partitions(request.body, request.api_version, request.deferred(request.respond))
 
     def allocate_producer_ids(self, request: Request[AllocateProducerIdsRequest]) -> None:
@@ -82,7 +81,7 @@ class ControllerRequestsApi:
 
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED.
         """
-        require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
+        self._origin.require_to_controller(request)
 
         def answer(result: ProducerIdsBlock | ApiError) -> None:
             if isinstance(result, ApiError):

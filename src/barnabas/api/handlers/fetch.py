@@ -27,6 +27,7 @@ from typing import Final
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.brief import Brief
+from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
 from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION
 from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, IncrementalFetch
@@ -63,7 +64,9 @@ class FetchApi:
         max_bytes: int,
         clock: Clock,
         authorizer: Authorizer | None,
+        brokers: BrokerOrigin,
     ) -> None:
+        self._brokers = brokers
         self._reader = replicas.reader
         self._sources = FetchSources(replicas.hosted, replicas.topic_stats, metadata, clock.nanoseconds)
         self._sessions = sessions
@@ -78,7 +81,8 @@ class FetchApi:
     def fetch(self, request: Request[FetchRequest]) -> None:
         """Read the partitions asked for; the thread that completes a long poll answers it.
 
-        Raises ApiError UNKNOWN_SERVER_ERROR for the whole request when the isolation level does not exist.
+        Raises ApiError for the whole request: UNKNOWN_SERVER_ERROR when the isolation level does not exist,
+        CLUSTER_AUTHORIZATION_FAILED when a client that is no broker fetches as a follower. Raises NeedsHandlerThread.
         """
         body = request.body
         version = request.api_version
@@ -125,7 +129,11 @@ class FetchApi:
             request.channel.when_next_arrives(waiting.force_complete)
 
     def _terms(self, request: Request[FetchRequest], body: FetchRequest, version: int) -> FetchTerms:
-        """Return how far and how much to read. Raises ApiError: UNKNOWN_SERVER_ERROR for an unknown isolation level."""
+        """Return how far and how much to read.
+
+        Raises ApiError: UNKNOWN_SERVER_ERROR for an unknown isolation level, CLUSTER_AUTHORIZATION_FAILED for a replica
+        id from a client that is no broker. Raises NeedsHandlerThread: whether it is one may have to be looked up.
+        """
         replica_id, replica_epoch = body.replica_id, -1
         if version >= REPLICA_STATE and (state := body.replica_state) is not None:
             replica_id, replica_epoch = state.replica_id, state.replica_epoch
@@ -134,6 +142,7 @@ class FetchApi:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {body.isolation_level}")
         place = None
         if replica_id >= 0:
+            self._brokers.require_follower(request)
             # Followers copy what is not committed yet: that is how it becomes committed.
             isolation, leader_only = FetchIsolation.LOG_END, True
         elif version < FOLLOWER_FETCH:

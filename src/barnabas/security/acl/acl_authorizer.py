@@ -120,6 +120,15 @@ class AclAuthorizer:
         question = (principal, connection.client_address, operation, resource_type, name)
         return principal in self._super_users or self._snapshot.known_decision(question) is True
 
+    def allows_for_want_of_lists(
+        self, connection: AuthorizableConnection, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Return whether everything is allowed to this client there only because no list is about the resource."""
+        if not self._allow_if_none or connection.principal in self._super_users:
+            return False
+        subject = Subject(connection.principal, host_address(connection.client_address))
+        return not self._snapshot.decide(subject, AclOperation.CLUSTER_ACTION, resource_type, name).has_lists
+
     def authorize_by_resource_type(
         self,
         connection: AuthorizableConnection,

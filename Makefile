@@ -63,6 +63,10 @@ fuzz: $(VENV)/.installed-test ## mutated requests of every API and version again
 fuzz-logins: $(VENV)/.installed-test ## 200,000 mutated logins, handshakes and TLS streams (ARGS="--seed 7 --count 10000")
 	$(BIN)/python -m tests.fuzz.login_campaign $(ARGS)
 
+.PHONY: stalls
+stalls: $(VENV)/.installed-test ## what one client's request does to others, beside Apache Kafka (three hours; ARGS="--kinds gzip --sizes 2")
+	$(BIN)/python -m tests.chaos.stalls.campaign $(ARGS)
+
 .PHONY: rotation
 rotation: $(VENV)/.installed-test ## change certificates, passwords, lists and tokens under load for ten minutes (ARGS="--brokers 3")
 	$(BIN)/python -m tests.security.rotation.campaign $(ARGS)

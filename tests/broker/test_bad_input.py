@@ -177,6 +177,21 @@ def test_truncated_frame(server: Server, bystander: RawClient, topic: str, size:
     assert bystander.end_offset(topic) == len(VALUES)
 
 
+@pytest.mark.skipif(AGAINST_KAFKA, reason="reads this broker's log")
+def test_connections_that_are_reset_at_once_leave_no_line(server: Server, client: RawClient) -> None:
+    """A load balancer's health check, every few seconds from each of its nodes."""
+    log = len(server.log_text())
+    for sent in (b"", b"\0", client.encode(ApiVersionsRequest(), 0)) * 20:
+        passing = RawClient(server)
+        passing.socket.sendall(sent)
+        passing.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        passing.close()
+    assert client.supported_versions()
+    with RawClient(server) as last:  # accepted after the others
+        assert last.supported_versions()
+    assert [line for line in server.log_text()[log:].splitlines() if " INFO [" not in line] == []
+
+
 @pytest.mark.skipif(AGAINST_KAFKA, reason="Apache Kafka 3.9 runs out of memory and never recovers")
 def test_a_length_prefix_allocates_nothing(own_server: Server) -> None:
     """A hundred connections that announce 100 MB each and send a little: memory follows what came."""

@@ -19,12 +19,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Any, Final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 
 from barnabas.broker.broker_state import BrokerState
 from barnabas.config.config_error import ConfigError
 from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.transport.transport_layer import is_connection_lost
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ MOST_REQUESTS: Final = 8
 SLOWEST_SECONDS: Final = 10
 METRICS_PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"
+_LONGEST_LINE: Final = 1 << 16
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -114,8 +117,29 @@ def _answer(start_response: Callable[..., Any], status: str, content: dict[str, 
     return [body]
 
 
+class _Answer(ServerHandler):
+    def log_exception(self, exc_info: Any) -> None:
+        """Log a page that failed. A client that is gone, or does not read its answer, is no error of the broker."""
+        error = exc_info[1]
+        if isinstance(error, TimeoutError) or is_connection_lost(error):
+            logger.debug("an answer was not sent: %s", error)
+        else:
+            logger.error("a page could not be made", exc_info=exc_info)
+
+
 class _Handler(WSGIRequestHandler):
     timeout = SLOWEST_SECONDS
+
+    def handle(self) -> None:
+        """Answer one request, as WSGIRequestHandler does; its own way prints a traceback for each lost connection."""
+        self.raw_requestline = self.rfile.readline(_LONGEST_LINE + 1)
+        if len(self.raw_requestline) > _LONGEST_LINE:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+        elif self.parse_request():
+            answer = _Answer(self.rfile, self.wfile, self.get_stderr(), self.get_environ(), multithread=False)
+            answer.request_handler = self
+            answer.run(self.server.get_app())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 its name there
         """Log at level debug only, because scrapes come every few seconds."""

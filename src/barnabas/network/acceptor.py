@@ -10,6 +10,7 @@ turn; each has a queue of 20, and the Acceptor waits only for the last one it as
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.default_poller import default_poller
 from barnabas.transport.poller import READABLE
+from barnabas.transport.transport_layer import is_connection_lost
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +135,10 @@ class Acceptor(AbstractServerThread):
                     self._poller.rearm(self._server_socket.fileno(), READABLE)
                 return
             except OSError as error:
+                if is_connection_lost(error):
+                    # Only this one: its client has gone while it waited in the listen queue, and others may wait there.
+                    logger.debug("A connection on %s was lost: %s", self.end_point.connection_string, error)
+                    continue
                 if self.is_running:
                     logger.warning("Error while accepting on %s: %s", self.end_point.connection_string, error)
                 return
@@ -180,7 +186,10 @@ class Acceptor(AbstractServerThread):
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._config.send_buffer_bytes)
             assigned = self._assign(accepted, address)
         except OSError as error:
-            logger.info("Connection from %s was closed before it was accepted: %s", address, error)
+            # On some systems an option cannot be set any more (EINVAL) once the client has reset the connection.
+            is_lost = is_connection_lost(error) or error.errno == errno.EINVAL
+            level = logging.DEBUG if is_lost else logging.WARNING
+            logger.log(level, "Connection from %s was closed before it was accepted: %s", address, error)
             assigned = False
         if not assigned:
             self._drop(accepted, address)

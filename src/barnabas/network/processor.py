@@ -50,7 +50,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.transport.frame_reader import InvalidReceive
 from barnabas.transport.selector import Selector
 from barnabas.transport.selector_counters import SelectorCounters
-from barnabas.transport.transport_layer import StreamSocket
+from barnabas.transport.transport_layer import StreamSocket, is_connection_lost
 
 logger = logging.getLogger(__name__)
 
@@ -191,8 +191,11 @@ class Processor(AbstractServerThread):
                 return  # withdrawn meanwhile by `begin_retirement`
             try:
                 connection = self._connections.open(new)
-            except Exception:
-                logger.exception("Processor %d closed connection from %s", self.processor_id, new.address)
+            except Exception as error:
+                if is_connection_lost(error):  # every health check may end so: an ordinary event of the network
+                    logger.debug("Connection from %s was lost before it was read: %s", new.address, error)
+                else:
+                    logger.exception("Processor %d closed connection from %s", self.processor_id, new.address)
                 self._connections.refuse((new,))
             else:
                 if connection.channel.ready:

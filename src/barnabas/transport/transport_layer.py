@@ -5,16 +5,43 @@ Used by the thread that owns the channel, so no lock. Kafka: TransportLayer, Pla
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
 MORE = getattr(socket, "MSG_MORE", 0)
 """A flag of `sendmsg`: more bytes follow at once, so a header and its file leave in one segment. 0 where unknown."""
+
+
+_LOST: Final = frozenset(
+    {
+        errno.ECONNABORTED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,
+        errno.EPIPE,
+        errno.EPROTO,
+        errno.ESHUTDOWN,
+        errno.ETIMEDOUT,
+    }
+)
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Return whether an error says that a connection has ended: an ordinary event, for which nothing has to be mended.
+
+    Other errors of a socket (no descriptors left, no memory) concern this process.
+    """
+    return isinstance(error, OSError) and error.errno in _LOST
 
 
 class StreamSocket(Protocol):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -180,6 +182,38 @@ def test_an_error_while_accepting_is_survived(world: World, caplog: pytest.LogCa
     assert world.accept(1) == [0, 0, 0]
     assert "Too many open files" in caplog.text
     assert world.accept(0) == [1, 0, 0]
+
+
+def test_a_client_that_has_gone_is_no_error_and_keeps_no_other_waiting(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world.server_socket.waiting.append(ConnectionAbortedError(errno.ECONNABORTED, "Software caused connection abort"))
+    gone, _ = world.server_socket.network.pair(host="10.0.0.1")
+    gone.setsockopt = refused(OSError(errno.EINVAL, "Invalid argument"))  # type: ignore[method-assign]
+    world.server_socket.waiting.append(gone)
+    assert world.accept(1) == [1, 0, 0]
+    assert caplog.records == []
+    assert gone.closed
+    assert world.quotas.total == 1
+
+
+def test_an_accepted_connection_that_lacks_memory_is_told_of(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    poor, _ = world.server_socket.network.pair(host="10.0.0.1")
+    poor.setsockopt = refused(OSError(errno.ENOBUFS, "No buffer space available"))  # type: ignore[method-assign]
+    world.server_socket.waiting.append(poor)
+    world.acceptor.accept_new_connections()
+    assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)]
+    assert "No buffer space available" in caplog.text
+
+
+def refused(error: OSError) -> Callable[..., None]:
+    """A call that raises."""
+
+    def call(*_arguments: object) -> None:
+        raise error
+
+    return call
 
 
 def test_processors_start_once_and_later_ones_at_once(world: World) -> None:

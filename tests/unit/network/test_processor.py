@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
@@ -78,6 +79,30 @@ def test_run_at_once_the_answers_of_a_turn_leave_in_one_write() -> None:
     assert client.peer is not None
     assert client.peer.sends == 1
     assert (len(harness.completed), harness.handler.handled) == (50, 0)
+
+
+@pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ECONNRESET, errno.ENETUNREACH, errno.EMFILE])
+def test_a_connection_that_was_reset_at_once_is_an_ordinary_event(
+    harness: NetworkHarness, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A health check connects and resets. Only an error of this process is worth a line, and a traceback."""
+    caplog.set_level(logging.INFO)
+
+    def no_peer() -> Any:
+        raise OSError(code, os.strerror(code))
+
+    server, _ = harness.network.pair()
+    server.getpeername = no_peer  # type: ignore[method-assign]
+    harness.quotas.increment("PLAINTEXT", "127.0.0.1")
+    assert harness.processor.accept(server, "127.0.0.1", may_block=False)
+    client = harness.connect()
+    client.send(framed(b"one"))
+    harness.settle()
+    assert client.take() == answers(b"one")
+    assert server.closed
+    assert harness.quotas.total == 1
+    expected = [("ERROR", True)] if code == errno.EMFILE else []
+    assert [(record.levelname, bool(record.exc_info)) for record in caplog.records] == expected
 
 
 def test_a_request_that_waits_holds_back_those_behind_it_but_not_other_connections(harness: NetworkHarness) -> None:

@@ -134,8 +134,8 @@ class Sender:
         self._accumulator.abort_incomplete(ClientClosed("Producer is closed forcefully."))
         try:
             self._client.close()
-        except OSError:
-            logger.exception("Failed to close network client")
+        except OSError as error:
+            logger.warning("Failed to close network client: %s", error)
         logger.debug("Shutdown of Kafka producer I/O thread has completed.")
 
     def _has_work(self) -> bool:

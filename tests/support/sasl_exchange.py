@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import struct
+from collections.abc import Callable
 
 from barnabas.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -38,9 +39,10 @@ class ScramDialogue:
     def first_message(self) -> bytes:
         return self.first.to_bytes()
 
-    def final_message(self, answer: bytes) -> bytes:
+    def final_message(self, answer: bytes, nonce: Callable[[str], str] = str) -> bytes:
+        """nonce: makes the one that is sent of the server's first message's."""
         self.server_first = server = ServerFirst.parse(answer)
-        final = ClientFinal.without_proof(self.first.gs2_header, server.nonce)
+        final = ClientFinal.without_proof(self.first.gs2_header, nonce(server.nonce))
         self.said = auth_message(self.first, server, final)
         return final.to_bytes(self.mechanism.client_proof(self._salted(server), self.said))
 

@@ -3,8 +3,9 @@
 One object a login, on the thread of its channel; no lock. It does a few HMACs and never a PBKDF2, so a login does not
 hold up its thread. Kafka: ScramSaslServer, ScramServerCallbackHandler.
 
-Unlike Kafka's, the server checks the client's final message wholly (RFC 5802): its nonce must equal the server's, not
-only end with it, and its channel binding must repeat the gs2 header.
+As in Kafka 3.9, the nonce of the client's final message must end with the server's and may be longer: librdkafka before
+2.6.1 sends its own part twice. The proof covers the nonce as it was sent. Unlike Kafka's, the server also checks that
+the channel binding repeats the gs2 header (RFC 5802).
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class ScramServer:
         return _Expected(credential, Login(first.user))
 
     def _finish(self, begun: _Begun, final: ClientFinal) -> bytes:
-        if final.nonce != begun.server_first.nonce:
+        if not final.nonce.endswith(begun.server_first.nonce):
             raise LoginRejected("Invalid client nonce in the final client message.")
         if final.channel_binding != begun.client_first.gs2_header.encode():
             raise LoginRejected("Invalid channel binding in the final client message.")

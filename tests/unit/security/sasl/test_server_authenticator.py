@@ -179,6 +179,40 @@ def test_scram(mechanism: str, handshake_version: int) -> None:
     assert connection.authenticator.principal == "User:alice"
 
 
+@pytest.mark.parametrize("mechanism", SCRAM)
+@pytest.mark.parametrize(
+    ("nonce", "is_accepted"),
+    [
+        ("{client}{server}", True),
+        ("{client}{client}{server}", True),  # librdkafka before 2.6.1
+        ("other-{client}{server}", True),
+        ("{client}{server}{server}", False),
+        ("{server}", False),
+        ("{client}", False),
+        ("{client}{server}.", False),
+    ],
+)
+def test_the_final_nonce_must_end_with_the_servers_as_in_kafka(mechanism: str, nonce: str, is_accepted: bool) -> None:
+    """Kafka 3.9: `clientFinalMessage.nonce().endsWith(serverFirstMessage.nonce())`. The proof covers what was sent."""
+    connection, dialogue = Connection(), ScramDialogue(mechanism, "alice", PASSWORD)
+    connection.handshake(mechanism)
+    answer = connection.authenticate(dialogue.first_message())
+    client = dialogue.first.nonce
+    final = dialogue.final_message(answer, lambda both: nonce.format(client=client, server=both.removeprefix(client)))
+    if is_accepted:
+        assert dialogue.is_servers(connection.authenticate(final))
+        assert connection.authenticator.principal == "User:alice"
+    else:
+        _reject(connection, mechanism, final)
+
+
+def test_a_longer_nonce_does_not_replace_the_proof() -> None:
+    connection, dialogue = Connection(), ScramDialogue("SCRAM-SHA-256", "alice", "wrong")
+    connection.handshake("SCRAM-SHA-256")
+    answer = connection.authenticate(dialogue.first_message())
+    _reject(connection, "SCRAM-SHA-256", dialogue.final_message(answer, lambda nonce: f"client-nonce{nonce}"))
+
+
 def test_a_delegation_token_stands_for_its_owner() -> None:
     connection, dialogue = Connection(), ScramDialogue("SCRAM-SHA-512", "token-1", PASSWORD)
     dialogue.first = dialogue.first.make("token-1", "nonce", {"tokenauth": "true"})

@@ -382,7 +382,16 @@ class Request(Generic[M]):
                 self.connection.connection_id,
                 exc_info=error,
             )
-            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        elif error.detail != error.message:
+            logger.warning(
+                "%s v%d of client %r on connection %s is answered with %s",
+                self.handler.api_key.name,
+                self.api_version,
+                self.header.client_id,
+                self.connection.connection_id,
+                error,
+            )
         try:
             answer = self.handler.error_answer(self, error)
             if answer is None:

@@ -371,16 +371,23 @@ def error_of(code: int) -> ErrorCode:
 
 
 class ApiError(Exception):
-    """A Kafka error on its way to the client: the code, and a text that says more than the code's own."""
+    """A Kafka error on its way to the client: the code, and a text that says more than the code's own.
+
+    UNKNOWN_SERVER_ERROR has the code's own text for every client, as in Kafka (ApiError.fromThrowable): what went wrong
+    inside, with paths of the server's and texts of exceptions, is for logs alone.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code, message)
         self.code = code
-        self.message = code.message if message is None else message
+        self.detail = code.message if message is None else message
+        """The text for logs."""
+        self.message = code.message if code is ErrorCode.UNKNOWN_SERVER_ERROR else self.detail
+        """The text for the client."""
 
     def __str__(self) -> str:
         """Return the name and the text, as logs show them."""
-        return f"{self.code.name}: {self.message}"
+        return f"{self.code.name}: {self.detail}"
 
 
 class InvalidRequest(Exception):

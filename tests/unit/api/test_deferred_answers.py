@@ -52,7 +52,7 @@ def request_for(channel: RecordingChannel, handler: Handler) -> Request[CreateTo
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        (ZeroDivisionError("oh"), (ErrorCode.UNKNOWN_SERVER_ERROR, "oh")),
+        (ZeroDivisionError("oh"), (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)),
         (ApiError(ErrorCode.NOT_CONTROLLER, "no more"), (ErrorCode.NOT_CONTROLLER, "no more")),
     ],
 )

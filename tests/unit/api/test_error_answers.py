@@ -21,6 +21,8 @@ from tests.wire.random_messages import RandomMessages
 pytestmark = pytest.mark.interpreted
 HANDLERS = [] if os.environ.get("BARNABAS_TESTS_COMPILED") else list(build_registry(MagicMock()))
 CODE = ErrorCode.UNKNOWN_SERVER_ERROR
+INSIDE = "[Errno 5] Input/output error: '/var/lib/barnabas/orders-0'"
+"""The text of a defect, which is for the log alone."""
 WITHOUT_ROOM = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """Here the client sees an empty answer, as Kafka's does."""
 
@@ -48,13 +50,22 @@ def test_every_version_has_an_error_answer_that_clients_can_read(handler: Handle
             if handler.api_key is ApiKey.PRODUCE:
                 body.acks = 1  # type: ignore[attr-defined]
             request: Any = SimpleNamespace(body=body, api_version=version, handler=handler)
-            answer = handler.error_answer(request, ApiError(CODE))
+            answer = handler.error_answer(request, ApiError(CODE, INSIDE))
             assert answer is not None
             encoded = b"".join(map(bytes, answer.encode(version)))
+            assert b"/var/lib" not in encoded
             decoded, end = response_class(handler.api_key).decode(encoded, version)
             assert end == len(encoded)
             seen |= codes_in(decoded)
         assert CODE in seen or (handler.api_key, version) in WITHOUT_ROOM
+
+
+def test_an_unexpected_error_has_its_own_text_for_clients_and_all_of_it_for_the_log() -> None:
+    error = ApiError(CODE, INSIDE)
+    assert error.message == "The server experienced an unexpected error when processing the request."
+    assert str(error) == f"UNKNOWN_SERVER_ERROR: {INSIDE}"
+    named = ApiError(ErrorCode.INVALID_CONFIG, "retention.ms: x is no number")
+    assert named.message == named.detail == "retention.ms: x is no number"
 
 
 def test_a_producer_that_waits_for_no_answer_gets_none() -> None:

@@ -33,6 +33,10 @@ def break_down(request: Request[Any]) -> None:
     raise ValueError("a defect")
 
 
+def refuse_oddly(request: Request[Any]) -> None:
+    raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a defect in /var/lib/barnabas")
+
+
 def features() -> ClusterFeatures:
     return ClusterFeatures(KafkaZkClient(InlineStore(MockClock()).new_session(), MockClock()))
 
@@ -117,10 +121,13 @@ def test_what_is_no_request_is_refused_by_name(data: bytes, complaint: str) -> N
     ("handle", "code", "message"),
     [
         (refuse, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not you"),
-        (break_down, ErrorCode.UNKNOWN_SERVER_ERROR, "a defect"),
+        (break_down, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message),
+        (refuse_oddly, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message),
     ],
 )
-def test_what_a_handler_raises_becomes_its_error_answer(handle: Any, code: ErrorCode, message: str) -> None:
+def test_what_a_handler_raises_becomes_its_error_answer(
+    handle: Any, code: ErrorCode, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
     parser, apis, actions = make(handle)
     channel = RecordingChannel()
     released: list[str] = []
@@ -135,6 +142,7 @@ def test_what_a_handler_raises_becomes_its_error_answer(handle: Any, code: Error
     apis.handle(request)
     answer = channel.answer()
     assert (answer.error_code, answer.error_message) == (code, message)
+    assert ("a defect" in caplog.text) == (code is ErrorCode.UNKNOWN_SERVER_ERROR)
     assert released == ["frame", "action"]
     assert request.local_complete_ns == 17
 

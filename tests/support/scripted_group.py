@@ -63,8 +63,8 @@ class SteppingClient(BlockingClient):
 class ScriptedGroup:
     """See the module's text. `answers` False: JoinGroup waits in `joins`."""
 
-    def __init__(self, topics: dict[str, Any], brokers: int = 1) -> None:
-        self.cluster = ScriptedCluster(topics, brokers, MESSAGES)
+    def __init__(self, topics: dict[str, Any], brokers: int = 1, cluster: ScriptedCluster | None = None) -> None:
+        self.cluster = ScriptedCluster(topics, brokers, MESSAGES) if cluster is None else cluster
         self.group_errors: dict[ApiKey, list[ErrorCode]] = defaultdict(list)
         """Errors that the next requests meet, NONE for success; MEMBER_ID_REQUIRED comes by itself."""
         self.coordinator = 0
@@ -89,7 +89,7 @@ class ScriptedGroup:
         self.group_selector = ScriptedSelector(self.cluster.clock)
         self.group_selector.responder = self.cluster.selector.responder
 
-    def consumer(self, **settings: Any) -> Consumer:
+    def consumer(self, bootstrap_servers: str = "127.0.0.1:9092", **settings: Any) -> Consumer:
         """A consumer of the group "g", that subscribes to nothing yet."""
         selectors = iter((self.cluster.selector, self.group_selector))
 
@@ -97,7 +97,7 @@ class ScriptedGroup:
             return next(selectors)
 
         client = SteppingClient(
-            "127.0.0.1:9092",
+            bootstrap_servers,
             NetworkClientConfig(),
             MetadataConfig(),
             clock=self.cluster.clock,

@@ -21,16 +21,18 @@ logger = logging.getLogger(__name__)
 
 _REPORT_INTERVAL_MS = 10_000
 _SLOW_MS = 2_000
+_LOST = "the connection was lost"
 
 
 class _Attempts:
     """The attempts to connect to one node since the last success."""
 
-    __slots__ = ("failures", "node", "reported_ms", "reported_reason", "slow_at_ms")
+    __slots__ = ("failures", "node", "reason", "reported_ms", "reported_reason", "slow_at_ms")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.failures = 0
+        self.reason = _LOST
         self.reported_ms = 0
         self.reported_reason: str | None = None
         self.slow_at_ms: int | None = None
@@ -68,6 +70,7 @@ class ConnectionFailures:
         if attempts is None:
             return
         attempts.slow_at_ms = None
+        attempts.reason = reason
         attempts.failures += 1
         if not attempts.is_report_due(reason, now_ms):
             logger.debug("Cannot connect to broker %s: %s", attempts.address, reason)
@@ -75,6 +78,11 @@ class ConnectionFailures:
         count = f"; {attempts.failures} attempts have failed" if attempts.failures > 1 else ""
         logger.warning("Cannot connect to broker %s: %s. Trying again%s.", attempts.address, reason, count)
         attempts.note_report(reason, now_ms)
+
+    def reason(self, node_id: int) -> str:
+        """Return why the last attempt failed; of a connection that was made and lost since, that it was lost."""
+        attempts = self._nodes.get(node_id)
+        return _LOST if attempts is None else attempts.reason
 
     def node_of(self, node_id: int) -> Node | None:
         """Return the node of the attempts that have not succeeded yet; None if there are none."""

@@ -144,6 +144,10 @@ class NetworkClient:
         """Return whether the last connection, or attempt, failed and its wait is not over."""
         return self._states.is_blacked_out(node.id, now_ms)
 
+    def connection_failure(self, node: Node) -> str:
+        """Return why the last attempt to connect to the node failed, in words."""
+        return self._failures.reason(node.id)
+
     def is_any_node_connecting(self) -> bool:
         """Return whether a connection is being made."""
         return self._states.any_preparing()

@@ -256,7 +256,7 @@ class Admin:
 
     def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """Return all groups, or those of these states and types, sorted by id. Raises ApiError."""
-        return list_groups(self._calls, self.describe_cluster().nodes, states, types)
+        return list_groups(self._calls, states, types)
 
     def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription]:
         """Return the state and the members of groups, of either protocol. Raises ApiError for an unknown group."""
@@ -366,9 +366,7 @@ class Admin:
 
         Raises ApiError; UnsupportedVersion when a broker before Kafka 3.8 is asked for a duration.
         """
-        return transactions.list_transactions(
-            self._calls, self.describe_cluster().nodes, states, producer_ids, longer_than_ms
-        )
+        return transactions.list_transactions(self._calls, states, producer_ids, longer_than_ms)
 
     def describe_transactions(self, transactional_ids: Collection[str]) -> dict[str, TransactionDescription]:
         """Return the state and the partitions of transactional ids. Raises ApiError for one that does not exist."""

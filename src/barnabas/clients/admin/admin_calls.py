@@ -24,7 +24,6 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
 
-_RETRY_MS = 100
 # The default request timeout: a broker that works for longer answers a client that has given up.
 _LONGEST_BROKER_TIMEOUT_MS = 30_000
 # A partition that another broker has just made may be unknown to the broker that is asked. Java's admin client rejects
@@ -74,8 +73,14 @@ class AdminCalls:
     def ask_broker(
         self, broker_id: int, request: Message, answer_class: type[_A], versions: tuple[int, int] | None = None
     ) -> _A:
-        """Return the answer of one broker. Raises ClientTimeout, Disconnected."""
-        return self.ask(request, answer_class, lambda cluster: cluster.nodes.get(broker_id), versions)
+        """Return the answer of one broker.
+
+        Raises ApiError: BROKER_ID_NOT_REGISTERED when the cluster has no such broker; ClientTimeout, Disconnected.
+        """
+        with self._lock:
+            answer = self._client.call_broker(broker_id, request, versions=versions, deadline_ms=self._deadline_ms())
+        assert isinstance(answer, answer_class)
+        return answer
 
     def await_all_brokers(self, request: Message, answer_class: type[_A], has_heard: Callable[[_A], bool]) -> None:
         """Ask each broker until its answer shows that it has heard of a change that the controller has made.
@@ -112,48 +117,62 @@ class AdminCalls:
 
         errors(answer): all error codes of an answer.
         """
-        return self._ask_while(
-            {ErrorCode.NOT_CONTROLLER}, request, answer_class, lambda cluster: cluster.controller, errors, versions
-        )
-
-    def ask_group_coordinator(
-        self,
-        broker_id: int,
-        request: Message,
-        answer_class: type[_A],
-        errors: Callable[[_A], Iterable[int]],
-        versions: tuple[int, int] | None = None,
-    ) -> _A:
-        """Return the answer of one broker about all groups that it coordinates, once it has loaded them.
-
-        errors(answer): all error codes of an answer. Raises ClientTimeout, Disconnected.
-        """
-        return self._ask_while(
-            PASSING_ERRORS, request, answer_class, lambda cluster: cluster.nodes.get(broker_id), errors, versions
-        )
-
-    def _ask_while(
-        self,
-        passing: Collection[ErrorCode],
-        request: Message,
-        answer_class: type[_A],
-        to: Callable[[Cluster], Node | None],
-        errors: Callable[[_A], Iterable[int]],
-        versions: tuple[int, int] | None,
-    ) -> _A:
-        """Ask until the answer has none of the `passing` errors, or the timeout is over."""
         # The lock is held while this thread waits: BlockingClient has room for one caller.
         with self._lock:
             deadline_ms = self._deadline_ms()
             while True:
-                answer = self._client.call(request, to=to, versions=versions, deadline_ms=deadline_ms)
+                # Each attempt chooses again: newer metadata name the new controller.
+                answer = self._client.call(
+                    request, to=lambda cluster: cluster.controller, versions=versions, deadline_ms=deadline_ms
+                )
                 assert isinstance(answer, answer_class)
-                if not any(code in passing for code in errors(answer)) or self._client.now_ms() >= deadline_ms:
+                is_former = any(code == ErrorCode.NOT_CONTROLLER for code in errors(answer))
+                if not is_former or self._client.now_ms() >= deadline_ms:
                     return answer
-                # Newer metadata name the new controller. The pause keeps a cluster that is still electing one, or a
-                # coordinator that is still loading, from being asked in a busy loop.
-                self._client.metadata.request_update()
-                self._client.poll(_RETRY_MS)
+                self._client.pause_for_metadata(deadline_ms)
+
+    def ask_all_coordinators(
+        self,
+        request: Message,
+        answer_class: type[_A],
+        error_of_answer: Callable[[_A], int],
+        versions: tuple[int, int] | None = None,
+    ) -> dict[int, _A]:
+        """Return each broker's answer about all that it coordinates, once it has loaded that, by broker id.
+
+        A broker that is lost leaves its groups to others, which may have answered already: all are asked again then.
+        error_of_answer(answer): its error code. Raises ClientTimeout, and Disconnected when a broker that is still
+        registered cannot be reached until the timeout.
+        """
+        with self._lock:
+            client = self._client
+            deadline_ms = self._deadline_ms()
+            answers: dict[int, _A] = {}
+            problem: Exception | None = None
+            while True:
+                left = [node for node in client.await_nodes(deadline_ms) if node.id not in answers]
+                for node in left:
+                    try:
+                        answer = client.call(
+                            request,
+                            to=lambda _cluster, node=node: node,  # type: ignore[misc]
+                            versions=versions,
+                            deadline_ms=deadline_ms,
+                            may_have_moved=True,
+                        )
+                    except Disconnected as error:
+                        problem = error
+                        answers.clear()
+                        break
+                    assert isinstance(answer, answer_class)
+                    if error_of_answer(answer) not in PASSING_ERRORS or client.now_ms() >= deadline_ms:
+                        answers[node.id] = answer
+                else:
+                    if all(node.id in answers for node in left):
+                        return answers
+                if client.now_ms() >= deadline_ms:
+                    raise problem or client.metadata.timeout("The coordinators did not answer in time")
+                client.pause_for_metadata(deadline_ms)
 
     def ask_leaders(
         self,

@@ -5,12 +5,12 @@ Called by `Admin`. Kafka: KafkaAdminClient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
+from typing import TypeVar
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.new_topic import ConfigEntry
-from barnabas.clients.metadata.cluster import Cluster
 from barnabas.protocol.config_codes import ConfigResourceType
 from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -20,9 +20,11 @@ from barnabas.protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from barnabas.rpc.node import Node
+from barnabas.protocol.messages.message import Message
 
 _VERSIONS_WITH_TYPES = (1, 1)
+
+_A = TypeVar("_A", bound=Message)
 
 
 def describe_configs(
@@ -35,7 +37,7 @@ def describe_configs(
         configuration_keys=None if names is None else list(names),
     )
     request = DescribeConfigsRequest(resources=[asked])
-    response = calls.ask(request, DescribeConfigsResponse, _chosen_broker(resource))
+    response = _ask(calls, resource, request, DescribeConfigsResponse)
     entries = {}
     for result in response.results:
         raise_error(result.error_code, result.error_message, resource.name)
@@ -57,7 +59,7 @@ def incremental_alter_configs(
     altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
     request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
     # Brokers change all settings of a resource or none, so one error stands for the whole request.
-    response = calls.ask(request, IncrementalAlterConfigsResponse, _chosen_broker(resource))
+    response = _ask(calls, resource, request, IncrementalAlterConfigsResponse)
     for result in response.responses:
         raise_error(result.error_code, result.error_message, resource.name)
 
@@ -74,10 +76,10 @@ def list_config_resources(calls: AdminCalls, types: Collection[ConfigResourceTyp
     )
 
 
-def _chosen_broker(resource: ConfigResource) -> Callable[[Cluster], Node | None] | None:
-    """Return a function that chooses the broker to ask, or None for any broker."""
+def _ask(calls: AdminCalls, resource: ConfigResource, request: Message, answer_class: type[_A]) -> _A:
+    """Return the answer of the broker that knows the resource. Raises ApiError for a broker that does not exist."""
     # Every broker knows the settings of topics and the defaults of all brokers. Only the broker itself knows its file's
     # settings and its log levels.
     if resource.type not in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) or not resource.name:
-        return None
-    return lambda cluster: cluster.nodes.get(int(resource.name))
+        return calls.ask(request, answer_class)
+    return calls.ask_broker(int(resource.name), request, answer_class)

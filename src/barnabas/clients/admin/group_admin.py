@@ -6,7 +6,7 @@ RemoveMembersFromConsumerGroupHandler.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
 from barnabas.clients.admin.group_coordinators import CoordinatedIds
@@ -28,7 +28,6 @@ from barnabas.protocol.messages.group_admin import (
     ListGroupsResponse,
 )
 from barnabas.rpc.client_request import UnsupportedVersion
-from barnabas.rpc.node import Node
 
 DEAD = "Dead"
 # ListGroups v4 filters by states (KIP-518), v5 by types (KIP-848). A request of an earlier version has no filter, and
@@ -39,24 +38,18 @@ _TYPES_SINCE = 5
 _BATCHED_LEAVE_SINCE = 3
 
 
-def list_groups(
-    calls: AdminCalls, brokers: Iterable[Node], states: Collection[str], types: Collection[str]
-) -> list[GroupListing]:
+def list_groups(calls: AdminCalls, states: Collection[str], types: Collection[str]) -> list[GroupListing]:
     """Return the groups of all brokers, or those of these states and types, sorted by id. Raises ApiError."""
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     oldest = _TYPES_SINCE if types else _STATES_SINCE if states else ListGroupsRequest.min_version
     # By id, because a group whose coordinator changes between two requests is in both answers.
     found = {}
     # Each broker lists only the groups that it coordinates.
-    for broker in brokers:
-        answer = calls.ask_group_coordinator(
-            broker.id,
-            request,
-            ListGroupsResponse,
-            lambda answer: (answer.error_code,),
-            (oldest, ListGroupsRequest.max_version),
-        )
-        raise_error(answer.error_code, None, f"Broker: {broker.id}")
+    answers = calls.ask_all_coordinators(
+        request, ListGroupsResponse, lambda answer: answer.error_code, (oldest, ListGroupsRequest.max_version)
+    )
+    for broker_id, answer in answers.items():
+        raise_error(answer.error_code, None, f"Broker: {broker_id}")
         for group in answer.groups:
             found[group.group_id] = GroupListing(
                 group.group_id, group.protocol_type, group.group_state, group.group_type

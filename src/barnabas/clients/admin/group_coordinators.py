@@ -29,7 +29,6 @@ PASSING_ERRORS = frozenset(
 )
 """The errors of coordinators that may be gone at a retry, or at another broker."""
 
-_RETRY_MS = 100
 GROUP = 0
 TRANSACTION = 1
 """The types of keys that have coordinators."""
@@ -62,7 +61,7 @@ def ask_coordinators(
 
     results_in(answer): yields id, error code and result. Groups with `PASSING_ERRORS`, or whose coordinator does not
     take the connection, are retried until the deadline; all other errors are left to the caller. Raises ApiError when
-    such an error is still there at the deadline, or when a coordinator cannot be found, and ClientTimeout.
+    such an error is still there at the deadline, or when a coordinator cannot be found; Disconnected, ClientTimeout.
     """
     client.check_usable()
     found: dict[str, tuple[Node, R]] = {}
@@ -78,39 +77,37 @@ def ask_coordinators(
                     deadline_ms=deadline_ms,
                     may_have_moved=True,
                 )
-            except Disconnected:
+            except Disconnected as error:
+                last_error = error
                 continue  # the coordinator is looked up again
             for group_id, code, result in results_in(cast("A", answer)):
                 if code in PASSING_ERRORS:
-                    last_error = error_of(code)
+                    last_error = ApiError(error_of(code))
                 else:
                     found[group_id] = (node, result)
         missing = [group_id for group_id in missing if group_id not in found]
         if missing:
-            left_ms = deadline_ms - client.now_ms()
-            if left_ms <= 0:
-                if last_error:
-                    raise ApiError(last_error)
-                raise client.metadata.timeout("The coordinators did not answer in time")
-            client.poll(min(_RETRY_MS, left_ms))
+            if client.now_ms() >= deadline_ms:
+                raise last_error or client.metadata.timeout("The coordinators did not answer in time")
+            client.pause_for_metadata(deadline_ms)
     return found
 
 
 def _by_coordinator(
     client: BlockingClient, group_ids: list[str], deadline_ms: int, key_type: int
-) -> tuple[dict[Node, list[str]], ErrorCode]:
+) -> tuple[dict[Node, list[str]], ApiError | Disconnected | None]:
     """Return groups by coordinator, and an error of those without a coordinator, which are left out.
 
     Raises ApiError for an error that no retry cures.
     """
     by_coordinator: dict[Node, list[str]] = {}
-    last_error = ErrorCode.NONE
+    last_error: ApiError | Disconnected | None = None
     for each in _find(client, group_ids, deadline_ms, key_type):
         error = error_of(each.error_code)
         if error is ErrorCode.NONE:
             by_coordinator.setdefault(Node(each.node_id, each.host, each.port), []).append(each.key)
         elif error in PASSING_ERRORS:
-            last_error = error
+            last_error = ApiError(error)
         else:
             raise ApiError(error, f"{each.error_message or error.message} {_KINDS[key_type]}: {each.key}")
     return by_coordinator, last_error

@@ -75,7 +75,6 @@ class FencedProducer(NamedTuple):
 
 def list_transactions(
     calls: AdminCalls,
-    nodes: Iterable[Node],
     states: Collection[str],
     producer_ids: Collection[int],
     longer_than_ms: int | None,
@@ -86,14 +85,12 @@ def list_transactions(
     if longer_than_ms is not None:
         # A broker that does not know the duration would list all transactions.
         request.duration_filter, versions = longer_than_ms, (1, 1)
+    answers = calls.ask_all_coordinators(request, ListTransactionsResponse, lambda answer: answer.error_code, versions)
     found = []
-    for node in nodes:
-        answer = calls.ask_group_coordinator(
-            node.id, request, ListTransactionsResponse, lambda answer: [answer.error_code], versions
-        )
-        raise_error(answer.error_code, None, f"Broker: {node.id}")
+    for broker_id, answer in answers.items():
+        raise_error(answer.error_code, None, f"Broker: {broker_id}")
         found += [
-            TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, node.id)
+            TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, broker_id)
             for each in answer.transaction_states
         ]
     return sorted(found)

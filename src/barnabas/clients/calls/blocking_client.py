@@ -31,6 +31,9 @@ from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.transport.host_addresses import host_addresses
 from barnabas.transport.selector import Selector
 
+RETRY_MS = 100
+"""The pause between the attempts of one call."""
+
 _LONGEST_POLL_MS = 1_000
 
 
@@ -163,7 +166,7 @@ class BlockingClient:
             elif node is None and to is not None:
                 self.metadata.request_update()
             elif may_have_moved and node is not None and self.network.connection_failed(node, now_ms):
-                problem = Disconnected(f"Cannot connect to {node}")
+                problem = Disconnected(f"Cannot connect to {node}: {self.network.connection_failure(node)}")
             if problem is not None and may_have_moved:
                 raise problem
             left_ms = deadline_ms - self.now_ms()
@@ -198,7 +201,67 @@ class BlockingClient:
         # Taken out: request, callback, list and answer would be a cycle that keeps the answer until a collection.
         return answers.pop()
 
+    def call_broker(
+        self, broker_id: int, message: Message, *, versions: tuple[int, int] | None = None, deadline_ms: int
+    ) -> Message:
+        """Send a request to the broker of this id and return its answer. A lost or refused connection is retried.
+
+        Retries end at the deadline, and after `bootstrap_timeout_ms` if that is set. Raises ApiError:
+        BROKER_ID_NOT_REGISTERED as soon as the cluster has no such broker; Disconnected when the broker cannot be
+        reached; ClientTimeout, UnsupportedVersion, ClientClosed.
+        """
+        self.check_usable()
+        patience_ms = self._metadata_config.bootstrap_timeout_ms
+        last_attempt_ms = deadline_ms if patience_ms is None else min(deadline_ms, self.now_ms() + patience_ms)
+        while True:
+            # Looked up for each attempt: the broker may come back at another address, or the cluster may drop it.
+            node = self._await_broker(broker_id, deadline_ms)
+            try:
+                return self.call(
+                    message,
+                    to=lambda _cluster, node=node: node,  # type: ignore[misc]
+                    versions=versions,
+                    deadline_ms=deadline_ms,
+                    may_have_moved=True,
+                )
+            except Disconnected:
+                if self.now_ms() >= last_attempt_ms:
+                    raise
+                self.pause_for_metadata(deadline_ms)
+
+    def pause_for_metadata(self, deadline_ms: int) -> None:
+        """Request an update of the metadata, and let the network run for the pause before a call's next attempt.
+
+        Without the pause, a cluster that is still electing a leader would be asked in a busy loop.
+        """
+        self.metadata.request_update()
+        until_ms = min(self.now_ms() + RETRY_MS, deadline_ms)
+        # A poll returns early, for an answer of the metadata, for example.
+        while (left_ms := until_ms - self.now_ms()) > 0:
+            self.poll(left_ms)
+
     # -- metadata
+
+    def await_nodes(self, deadline_ms: int) -> tuple[Node, ...]:
+        """Return the brokers that the cluster has now, in order. Raises ClientTimeout."""
+        first_version = self.metadata.update_version
+        while self.metadata.update_version == first_version or self.metadata.cluster.is_bootstrap:
+            if self.now_ms() >= deadline_ms:
+                raise self.metadata.timeout("No metadata in time to find the brokers")
+            self.pause_for_metadata(deadline_ms)
+        return tuple(node for _, node in sorted(self.metadata.cluster.nodes.items()))
+
+    def _await_broker(self, broker_id: int, deadline_ms: int) -> Node:
+        """Return the address of a broker. Raises ApiError when a new snapshot is without it, ClientTimeout."""
+        known = self.metadata.cluster.nodes.get(broker_id)
+        if known is not None:
+            return known
+        nodes = {node.id: node for node in self.await_nodes(deadline_ms)}
+        if broker_id not in nodes:
+            error = ErrorCode.BROKER_ID_NOT_REGISTERED
+            text = f"There is no broker {broker_id}; the brokers of the cluster are {', '.join(map(str, nodes))}."
+            raise ApiError(error, text)
+        return nodes[broker_id]
 
     def await_topics(self, topics: Iterable[str], deadline_ms: int) -> Cluster:
         """Return a snapshot with all these topics. Raises ClientTimeout, ApiError for a topic with an error."""

@@ -10,13 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar, cast
 
 from barnabas.clients.calls.blocking_client import BlockingClient
-from barnabas.clients.errors import INVALID_METADATA_ERRORS
+from barnabas.clients.errors import INVALID_METADATA_ERRORS, Disconnected
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
-
-_RETRY_MS = 100
 
 A = TypeVar("A", bound=Message)
 R = TypeVar("R")
@@ -43,39 +41,41 @@ def ask_leaders(
 ) -> dict[TopicPartition, R]:
     """Return every partition's result, with one request to each leader.
 
-    results_in(answer): yields partition, error code and result. Raises ApiError for an error that no retry cures, and
-    at the deadline the last ApiError or ClientTimeout.
+    results_in(answer): yields partition, error code and result. A leader whose connection is lost or refused is looked
+    up again. Raises ApiError for an error that no retry cures, and at the deadline the last ApiError, Disconnected or
+    ClientTimeout.
     """
     client.check_usable()
     found: dict[TopicPartition, R] = {}
     # Each round asks the leaders of the partitions that are left. A leader that has moved is asked in the next round.
     missing = dict.fromkeys(partitions)
-    last_error = ErrorCode.NONE
     while missing:
+        last_error: ApiError | Disconnected | None = None
         for node, led in _by_leader(client, missing, waits).items():
-            answer = client.call(
-                request_for(led),
-                to=lambda cluster, node=node: cluster.nodes.get(node.id),  # type: ignore[misc]
-                versions=versions,
-                deadline_ms=waits.deadline_ms,
-            )
+            try:
+                answer = client.call(
+                    request_for(led),
+                    to=lambda _cluster, node=node: node,  # type: ignore[misc]
+                    versions=versions,
+                    deadline_ms=waits.deadline_ms,
+                    may_have_moved=True,
+                )
+            except Disconnected as error:
+                last_error = error
+                continue
             for partition, code, result in results_in(cast("A", answer)):
                 error = error_of(code)
                 if error is ErrorCode.NONE and partition in missing:
                     del missing[partition]
                     found[partition] = result
                 elif error.retriable or error in INVALID_METADATA_ERRORS:
-                    last_error = error
+                    last_error = ApiError(error)
                 elif error is not ErrorCode.NONE:
                     raise ApiError(error, f"{error.message} Partition: {partition}")
         if missing:
-            client.metadata.request_update()
-            left_ms = waits.deadline_ms - client.now_ms()
-            if left_ms <= 0:
-                if last_error:
-                    raise ApiError(last_error)
-                raise client.metadata.timeout("The leaders did not answer in time")
-            client.poll(min(_RETRY_MS, left_ms))
+            if client.now_ms() >= waits.deadline_ms:
+                raise last_error or client.metadata.timeout("The leaders did not answer in time")
+            client.pause_for_metadata(waits.deadline_ms)
     return found
 
 

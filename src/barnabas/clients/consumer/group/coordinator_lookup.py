@@ -80,7 +80,11 @@ class CoordinatorLookup:
         return None
 
     def forget(self, reason: str) -> None:
-        """Drop the coordinator and its connection, on which calls fail. The next call begins a new search."""
+        """Drop the coordinator and its connection, on which calls fail. A new search begins after a pause.
+
+        Without the pause, a dead coordinator would be found, tried and dropped in a busy loop for as long as the other
+        brokers go on naming it.
+        """
         node = self.node
         if node is None:
             return
@@ -88,6 +92,7 @@ class CoordinatorLookup:
             "Group coordinator %s is unavailable or invalid due to cause: %s. Rediscovery follows.", node, reason
         )
         self.node = None
+        self._next_attempt_ms = self._network.now_ms() + self._config.retry_backoff_ms
         self._network.disconnect(node.id)
 
     def _found(self, node: Node, asked_node_id: int) -> None:

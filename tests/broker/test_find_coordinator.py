@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.errors import ClientTimeout
+from barnabas.clients.producer import Producer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.testing.znode_server import ZnodeServer
 from tests.broker.versions import each_version
+from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
 
@@ -123,3 +130,65 @@ def test_a_transactional_id_has_a_coordinator(client: RawClient, version: int) -
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     }
+
+
+def test_a_lone_broker_with_a_file_has_coordinators(tmp_path: Path) -> None:
+    """Kafka's own factors are 3, and a broker without ZooKeeper would wait for two others for ever."""
+    broker = BarnabasProcess(tmp_path)
+    broker.config_file = tmp_path / "server.properties"
+    broker.config_file.write_text(
+        "listeners=PLAINTEXT://127.0.0.1:0\noffsets.topic.num.partitions=1\ntransaction.state.log.num.partitions=1\n"
+    )
+    with broker.running():
+        with RawClient(broker) as client:
+            assert find(client, "a-group")[0] == ErrorCode.NONE
+        with Producer(broker.bootstrap_servers, transactional_id="t") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                producer.send("orders", b"one")
+        with Consumer(broker.bootstrap_servers, group_id="readers", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["orders"])
+            while not (records := consumer.poll(1.0)):
+                pass
+            assert [record.value for record in records] == [b"one"]
+            consumer.commit_sync()
+    log = broker.log_text()
+    assert log.count("__consumer_offsets has one replica and not 3") == 1
+    assert log.count("__transaction_state has one replica and not 3") == 1
+
+
+def test_clients_are_told_why_there_is_no_coordinator(tmp_path: Path) -> None:
+    why = "Number of alive brokers '1' does not meet the required replication factor '3' for __consumer_offsets"
+    store = ZnodeServer()
+    # As `serve` without a file starts it: with Kafka's own factors in a cluster.
+    broker = BarnabasProcess(
+        tmp_path,
+        {
+            "zookeeper.connect": store.address,
+            "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
+        },
+    )
+    try:
+        with broker.running():
+            with RawClient(broker) as client:
+                for version in (1, 4):
+                    keys = {"coordinator_keys": ["g"]} if version == 4 else {"key": "g"}
+                    request = FindCoordinatorRequest(**keys)
+                    answer = client.call(request, version, FindCoordinatorResponse)
+                    found = answer.coordinators[0] if version == 4 else answer
+                    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+                    assert why in (found.error_message or "")
+            with (
+                Consumer(broker.bootstrap_servers, group_id="g", default_api_timeout_ms=1_000) as consumer,
+                pytest.raises(ClientTimeout, match=why),
+            ):
+                consumer.committed({TopicPartition("orders", 0)})
+            with (
+                Producer(broker.bootstrap_servers, transactional_id="t", max_block_ms=1_000) as producer,
+                pytest.raises(ClientTimeout, match="required replication factor '3' for __transaction_state"),
+            ):
+                producer.init_transactions()
+        assert broker.log_text().count(why) == 1
+    finally:
+        store.close()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from barnabas.config.server_defaults import LONE_BROKER_DEFAULTS
 from tests.support.server_process import ServerFailed, ServerProcess
 
 READY = re.compile(rb"(\w+)://(?:\[[^]]+\]|[^:\s]*):(\d+)")
@@ -45,6 +46,9 @@ class BarnabasProcess(ServerProcess):
         self.ports: dict[str, int] = {}
         """Where each listener was bound; `http`: the console, with `metrics.listen`."""
         self._properties = dict(properties or {})
+        if "zookeeper.connect" in self._properties:
+            # Most tests with a ZooKeeper have one broker; a test of a cluster says otherwise.
+            self._properties = {**LONE_BROKER_DEFAULTS, **self._properties}
         self._python = python
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ from barnabas.cli.partition_problems import (
 from barnabas.cli.tables import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from barnabas.clients.admin import ClusterDescription
+    from barnabas.clients.admin import ClusterDescription, TopicDescription
 
 UNHEALTHY_EXIT_STATUS = 1
 UNSAFE = (UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED)
@@ -29,12 +29,13 @@ UNSAFE = (UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED)
 
 
 class _Health(NamedTuple):
-    """What the command has found out. shown: the partitions to print."""
+    """What the command has found out. shown: the partitions to print. unreplicated: as `_unreplicated` returns it."""
 
     cluster: ClusterDescription
     judged: Sequence[JudgedPartition]
     shown: Sequence[JudgedPartition]
     lags: FollowerLags
+    unreplicated: Mapping[str, int]
 
     @property
     def counts(self) -> Counter[str]:
@@ -67,17 +68,33 @@ def health(
     while a partition is not safe, a broker does not answer, or the cluster has no controller: a script waits for 0.
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        judged = judge_partitions(admin, admin.describe_topics())
+        topics = admin.describe_topics()
+        judged = judge_partitions(admin, topics)
         described = admin.describe_cluster()
         lags = follower_lags(admin, [each.partition for each in judged], {node.id for node in described.nodes})
     shown = judged if show_all else [each for each in judged if is_unsafe(each)]
-    found = _Health(described, judged, shown, lags)
+    found = _Health(described, judged, shown, lags, _unreplicated(described, topics))
     if as_json:
         print_json(_as_object(found))
     else:
         _print(found)
     if not found.is_healthy:
         context.exit(UNHEALTHY_EXIT_STATUS)
+
+
+def _unreplicated(cluster: ClusterDescription, topics: Mapping[str, TopicDescription]) -> Mapping[str, int]:
+    """Return, in a cluster of several brokers, the internal topics that have partitions with one replica: how many.
+
+    The groups and transactions in such a partition have no coordinator while its broker is down.
+    """
+    if len(cluster.nodes) < 2:
+        return {}
+    counts = {
+        name: sum(len(each.replicas) < 2 for each in topic.partitions)
+        for name, topic in sorted(topics.items())
+        if topic.is_internal
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def _print(found: _Health) -> None:
@@ -88,6 +105,11 @@ def _print(found: _Health) -> None:
     if found.lags.unreachable:
         parts.append(f"brokers without an answer {_ids(sorted(found.lags.unreachable))}")
     click.echo("\t".join(parts))
+    for name, count in found.unreplicated.items():
+        click.echo(
+            f"{name}: {count} partitions have one replica; groups or transactions end with its broker "
+            "(barnabas reassign adds replicas)"
+        )
     print_table(
         ("topic", "partition", "problem", "leader", "replicas", "in sync", "lag"),
         [
@@ -112,6 +134,7 @@ def _as_object(found: _Health) -> Mapping[str, Any]:
         "controller": found.cluster.controller_id if found.cluster.controller_id >= 0 else None,
         "brokers": sorted(node.id for node in found.cluster.nodes),
         "brokers_without_answer": sorted(found.lags.unreachable),
+        "internal_partitions_without_second_replica": found.unreplicated,
         "partition_count": len(found.judged),
         "problems": {problem: found.counts[problem] for problem in UNSAFE},
         "partitions": [

@@ -21,7 +21,7 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.host_and_port import parse_host_and_port
 from barnabas.config.kafka_config import KafkaConfig, is_known, unknown_setting_message
 from barnabas.config.properties_file import load_properties
-from barnabas.config.server_defaults import SERVER_DEFAULTS
+from barnabas.config.server_defaults import server_defaults
 from barnabas.config.setting import Settings, setting
 from barnabas.runtime.log_queue import LogQueue
 
@@ -145,9 +145,9 @@ def read_config(
 
     Raises ConfigError for a setting that cannot be used, OSError for a file that cannot be read.
     """
-    properties = dict(SERVER_DEFAULTS) if config_file is None else load_properties(config_file)
-    source = "the command line" if config_file is None else config_file
     given = dict(_parsed_override(override) for override in overrides)
+    properties = server_defaults(given) if config_file is None else load_properties(config_file)
+    source = "the command line" if config_file is None else config_file
     tolerated = properties.keys() - given.keys()
     if "node.id" in given or "broker.id" in given:
         # Both name the same number, so an option with one of them replaces both names of the file.

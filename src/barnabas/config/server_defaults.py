@@ -7,11 +7,22 @@ and the data directory, which the command line chooses.
 
 from __future__ import annotations
 
-SERVER_DEFAULTS = {
-    "broker.id": "0",
-    "group.initial.rebalance.delay.ms": "0",
+from collections.abc import Mapping
+from typing import Final
+
+LONE_BROKER_DEFAULTS: Final = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "1",
 }
+"""Those that hold for a single broker only: in a cluster, offsets and transactions would die with one broker."""
+SERVER_DEFAULTS: Final = {"broker.id": "0", "group.initial.rebalance.delay.ms": "0", **LONE_BROKER_DEFAULTS}
 """Kafka's file also has socket buffers, num.partitions, retention and segment size, all equal to the defaults."""
+
+
+def server_defaults(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings for a start with these options: in a cluster, without those of a single broker."""
+    store = given.get("metadata.store") or ("zookeeper" if given.get("zookeeper.connect") else "embedded")
+    if store != "zookeeper":
+        return dict(SERVER_DEFAULTS)
+    return {name: value for name, value in SERVER_DEFAULTS.items() if name not in LONE_BROKER_DEFAULTS}

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from barnabas.config.server_defaults import LONE_BROKER_DEFAULTS
 from barnabas.testing.broker_command import BrokerCommand, Setting
 from barnabas.testing.broker_security import ANONYMOUS, BrokerSecurity, security_of
 from barnabas.testing.server_ports import has_open_ports, with_free_ports
@@ -341,6 +342,9 @@ def broker(
     does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else None
+    if not settings.keys().isdisjoint(("zookeeper_connect", "zookeeper.connect")):
+        # In a cluster it would wait for two more brokers, and this is one.
+        settings = {**{name.replace(".", "_"): value for name, value in LONE_BROKER_DEFAULTS.items()}, **settings}
     process = BrokerProcess(
         data_dir if directory is None else os.path.join(directory, "data"),  # type: ignore[arg-type]
         settings,

@@ -7,11 +7,13 @@ from typing import cast
 
 import pytest
 
+from barnabas.cli.cluster_health import _unreplicated
 from barnabas.cli.follower_lag import follower_lags
 from barnabas.cli.partition_problems import AT_MINIMUM, UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED, problems_of
-from barnabas.clients.admin import Admin, PartitionInfo
+from barnabas.clients.admin import Admin, ClusterDescription, PartitionInfo, TopicDescription
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.rpc.node import Node
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -58,3 +60,23 @@ def test_lag_is_what_the_leader_had_first() -> None:
     assert lags.by_partition == {FIRST: {2: 40}, SECOND: {1: 0}}
     assert lags.unreachable == {3}, "4 is not registered, which is told elsewhere"
     assert brokers.asked == [1, 2, 1, 2, 3], "leaders before followers"
+
+
+def test_internal_topics_with_one_replica_are_named() -> None:
+    def topic(name: str, *replicas: tuple[int, ...]) -> TopicDescription:
+        partitions = tuple(
+            PartitionInfo(name, number, each[0], 0, each, each, ()) for number, each in enumerate(replicas)
+        )
+        return TopicDescription(name, b"", name.startswith("__"), partitions)
+
+    topics = {
+        each.name: each
+        for each in (
+            topic("__consumer_offsets", (1,), (2,), (1, 2)),
+            topic("__transaction_state", (1, 2)),
+            topic("orders", (1,)),
+        )
+    }
+    nodes = tuple(Node(number, "h", 9092) for number in (1, 2))
+    assert _unreplicated(ClusterDescription("c", 1, nodes), topics) == {"__consumer_offsets": 2}
+    assert _unreplicated(ClusterDescription("c", 1, nodes[:1]), topics) == {}, "one broker cannot have a second replica"

@@ -10,6 +10,7 @@ from barnabas.cli.main import COMMANDS, barnabas
 from barnabas.cli.serve import EXIT_WRONG_SETTINGS, _secrets_in, read_config
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError
+from barnabas.config.server_defaults import LONE_BROKER_DEFAULTS
 from barnabas.protocol.config_codes import ConfigSource
 
 
@@ -22,6 +23,24 @@ def test_without_a_file_it_starts_as_kafkas_shipped_file_says(tmp_path: Path, mo
     assert config.integer("group.initial.rebalance.delay.ms") == 0
     assert config.log_dirs == [str(tmp_path / "barnabas-data")]
     assert config.string("listeners") == "PLAINTEXT://:9092"
+
+
+@pytest.mark.parametrize(
+    ("options", "is_cluster"),
+    [
+        (("zookeeper.connect=a:2181",), True),
+        (("zookeeper.connect=a:2181", "metadata.store=zookeeper"), True),
+        (("zookeeper.connect=a:2181", "metadata.store=embedded"), False),
+        (("zookeeper.connect=",), False),
+        ((), False),
+    ],
+)
+def test_without_a_file_a_cluster_has_kafkas_own_replication(options: tuple[str, ...], is_cluster: bool) -> None:
+    config = read_config(None, options, None, ())
+    factors = [config.integer(name) for name in LONE_BROKER_DEFAULTS]
+    assert factors == ([3, 2, 3] if is_cluster else [1, 1, 1])
+    given = read_config(None, (*options, "offsets.topic.replication.factor=2"), None, ())
+    assert given.integer("offsets.topic.replication.factor") == 2
 
 
 def test_a_file_gets_kafkas_own_defaults(tmp_path: Path) -> None:

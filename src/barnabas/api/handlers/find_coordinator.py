@@ -107,7 +107,8 @@ class FindCoordinatorApi:
         # Two first requests may both come here: the second one finds that the topic exists, and waits like the first.
         errors = self._creation.create([topic], mutation_quota(request, NEVER_REFUSED))
         if errors[topic] not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            request.respond(_answer(request, keys, found))
+            why = _NOT_AVAILABLE._replace(message=self._creation.obstacle(topic))
+            request.respond(_answer(request, keys, [why if each == _NOT_AVAILABLE else each for each in found]))
             return
 
         def answer(_without_leader: frozenset[str]) -> None:
@@ -141,8 +142,15 @@ class FindCoordinatorApi:
         if leader is None:
             return _NOT_AVAILABLE
         # A leader that is down, or lacks the client's listener, cannot coordinate for this client: it retries.
-        endpoint = image.endpoint(leader.leader, request.connection.listener_name)
-        return _NOT_AVAILABLE if endpoint is None else _CoordinatorOrError(ErrorCode.NONE, leader.leader, *endpoint)
+        listener_name = request.connection.listener_name
+        endpoint = image.endpoint(leader.leader, listener_name)
+        if endpoint is not None:
+            return _CoordinatorOrError(ErrorCode.NONE, leader.leader, *endpoint)
+        if leader.leader >= 0 and leader.leader in image.brokers:
+            why = f"is led by broker {leader.leader}, which has no listener {listener_name}"
+        else:
+            why = f"has no leader: none of its in-sync replicas ({', '.join(map(str, leader.isr))}) is alive"
+        return _NOT_AVAILABLE._replace(message=f"Partition {partition} of {topic} {why}")
 
 
 def _answer(

@@ -116,7 +116,7 @@ class AsyncTransactions:
                 await answered.wait()
         except TimeoutError:
             if not done.done():
-                raise unanswered(name, self._max_block_ms) from None
+                raise unanswered(name, self._max_block_ms, self.manager.obstacle) from None
         self.manager.acknowledge()
         done.result()
 

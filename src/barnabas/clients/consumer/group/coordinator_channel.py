@@ -110,6 +110,11 @@ class CoordinatorChannel:
 
     # -- the user's thread
 
+    def with_obstacle(self, text: str) -> str:
+        """Return the text of a call that timed out with the reason why the coordinator is not found, if it is not."""
+        reason = self._lookup.reason
+        return f"{text}: {reason}" if reason else text
+
     def start(self, user: ChannelUser) -> None:
         """Start the thread, unless it runs."""
         with self.lock:
@@ -279,7 +284,8 @@ class CoordinatorChannel:
         expired = [call for call in self._waiting if call.deadline_ms <= now_ms]
         for call in expired:
             self._waiting.remove(call)
-            call.finish(error=ClientTimeout(f"The coordinator of group {self._config.group_id} was not found in time"))
+            text = f"The coordinator of group {self._config.group_id} was not found in time"
+            call.finish(error=ClientTimeout(self.with_obstacle(text)))
         if expired:
             self._on_progress()
 

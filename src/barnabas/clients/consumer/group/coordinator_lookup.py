@@ -26,12 +26,13 @@ logger = logging.getLogger(__name__)
 class CoordinatorLookup:
     """The look-up of one group. `node`: the coordinator, or None while it is not known.
 
-    `is_wanted`: whether to look for the coordinator even if no call waits.
+    `is_wanted`: whether to look for the coordinator even if no call waits. `reason`: why it was not found last.
     """
 
     def __init__(self, config: GroupRebalanceConfig, network: NetworkClient, backoff: ExponentialBackoff) -> None:
         self.node: Node | None = None
         self.is_wanted = False
+        self.reason = ""
         self._config = config
         self._network = network
         self._backoff = backoff
@@ -98,6 +99,7 @@ class CoordinatorLookup:
     def _found(self, node: Node, asked_node_id: int) -> None:
         logger.info("Discovered group coordinator %s", node)
         self.node = node
+        self.reason = ""
         self._failures = 0
         # The consumer's own client has connections for fetches. This one needs only the connection to the coordinator:
         # the one to the node that was asked was opened for this question.
@@ -106,6 +108,7 @@ class CoordinatorLookup:
 
     def _retry(self, reason: str) -> None:
         logger.debug("Group coordinator lookup failed: %s", reason)
+        self.reason = reason
         self._next_attempt_ms = self._network.now_ms() + self._backoff.after(self._failures)
         self._failures += 1
 

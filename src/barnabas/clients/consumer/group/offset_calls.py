@@ -85,7 +85,8 @@ class OffsetCalls:
         while True:
             call = self.begin(make)
             if not self.waiting.until(lambda call=call: self.is_done(call), deadline_ms):  # type: ignore[misc]
-                raise self._client.metadata.timeout(f"Group coordinator of {group_id} did not answer in time")
+                text = f"Group coordinator of {group_id} did not answer in time"
+                raise self._client.metadata.timeout(self._channel.with_obstacle(text))
             if call.error is None:
                 return call.result
             if not may_retry(call.error) or isinstance(call.error, ClientTimeout):

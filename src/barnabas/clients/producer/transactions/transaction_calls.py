@@ -50,10 +50,12 @@ def checked_group_offsets(
     }
 
 
-def unanswered(name: str, max_block_ms: int) -> ClientTimeout:
-    """Return the error of a call that the coordinator has not answered in time."""
+def unanswered(name: str, max_block_ms: int, obstacle: str) -> ClientTimeout:
+    """Return the error of a call that the coordinator has not answered in time. obstacle: why there is none, if so."""
     return ClientTimeout(
-        f"{name} was not answered within {max_block_ms} ms (max_block_ms): call it again to go on waiting"
+        f"{name} was not answered within {max_block_ms} ms (max_block_ms): "
+        + (f"{obstacle}; " if obstacle else "")
+        + "call it again to go on waiting"
     )
 
 
@@ -146,7 +148,7 @@ class TransactionCalls:
             if done.done():
                 self.manager.acknowledge()
                 raise
-            raise unanswered(name, self._max_block_ms) from error
+            raise unanswered(name, self._max_block_ms, self.manager.obstacle) from error
         except BaseException:
             if done.done():
                 self.manager.acknowledge()

@@ -73,6 +73,8 @@ class TransactionManager:
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
+        self.obstacle = ""
+        """Why the coordinator was not found at the last attempt; set by the sending thread."""
         self._state = _S.UNINITIALIZED
         self._error: Exception | None = None
         self._identity = NO_IDENTITY
@@ -319,12 +321,13 @@ class TransactionManager:
     # -- the end of the producer, on the sending thread
 
     def abort_for_close(self) -> bool:
-        """Abort a transaction that is still open. Returns whether requests are pending."""
+        """Abort a transaction that is still open. Returns whether requests are pending that a close waits for."""
         with self._lock:
             if self._state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
                 logger.info("Aborting the incomplete transaction of %s due to shutdown", self.transactional_id)
                 self._end(commits=False)
-            return bool(self._pending)
+            # As in Kafka, no close waits for a producer id: there may never be a coordinator that gives one.
+            return bool(self._pending) and self._state is not _S.INITIALIZING
 
     # -- steps, under the lock
 

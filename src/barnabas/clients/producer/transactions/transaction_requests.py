@@ -146,6 +146,10 @@ class TransactionRequests:
     def _take_answer(self, request: TransactionalRequest, answer: Message, now_ms: int) -> None:
         error = decisive_error(request.api, request.errors_in(answer))
         outcome = outcome_of(request.api, error)
+        if isinstance(request, FindCoordinator):
+            assert isinstance(answer, FindCoordinatorResponse)
+            text = request.found(answer).error_message or error.message
+            self._manager.obstacle = "" if outcome is Outcome.DONE else text
         if outcome is not Outcome.DONE:
             logger.debug("%s: %s, %s", request.api.name, error.name, outcome.name)
         cause = ApiError(error, _text_of(request, error))

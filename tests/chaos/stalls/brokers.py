@@ -6,14 +6,17 @@ The campaign starts one of each, and a new one, on an empty directory, when one 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.records.compression import Codec
 from benchmarks.process_usage import peak_resident_mib, reset_peak, resident_mib
 from tests.chaos.stalls.batches import tiny_records
-from tests.chaos.stalls.frames import EXISTING_NAME
+from tests.chaos.stalls.frames import EXISTING_NAME, version_for_both
 from tests.chaos.stalls.kinds import (
     FILLED_TOPIC,
     FLUSHED_PARTITIONS,
@@ -27,7 +30,7 @@ from tests.chaos.stalls.victim import TOPIC, Place
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.certificates import CertificateAuthority
-from tests.support.raw_client import RawClient
+from tests.support.raw_client import SECONDS, RawClient
 from tests.support.server_process import ServerProcess, free_port
 
 OURS: Final = "barnabas"
@@ -176,3 +179,19 @@ def _create_topics(server: ServerProcess) -> None:
         for _ in range(_FILLED_BATCHES):
             stored = client.produce(FILLED_TOPIC, filled)
             assert stored.error_code == 0, stored
+        client.await_transaction_coordinator(EXISTING_NAME)
+        _await_group_coordinator(client)
+
+
+def _await_group_coordinator(client: RawClient) -> None:
+    """Return when the coordinator of the group has loaded it: requests about the group are then looked into."""
+    version = version_for_both(FindCoordinatorRequest)
+    deadline = time.monotonic() + SECONDS
+    while True:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[EXISTING_NAME])
+        (found,) = client.call(request, version, FindCoordinatorResponse).coordinators
+        committed = client.call(OffsetFetchRequest(EXISTING_NAME, topics=None), 2, OffsetFetchResponse)
+        if found.error_code == committed.error_code == 0:
+            return
+        assert time.monotonic() < deadline, (found, committed)
+        time.sleep(0.05)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -38,7 +39,7 @@ OUTPUT: Final = Path("results/stalls")
 _MB: Final = 1_000_000
 _QUIET_SECONDS: Final = 0.5
 _AFTER_SECONDS: Final = 0.3
-_RECOVERY_SECONDS: Final = 5.0
+_RECOVERY_SECONDS: Final = 20.0
 _SAMPLE_SECONDS: Final = 0.2
 _CALM_MS: Final = 40.0
 
@@ -223,6 +224,8 @@ def main() -> None:
     if arguments.list:
         print("\n".join(kind.name for kind in kinds))
         return
+    # An order to stop ends the brokers, too: Kafka's would outlive this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     bounds = Bounds(arguments.connections, arguments.seconds)
     rows: list[Row] = []
     with (

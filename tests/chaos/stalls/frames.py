@@ -141,7 +141,8 @@ class ArrayPath(NamedTuple):
         version = version_for_both(self.message)
 
         def make(count: int) -> Message:
-            return _with_array(self.message, self.fields, version, count)
+            made: Message = _with_array(self.message, self.fields, version, count)
+            return made
 
         return wide_frame(make, size, version)
 

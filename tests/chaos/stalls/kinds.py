@@ -41,7 +41,7 @@ LARGE_TOPIC: Final = "large"
 """One partition, and batches of any size."""
 WIDE_TOPIC: Final = "wide"
 """Many partitions."""
-WIDE_PARTITIONS: Final = 400
+WIDE_PARTITIONS: Final = 200
 FLUSHED_TOPIC: Final = "flushed"
 """Many partitions; every record is flushed to the disk."""
 FLUSHED_PARTITIONS: Final = 200
@@ -235,7 +235,7 @@ def _record_kinds() -> Iterator[Kind]:
     yield one("records without content", lambda size: _large(batches.tiny_records(size)))
     yield one("headers without content", lambda size: _large(batches.headers_of_one_record(size)))
     yield one("a batch for every partition", lambda size: produce(_spread(WIDE_PARTITIONS, size), WIDE_TOPIC))
-    yield repeated("a tiny batch for every partition", lambda: produce(_spread(WIDE_PARTITIONS, 0), WIDE_TOPIC), 12)
+    yield repeated("a tiny batch for every partition", lambda: produce(_spread(WIDE_PARTITIONS, 0), WIDE_TOPIC), 25)
     yield one("flushed partitions", lambda size: produce(_spread(FLUSHED_PARTITIONS, size), FLUSHED_TOPIC))
     yield repeated("tiny batches, each flushed", lambda: produce(_spread(FLUSHED_PARTITIONS, 0), FLUSHED_TOPIC), 5)
     yield Kind("a producer id for every record", lambda size: tuple(batches.new_producers(size)))

@@ -16,6 +16,7 @@ from tests.chaos.stalls.kinds import KINDS, Kind, Stage
 from tests.chaos.stalls.report import Measurement, Row, as_json, markdown
 
 NO_REQUESTS = {"before login: no request", "tls: no handshake"}
+LARGE_TO_MAKE = "100 MB of zeros"
 SMALL_BYTES = 2000
 
 
@@ -35,15 +36,15 @@ def test_names_are_unique_and_every_array_has_a_kind() -> None:
     assert {array.name for array in all_arrays()} <= names.keys()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_kind_is_a_request_that_our_decoders_read(kind: Kind) -> None:
-    if kind.name in NO_REQUESTS or "100 MB of zeros" in kind.name:
-        return
-    frame = next(iter(kind.make(SMALL_BYTES)))
-    header, start = parse_request_header(frame[4:])
-    assert len(frame) == 4 + int.from_bytes(frame[:4], "big")
-    _, end = request_class(header.api_key).decode(frame[4:], header.api_version, start)
-    assert end == len(frame) - 4
+def test_every_kind_is_a_request_that_our_decoders_read() -> None:
+    for kind in KINDS:
+        if kind.name in NO_REQUESTS or LARGE_TO_MAKE in kind.name:
+            continue
+        frame = next(iter(kind.make(SMALL_BYTES)))
+        header, start = parse_request_header(frame[4:])
+        assert len(frame) == 4 + int.from_bytes(frame[:4], "big"), kind.name
+        _, end = request_class(header.api_key).decode(frame[4:], header.api_version, start)
+        assert end == len(frame) - 4, kind.name
 
 
 def test_the_size_of_a_kind_is_what_was_asked_for() -> None:

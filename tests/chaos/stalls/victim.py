@@ -169,8 +169,8 @@ class _Producer:
 
     def _is_answer_in_time(self, connection: socket.socket) -> bool:
         """Wait for an answer or an order, whichever comes first."""
-        ready, _, _ = select.select([connection, self._pipe], [], [])
-        return connection in ready
+        ready, _, _ = select.select([connection.fileno(), self._pipe.fileno()], [], [])
+        return connection.fileno() in ready
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -40,6 +40,9 @@ class QuotaLimits:
 
     1. user and client id, 2. user and default client id, 3. user, 4. default user and client id, 5. default user and
        default client id, 6. default user, 7. client id, 8. default client id.
+
+    A default is the limit of names without one of their own, and the empty name is no name: a client that sends no
+    client id has no limit by client id, and a user without a name has none by user.
     """
 
     __slots__ = ("_limits", "_unlimited_by_client", "_unlimited_by_user")
@@ -73,6 +76,10 @@ class QuotaLimits:
         limits = self._limits
         sanitized_user, sanitized_client = sanitize(user), sanitize(client_id)
         bound: float | None
+        if not client_id:
+            return self._share_without_client_id(sanitized_user)
+        if not user:
+            return self._share_without_user(sanitized_client, client_id)
         # The order of the class docstring (Kafka: DefaultQuotaCallback.quotaLimit): at most eight look-ups.
         for of_user in (sanitized_user, DEFAULT_NAME):
             for of_client in (sanitized_client, DEFAULT_NAME):
@@ -91,3 +98,30 @@ class QuotaLimits:
             client_id if self._unlimited_by_client else "",
             UNLIMITED,
         )
+
+    def _share_without_client_id(self, user: str) -> Share:
+        """Return the share of a sanitized user, perhaps the empty one, whose client sends no client id."""
+        limits = self._limits
+        if not user:
+            return Share("", "", UNLIMITED)
+        for of_user in (user, DEFAULT_NAME):
+            bound = limits.get(QuotaEntity(of_user, None))
+            if bound is not None:
+                return Share(user, "", bound)
+        # A limit for the user's other clients has this measurement made by user.
+        by_user = any(QuotaEntity(of_user, DEFAULT_NAME) in limits for of_user in (user, DEFAULT_NAME))
+        return Share(user if by_user or self._unlimited_by_user else "", "", UNLIMITED)
+
+    def _share_without_user(self, sanitized_client: str, client_id: str) -> Share:
+        """Return the share of a client whose user has no name. client_id: as sent, and not empty."""
+        limits = self._limits
+        names = (sanitized_client, DEFAULT_NAME)
+        if QuotaEntity(DEFAULT_NAME, None) in limits and not any(
+            QuotaEntity(DEFAULT_NAME, one) in limits for one in names
+        ):
+            return Share("", "", UNLIMITED)  # measured by user, and there is none
+        for of_client in names:
+            bound = limits.get(QuotaEntity(None, of_client))
+            if bound is not None:
+                return Share("", client_id, bound)
+        return Share("", client_id if self._unlimited_by_client else "", UNLIMITED)

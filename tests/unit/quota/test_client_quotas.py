@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.metrics.metrics_registry import MetricsRegistry
@@ -100,6 +102,32 @@ def test_names_that_look_like_the_default_are_not() -> None:
     assert limits.share_of("u", D).bound == 2.0
     assert limits.share_of("u", "c").bound == 1.0
     assert QuotaLimits({QuotaEntity("CN%3Da%20b", None): 3.0}).share_of("CN=a b", "c").bound == 3.0
+
+
+PARTIAL = {
+    "no limits": ({}, ("u", "", UNLIMITED), ("", "c", UNLIMITED)),
+    "default client": ({(None, D): 1.0}, ("", "", UNLIMITED), ("", "c", 1.0)),
+    "default user": ({(D, None): 1.0}, ("u", "", 1.0), ("", "", UNLIMITED)),
+    "default user, default client": ({(D, D): 1.0}, ("u", "", UNLIMITED), ("", "c", UNLIMITED)),
+    "both defaults alone": ({(D, None): 1.0, (None, D): 2.0}, ("u", "", 1.0), ("", "", UNLIMITED)),
+    "all defaults": ({(D, D): 1.0, (D, None): 2.0, (None, D): 3.0}, ("u", "", 2.0), ("", "c", 3.0)),
+    "user, default client": ({("u", D): 1.0, (D, None): 2.0}, ("u", "", 2.0), ("", "", UNLIMITED)),
+    "user": ({("u", None): 1.0, ("u", D): 2.0, (None, "c"): 3.0}, ("u", "", 1.0), ("", "c", 3.0)),
+    "client": ({(None, "c"): 1.0, (None, D): 2.0}, ("", "", UNLIMITED), ("", "c", 1.0)),
+}
+"""Limits; the share of user u without a client id; that of a user without a name with client id c.
+
+As Kafka's DefaultQuotaCallback: `quotaMetricTags` chooses the tags, `quotaLimit` takes no default for an empty one.
+"""
+
+
+@pytest.mark.parametrize(("limits", "by_user", "by_client"), PARTIAL.values(), ids=PARTIAL.keys())
+def test_an_empty_name_falls_under_no_default(limits: dict[Any, float], by_user: Any, by_client: Any) -> None:
+    known = QuotaLimits({QuotaEntity(*names): bound for names, bound in limits.items()})
+    if limits:
+        assert known.share_of("u", "") == by_user
+        assert known.share_of("", "c") == by_client
+    assert known.share_of("", "") == ("", "", UNLIMITED)
 
 
 def test_who_has_no_limit_is_measured_like_those_that_have() -> None:

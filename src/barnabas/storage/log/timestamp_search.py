@@ -65,15 +65,21 @@ def _find_timestamp(local: LocalLog, start_offset: int, timestamp_ms: int) -> Ti
 
 
 def _find_max_timestamp(local: LocalLog, start_offset: int) -> TimestampAndOffset | None:
-    """Return the first record that has the largest timestamp; where no record has one, the first record."""
-    segments = local.segments.all()
-    largest = max(segment.max_timestamp_and_offset().timestamp for segment in segments)
-    for segment in segments:
-        if segment.max_timestamp_and_offset().timestamp == largest:
-            found = segment.find_offset_by_timestamp(largest, start_offset)
-            if found is not None:
-                return TimestampAndOffset(*found)
-    return None
+    """Return the first record that has the largest timestamp; where no record has one, the first record.
+
+    The largest timestamp that a segment knows may be of a record before the log start (DeleteRecords has cut it off),
+    or of one that was cleaned away: then the records that are left decide. Kafka answers with such a record, or none.
+    """
+    best: TimestampAndOffset | None = None
+    # Segments by the largest timestamp they know: those that can hold nothing newer are not read.
+    known = [(segment.max_timestamp_and_offset().timestamp, segment) for segment in local.segments.all()]
+    for largest, segment in sorted(known, key=lambda each: -each[0]):
+        if best is not None and largest < best.timestamp:
+            break
+        found = segment.find_offset_by_timestamp(largest, start_offset) or segment.find_largest_timestamp(start_offset)
+        if found is not None and (best is None or (found[0], -found[1]) > (best.timestamp, -best.offset)):
+            best = TimestampAndOffset(*found)
+    return best
 
 
 def segment_boundaries(

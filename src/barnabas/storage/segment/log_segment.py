@@ -7,9 +7,10 @@ written. Kafka: LogSegment.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.file_records import FileRecords
 from barnabas.runtime.files import Buffer
@@ -160,7 +161,8 @@ class LogSegment:
         """Return batches from the one that holds `start_offset` on, at most `max_bytes`, not beyond `max_position`.
 
         None when the segment has no such offset. The first batch is whole with `min_one_message`, whatever the limit.
-        Raises OSError, CorruptRecord, CorruptIndex.
+        Raises OSError, CorruptRecord, CorruptIndex. Raises ApiError: UNKNOWN_SERVER_ERROR for a negative limit, as
+        Kafka answers it.
 
         The place of the first batch comes from the cheapest source that has it: the newest batches (`recent`), the end
         of an earlier small read (`SequentialReads`), the offset index and a search in the log file.
@@ -185,7 +187,12 @@ class LogSegment:
             if max_bytes <= MAX_BYTES:
                 reads.note(found.last_offset + 1, position + batch_size)
         # KIP-74: a consumer must make progress, so one whole batch may exceed its limit.
-        limit = max_bytes if not min_one_message or max_bytes > batch_size else batch_size
+        limit = max_bytes
+        if max_bytes <= batch_size:
+            if max_bytes < 0:
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for log read from {self}")
+            if min_one_message:
+                limit = batch_size
         size = min(max_position - position, limit)
         metadata = _new_tuple(LogOffsetMetadata, (start_offset, self.base_offset, position))
         if size <= 0:
@@ -255,6 +262,28 @@ class LogSegment:
                 if record.timestamp >= timestamp and record.offset >= from_offset:
                     return record.timestamp, record.offset, getattr(batch, "partition_leader_epoch", -1)
         return None
+
+    def find_largest_timestamp(self, from_offset: int) -> tuple[int, int, int] | None:
+        """Return (timestamp, offset, leader epoch) of the newest record at or behind `from_offset`, by timestamp.
+
+        Of several with the same timestamp it is the first. None if there is no record.
+        """
+        position = self.indexes.offsets.lookup(from_offset).position
+        best: tuple[int, int, int] | None = None
+        newest: Batch | None = None
+        for batch in scan_batches(self.file, position, self.size):
+            if batch.base_offset < from_offset:
+                best = _newest_record((batch,), from_offset) or best  # the header's timestamp may be of a record before
+            elif newest is None or batch.max_timestamp > newest.max_timestamp:
+                newest = batch
+        if newest is None or (best is not None and best[0] >= newest.max_timestamp):
+            return best
+        found = _newest_record((newest,), from_offset)
+        if found is not None and found[0] == newest.max_timestamp:
+            return found
+        # A header may name a timestamp that no record has: one emptied by the cleaner, or stored without a look at the
+        # records. Then each record counts.
+        return _newest_record(scan_batches(self.file, position, self.size), from_offset)
 
     # -- loading, recovery, truncation
 
@@ -400,3 +429,15 @@ class LogSegment:
 
     def __repr__(self) -> str:
         return f"LogSegment(baseOffset={self.base_offset}, size={self.size})"
+
+
+def _newest_record(batches: Iterable[Batch], from_offset: int) -> tuple[int, int, int] | None:
+    """Return (timestamp, offset, leader epoch) of the first record with the largest timestamp; None: no record."""
+    best: tuple[int, int, int] | None = None
+    for batch in batches:
+        if batch.last_offset < from_offset or (best is not None and batch.max_timestamp <= best[0]):
+            continue
+        for record in batch.records():
+            if record.offset >= from_offset and (best is None or record.timestamp > best[0]):
+                best = record.timestamp, record.offset, getattr(batch, "partition_leader_epoch", -1)
+    return best

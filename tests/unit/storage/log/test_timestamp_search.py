@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import struct
 
+import crc32c
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +25,7 @@ from barnabas.storage.log.timestamp_search import (
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.unit.storage.log_harness import NOW, Broker, log_config, read_all
 
+CRC_AT, MAX_TIMESTAMP_AT = 17, 35
 Row = tuple[int, int, int]
 """Offset, timestamp, leader epoch."""
 
@@ -75,10 +79,7 @@ def test_search_agrees_with_a_model(seed: int, append_time: bool, batch_count: i
         assert log.offset_for_timestamp(asked) == expected, asked
     largest = max(timestamp for _, timestamp, _ in rows)
     found = log.offset_for_timestamp(MAX_TIMESTAMP)
-    if largest == max(segment.max_timestamp_and_offset().timestamp for segment in log.local.segments):
-        assert found == next((stamp, offset, epoch) for offset, stamp, epoch in rows if stamp == largest)
-    else:
-        assert found is None, "the record with it lies before the log start"
+    assert found == next((stamp, offset, epoch) for offset, stamp, epoch in rows if stamp == largest)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 20))
@@ -96,6 +97,48 @@ def test_an_empty_log() -> None:
     assert log.offset_for_timestamp(0) is None
     assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
     assert log.offsets_before(LATEST_TIMESTAMP, 5, NOW) == [0]
+
+
+@pytest.mark.parametrize("rolls", [True, False])
+@pytest.mark.parametrize(
+    ("cut", "timestamp", "offset"),
+    [(0, 90, 1), (1, 90, 1), (2, 90, 3), (3, 90, 3), (4, 50, 5), (5, 50, 5)],
+)
+def test_the_largest_timestamp_of_what_delete_records_has_left(
+    cut: int, timestamp: int, offset: int, rolls: bool
+) -> None:
+    """The record that had it may be gone while its segment, or its batch, is there."""
+    log = Broker().log()
+    for stamps in ((5, 90, 7), (90, 1), (50,)):
+        builder = RecordBatchBuilder()
+        for stamp in stamps:
+            builder.append(stamp, b"key", b"value")
+        log.append_as_leader(builder.build(), 0)
+        if rolls:
+            log.roll()
+    log.raise_high_watermark_to_end()
+    log.maybe_increment_log_start_offset(cut, "the test says so")
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) == (timestamp, offset, 0)
+
+
+def test_the_largest_timestamp_where_a_header_names_one_that_no_record_has() -> None:
+    """Stored without a look at the records: the header of the first batch says 99."""
+    log = Broker(config=log_config(record_validation="framing")).log()
+    for stamps in ((70, 60), (80,), (75,)):
+        builder = RecordBatchBuilder()
+        for stamp in stamps:
+            builder.append(stamp, b"key", b"value")
+        data = bytearray(builder.build())
+        if stamps == (70, 60):
+            struct.pack_into(">q", data, MAX_TIMESTAMP_AT, 99)
+            struct.pack_into(">I", data, CRC_AT, crc32c.crc32c(bytes(data[CRC_AT + 4 :])))
+        log.append_as_leader(bytes(data), 0)
+    (segment,) = log.local.segments
+    assert segment.max_timestamp_and_offset().timestamp == 99
+    assert segment.find_largest_timestamp(0) == (80, 2, 0)
+    assert log.offset_for_timestamp(MAX_TIMESTAMP) == (80, 2, 0)
+    assert segment.find_largest_timestamp(3) == (75, 3, 0)
+    assert segment.find_largest_timestamp(4) is None
 
 
 def test_records_without_timestamps_are_found_as_the_largest_only() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
+from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.file_records import FileRecords
 from barnabas.records.record_batch import RecordBatch
 from barnabas.storage.fetch_data import FetchIsolation
@@ -32,6 +35,19 @@ def restarted_log(sizes: list[int]) -> tuple[UnifiedLog, list[bytes]]:
     log = broker.restart()
     stored = [read(log, 2 * number, 1)[0] for number in range(len(sizes))]
     return log, stored
+
+
+@pytest.mark.parametrize("min_one_message", [True, False])
+@pytest.mark.parametrize("max_bytes", [-1, -(2**31)])
+def test_a_negative_size_is_refused_where_there_is_something_to_read(max_bytes: int, min_one_message: bool) -> None:
+    """As Kafka does it (LogSegment.read): not at the end of the log, where nothing is looked up."""
+    log, _ = restarted_log([100] * 3)
+    for offset in (0, 2, 5):
+        with pytest.raises(ApiError) as refused:
+            log.read(offset, max_bytes, FetchIsolation.LOG_END, min_one_message)
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert f"Invalid max size {max_bytes}" in str(refused.value)
+    assert len(log.read(6, max_bytes, FetchIsolation.LOG_END, min_one_message).records) == 0
 
 
 def test_the_batch_behind_the_last_one_is_read_at_once() -> None:

@@ -147,9 +147,10 @@ def test_old_style_offsets(client: RawClient, topic: str) -> None:
         place = ListOffsetsRequest.ListOffsetsPartition(0, timestamp=timestamp, max_num_offsets=most)
         request = ListOffsetsRequest(-1, 0, [ListOffsetsRequest.ListOffsetsTopic(topic, [place])])
         (partition,) = client.call(request, 0, ListOffsetsResponse).topics[0].partitions
-        assert partition.error_code == ErrorCode.NONE
+        assert partition.error_code == (ErrorCode.NONE if most >= 0 else ErrorCode.UNKNOWN_SERVER_ERROR)
         return partition.old_style_offsets
 
+    assert offsets(LATEST, -1) == offsets(EARLIEST, -5) == []
     assert offsets(LATEST, 100) == [6, 5, 4, 3, 2, 1, 0]
     assert offsets(LATEST, 2) == [6, 5]
     assert offsets(LATEST, 0) == []

@@ -22,7 +22,12 @@ from barnabas.config.log_config import validate_topic_config
 from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.replica_placement import AdminOperationFailed, assign_replicas_to_brokers
-from barnabas.metadata.topic_name import has_collision, has_collision_characters, invalid_reason, validate_topic_name
+from barnabas.metadata.topic_name import (
+    has_collision,
+    has_collision_characters,
+    invalid_reason,
+    validate_new_topic_name,
+)
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
@@ -205,8 +210,11 @@ class TopicAdmin:
         )
 
     def _validate_name(self, name: str) -> None:
-        """Check the name of a new topic. Raises ApiError: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION."""
-        validate_topic_name(name)
+        """Check the name of a new topic.
+
+        Raises ApiError: INVALID_REQUEST, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION.
+        """
+        validate_new_topic_name(name)
         if self._zk.topics.is_marked_for_deletion(name):
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
         if self._zk.topics.exists(name):

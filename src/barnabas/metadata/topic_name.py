@@ -12,6 +12,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""The log of KRaft's controllers, which no client may create: a start passes over its directories."""
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 # Leaves room for the partition in the name of a log directory, for which file systems allow 255 characters.
 MAX_NAME_LENGTH = 249
@@ -36,6 +38,13 @@ def validate_topic_name(name: str) -> None:
     reason = invalid_reason(name)
     if reason is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def validate_new_topic_name(name: str) -> None:
+    """Check the name of a topic to create. Raises ApiError: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION."""
+    if name == CLUSTER_METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+    validate_topic_name(name)
 
 
 def is_internal(name: str) -> bool:

@@ -244,6 +244,23 @@ def test_topics_are_created_by_who_may(permission: Permission) -> None:
         assert broker.topics.created == [NEW]
 
 
+@pytest.mark.parametrize("may_create", [True, False])
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_each_entry_of_a_creation_is_answered(may_create: bool, validate_only: bool) -> None:
+    """As by Kafka: a topic that is named twice has two answers. The name of KRaft's log is refused before all else."""
+    broker = Broker(*([cluster(AclOperation.CREATE)] if may_create else []))
+    reserved = "__cluster_metadata"
+    names = ["two", NEW, "two", reserved, reserved, "two"]
+    answers = create(broker, *names, validate_only=validate_only)
+    assert [each.name for each in answers] == names
+    twice = (ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.", REFUSED)
+    prohibited = (ErrorCode.INVALID_REQUEST, f"Creation of internal topic {reserved} is prohibited.", ErrorCode.NONE)
+    told = [(each.error_code, each.error_message, each.topic_config_error_code) for each in answers]
+    assert [told[0], *told[2:]] == [twice, twice, prohibited, prohibited, twice]
+    assert broker.topics.created == ([NEW] if may_create else [])
+    assert not any(action.resource_name == reserved for action in broker.permissions.asked)
+
+
 def test_the_settings_of_a_new_topic_are_shown_to_who_may_see_them() -> None:
     broker = Broker(cluster(AclOperation.CREATE), topic(AclOperation.DESCRIBE_CONFIGS, "shown"))
     shown, hidden = create(broker, "shown", NEW, validate_only=True)

@@ -166,6 +166,11 @@ def test_one_bad_topic_does_not_stop_the_others(one: Fixture) -> None:
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             "Topic name is invalid: the empty string is not allowed",
         ),
+        (
+            TopicToCreate("__cluster_metadata", 1, 1),
+            ErrorCode.INVALID_REQUEST,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
         (TopicToCreate(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
         (
             TopicToCreate("a/b"),

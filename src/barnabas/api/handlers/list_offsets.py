@@ -222,10 +222,13 @@ def _legacy_offsets(
 ) -> list[int]:
     """Return v0's offsets at segment boundaries, newest first, none beyond what a consumer may read.
 
-    Kafka: Partition.legacyFetchOffsetsForTimestamp.
+    Raises ApiError: UNKNOWN_SERVER_ERROR for a negative number of offsets, as Kafka answers it. Kafka:
+    Partition.legacyFetchOffsetsForTimestamp.
     """
+    if asked.max_num_offsets < 0:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid number of offsets: {asked.max_num_offsets}")
     end = partition.end_offset_metadata(isolation).message_offset
-    offsets = partition.log.offsets_before(asked.timestamp, max(0, asked.max_num_offsets), now_ms)
+    offsets = partition.log.offsets_before(asked.timestamp, asked.max_num_offsets, now_ms)
     # Segments may begin beyond what a consumer may read: those are replaced by the end, as in Kafka.
     if any(offset > end for offset in offsets):
         return [end, *(offset for offset in offsets if offset <= end)]

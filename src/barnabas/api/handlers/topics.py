@@ -28,6 +28,7 @@ from barnabas.api.topic_changes import TopicChanges
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import CreateTopicResult, TopicAdmin, TopicToCreate
+from barnabas.metadata.topic_name import CLUSTER_METADATA_TOPIC
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import (
@@ -96,7 +97,7 @@ class TopicsApi:
             request,
             AclOperation.DESCRIBE_CONFIGS,
             ResourceType.TOPIC,
-            list(times_named),
+            _unreserved(times_named),
             log_if_denied=False,
         )
         # A topic named twice is refused both times: neither of two definitions is the right one.
@@ -107,11 +108,15 @@ class TopicsApi:
         created = {result.name for result in results.values() if result.error is None}
 
         def answer(unfinished: frozenset[str]) -> None:
-            answers = [self._created_answer(results[name], timed_out=name in unfinished) for name in times_named]
+            # One for each entry: a topic that is named twice is answered twice, as by Kafka.
+            answers = [
+                self._created_answer(results[topic.name], timed_out=topic.name in unfinished) for topic in body.topics
+            ]
             for shown in answers:
                 # Partitions and settings of the new topic are for clients with DESCRIBE_CONFIGS (KIP-525).
                 if shown.name not in with_configs:
-                    _hide_settings(shown, tells_why=shown.error_code == ErrorCode.NONE or shown.name in refused)
+                    tells_why = shown.error_code == ErrorCode.NONE or shown.name in refused
+                    _hide_settings(shown, tells_why=tells_why and shown.name != CLUSTER_METADATA_TOPIC)
             respond_with_quota(request, quota, CreateTopicsResponse(topics=answers))
 
         if body.validate_only or not created:
@@ -157,15 +162,17 @@ class TopicsApi:
     def _creation_refused(
         self, request: Request[CreateTopicsRequest], times_named: Mapping[str, int]
     ) -> dict[str, CreateTopicResult]:
-        """Return the topics that must not be created: named twice, or not permitted in the cluster or by name."""
+        """Return the topics that must not be created: reserved, named twice, or not permitted."""
         create = AclOperation.CREATE
         cluster = (create, ResourceType.CLUSTER, CLUSTER_NAME)
         allowed: Iterable[str] = times_named
         if not is_allowed(self._authorizer, request, *cluster, log_if_denied=False):
-            allowed = permitted(self._authorizer, request, create, ResourceType.TOPIC, list(times_named))
+            allowed = permitted(self._authorizer, request, create, ResourceType.TOPIC, _unreserved(times_named))
         refused = {}
         for name, times in times_named.items():
-            if times > 1:
+            if name == CLUSTER_METADATA_TOPIC:
+                error = ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+            elif times > 1:
                 error = ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
             elif name not in allowed:
                 error = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
@@ -246,11 +253,18 @@ class TopicsApi:
         return answers
 
 
+def _unreserved(names: Iterable[str]) -> list[str]:
+    """Return the names whose permissions count: that of KRaft's log is refused, whoever asks."""
+    return [name for name in names if name != CLUSTER_METADATA_TOPIC]
+
+
 def _created_elsewhere(body: CreateTopicsRequest) -> CreateTopicsResponse:
     """Return the answer of a broker that is not the controller: the code for each name, without a text, as Kafka's."""
-    names = dict.fromkeys(topic.name for topic in body.topics)
     return CreateTopicsResponse(
-        topics=[CreatedAnswer(name=name, error_code=ErrorCode.NOT_CONTROLLER, error_message=None) for name in names]
+        topics=[
+            CreatedAnswer(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER, error_message=None)
+            for topic in body.topics
+        ]
     )
 
 

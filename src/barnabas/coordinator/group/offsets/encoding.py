@@ -43,7 +43,8 @@ def encode_commit(
 ) -> EncodedCommit:
     """Encode the offsets whose metadata is not too large. now_ms: the time of the commit."""
     prefix = offset_key_prefix(terms.group_id)
-    expires_ms = min(now_ms + terms.retention_ms, LAST_TIMESTAMP) if terms.retention_ms >= 0 else NO_TIMESTAMP
+    # -1 alone is the broker's setting: with another negative number an offset has expired already, as in Kafka.
+    expires_ms = NO_TIMESTAMP if terms.retention_ms == -1 else min(now_ms + terms.retention_ms, LAST_TIMESTAMP)
     new: list[NewOffset] = []
     records: list[KeyAndValue] = []
     too_large: list[int] = []

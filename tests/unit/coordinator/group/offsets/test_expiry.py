@@ -86,6 +86,16 @@ def test_a_retention_of_its_own_counts_instead(broker: GroupBroker) -> None:
     assert broker.committed() == {("t", 1): 1}
 
 
+@pytest.mark.parametrize("retention_ms", [-2, -1000, -(2**63)])
+def test_a_negative_retention_is_over_at_once(broker: GroupBroker, retention_ms: int) -> None:
+    """As in Kafka: -1 alone stands for the broker's setting."""
+    broker.commit(("t", 0, 1), retention_ms=retention_ms)
+    broker.commit(("t", 1, 1), retention_ms=-1)
+    assert broker.committed() == {("t", 0): 1, ("t", 1): 1}
+    pass_time(broker, 1)
+    assert broker.committed() == {("t", 1): 1}
+
+
 def test_a_time_of_commit_that_the_client_says_is_what_counts(broker: GroupBroker) -> None:
     broker.commit(("t", 0, 1), timestamp_ms=broker.clock.milliseconds() - RETENTION_MS)
     broker.commit(("t", 1, 1))

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.fuzz.tls_flights import TlsFlights
+from tests.support.certificates import strict_context
 from tests.support.mutator import Mutator
 from tests.support.sasl_exchange import ScramDialogue, plain_token
 
@@ -85,7 +86,7 @@ class LoginMutants:
 
     @staticmethod
     def _context_of(version: ssl.TLSVersion, certificates: Path) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(certificates / "trust.pem"))
+        context = strict_context((certificates / "trust.pem").read_text())
         context.load_cert_chain(certificates / "client.pem")
         context.minimum_version = context.maximum_version = version
         return context

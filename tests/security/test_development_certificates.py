@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 
 from barnabas.cli.main import barnabas
 from barnabas.testing import BrokerProcess, broker
+from tests.support.certificates import strict_context
 
 SECONDS = 60
 
@@ -39,7 +40,7 @@ def test_init_makes_files_and_prints_settings(tmp_path: Path) -> None:
     # The certificates are signed by the authority, and say what was asked for.
     subjects = {}
     for name in ("server", "client"):
-        context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
+        context = strict_context((directory / "ca.pem").read_text())
         context.load_cert_chain(directory / f"{name}.pem")
         subjects[name] = ssl._ssl._test_decode_cert(str(directory / f"{name}.pem"))  # type: ignore[attr-defined]
     assert subjects["server"]["subjectAltName"] == (("DNS", "broker.example"), ("IP Address", "10.0.0.7"))

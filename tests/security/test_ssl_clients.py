@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from barnabas.security.tls.distinguished_name import parse_certificate
 from tests.security.conftest import LISTENERS, Certificates
 from tests.support.apache_kafka import CONSOLE_CONSUMER, CONSOLE_PRODUCER, run_tool
 from tests.support.barnabas_process import BarnabasProcess
+from tests.support.certificates import strict_context
 from tests.support.requirements import need_program
 
 SECONDS = 60
@@ -103,7 +103,7 @@ def over_aiokafka(place: Place) -> list[bytes]:
 
 
 async def _over_aiokafka(place: Place) -> list[bytes]:
-    context = ssl.create_default_context(cafile=str(place.trust))
+    context = strict_context(place.trust.read_text())
     if place.certificate is not None:
         context.load_cert_chain(place.certificate)
     settings = {"bootstrap_servers": place.bootstrap_servers, "security_protocol": "SSL", "ssl_context": context}

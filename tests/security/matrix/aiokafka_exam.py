@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -11,6 +11,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from tests.security.matrix.login import IN_TRANSACTION, OAUTHBEARER, PLAIN_VALUES, SECONDS, VALUES, Login
+from tests.support.certificates import strict_context
 
 
 class _GivenToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
@@ -47,7 +48,7 @@ async def _sit(settings: dict[str, Any], topic: str) -> list[str]:
 def _settings(login: Login) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap_servers": login.bootstrap, "security_protocol": login.protocol}
     if login.has_tls:
-        settings["ssl_context"] = ssl.create_default_context(cafile=login.trust_pem)
+        settings["ssl_context"] = strict_context(Path(login.trust_pem).read_text())
     if login.mechanism is None:
         return settings
     settings["sasl_mechanism"] = login.mechanism

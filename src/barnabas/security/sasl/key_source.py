@@ -12,6 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
+from barnabas.security.tls.https_trust import HttpsTrust
+
 MOST_BYTES: Final = 1 << 20
 SILENCE_SECONDS: Final = 10
 MOST_SECONDS: Final = 30
@@ -42,7 +44,7 @@ def _download(url: str) -> bytes:
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPSHandler(context=HttpsTrust().context),
         urllib.request.HTTPRedirectHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),

@@ -19,8 +19,9 @@ class HttpsTrust:
 
     def __init__(self, store: TrustStoreConfig | None = None) -> None:
         """store: None for the authorities of the system. Raises ConfigError: the store cannot be used."""
+        # Never `ssl.create_default_context`, which checks certificates by other rules in each release of Python.
         if store is None:
-            self.context = ssl.create_default_context()
+            self.context = client_context(TlsConfig(), None, None)
         else:
             self.context = client_context(TlsConfig(truststore=store), None, load_trust_store(store))
 

@@ -3,8 +3,9 @@
 Called when a listener opens or changes and when a client is made; a context is then shared by the threads of the
 connections, which only start handshakes with it. Kafka: DefaultSslEngineFactory.createSSLContext, createSslEngine.
 
-Beside the settings hold the rules of Kafka's engine: a client may not ask for a new handshake, and every certificate of
-a trust store is an anchor, not only those of root authorities.
+Beside the settings hold the rules of Kafka's engine: a client may not ask for a new handshake, every certificate of a
+trust store is an anchor, not only those of root authorities, and a certificate may lack what RFC 5280 asks for and
+nothing depends on (OpenSSL's strict check, which `ssl.create_default_context` turns on from Python 3.13 on).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _set_up(
     purpose: ssl.Purpose,
 ) -> None:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
     _set_versions(context, config.enabled_protocols)
     if config.cipher_suites:
         _set_cipher_suites(context, config.cipher_suites)

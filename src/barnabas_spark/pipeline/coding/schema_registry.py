@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -93,7 +94,9 @@ class SchemaRegistry:
         # The pipeline file's check lets only http and https pass.
         request = urllib.request.Request(url, data, headers)  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
+            with urllib.request.urlopen(  # noqa: S310
+                request, timeout=_TIMEOUT_SECONDS, context=_trust_of(url)
+            ) as response:
                 raw = response.read(_LARGEST_ANSWER + 1)
         except urllib.error.HTTPError as error:
             if error.code == _NOT_FOUND:
@@ -119,3 +122,12 @@ def registry_at(address: RegistryAddress) -> SchemaRegistry:
 
 def _quoted(subject: str) -> str:
     return urllib.parse.quote(subject, safe="")
+
+
+def _trust_of(url: str) -> ssl.SSLContext | None:
+    """Return how a server's certificate is checked: as everywhere else, and with every Python alike."""
+    if not url.startswith("https:"):
+        return None
+    from barnabas.security.tls.https_trust import HttpsTrust  # noqa: PLC0415 - workers seldom need it
+
+    return HttpsTrust().context

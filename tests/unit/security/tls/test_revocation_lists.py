@@ -12,7 +12,7 @@ from barnabas.config.secret import Secret
 from barnabas.security.tls.key_stores import load_key_store, load_trust_store
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 from barnabas.security.tls.tls_contexts import server_context
-from tests.support.certificates import CertificateAuthority
+from tests.support.certificates import CertificateAuthority, strict_context
 
 ROOT = CertificateAuthority("root")
 MIDDLE = CertificateAuthority("middle", ROOT)
@@ -33,7 +33,7 @@ def refusal(directory: Path, lists: Sequence[str]) -> str:
     key_store = load_key_store(config.keystore)
     assert key_store is not None
     accepting = server_context(config, key_store, load_trust_store(config.truststore))
-    connecting = ssl.create_default_context(cadata=ROOT.pem)
+    connecting = strict_context(ROOT.pem)
     chain = directory / "client.pem"
     chain.write_text(CLIENT.key_pem() + CLIENT.certificate_pem + MIDDLE.pem)
     connecting.load_cert_chain(chain)

@@ -36,8 +36,12 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         return self.target_name == "wheel" and os.environ.get(SWITCH, "") not in {"", "0"}
 
     def dependencies(self) -> list[str]:
-        """What an isolated build installs besides hatchling."""
-        return REQUIREMENTS if self._is_wanted() else []
+        """What an isolated build installs besides hatchling.
+
+        The run-time dependencies are among it: the compiler reads the types of what the modules import, and under
+        strict rules a call whose type is unknown is an error.
+        """
+        return [*REQUIREMENTS, *self.metadata.core.dependencies] if self._is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile into a temporary directory and add the extension modules to the wheel."""

@@ -9,14 +9,20 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.machinery
+import importlib.metadata
 import os
 import re
+import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pytest
+from hatchling.build import get_requires_for_build_wheel
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
+SWITCH = "BARNABAS_COMPILE"
 COMPILED = os.environ.get("BARNABAS_TESTS_COMPILED") == "1"
 
 
@@ -51,6 +57,37 @@ def test_the_list_is_sorted_and_names_modules() -> None:
 def test_the_sample_of_tests_has_the_packages_with_compiled_modules() -> None:
     (line,) = re.findall(r"^COMPILED_PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert line.split() == sorted({name.split(".")[1] for name in listed_modules()})
+
+
+def imported_packages() -> set[str]:
+    """The packages that compiled modules import, those of Python and of the project left out."""
+    found = set()
+    for name in listed_modules():
+        for node in ast.walk(ast.parse(SOURCES.joinpath(*name.split(".")).with_suffix(".py").read_text())):
+            if isinstance(node, ast.Import):
+                found.update(alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names) - {"barnabas"}
+
+
+def test_an_isolated_build_installs_what_compiled_modules_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the types of one of them mypyc refuses the modules: `BARNABAS_COMPILE=1 pip wheel .` failed so."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv(SWITCH, raising=False)
+    assert get_requires_for_build_wheel() == []
+    monkeypatch.setenv(SWITCH, "1")
+    # mypy brings the names of native integers along.
+    wanted = [*get_requires_for_build_wheel(), *(importlib.metadata.requires("mypy") or ())]
+    installed = {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in wanted}
+    distributions = importlib.metadata.packages_distributions()
+    imported = imported_packages()
+    assert imported
+    assert {package for package in imported if installed.isdisjoint(_names(distributions, package))} == set()
+
+
+def _names(distributions: Mapping[str, list[str]], package: str) -> set[str]:
+    return {name.lower().replace("_", "-") for name in distributions[package]}
 
 
 def test_no_interpreted_class_inherits_from_a_compiled_one() -> None:

@@ -112,6 +112,7 @@ class Acceptor(AbstractServerThread):
 
     def run(self) -> None:
         """Accept connections until told to stop. An error is logged, and the loop goes on."""
+        self.startup_complete()
         while self.is_running:
             try:
                 for fd, _ in self._poller.poll(self._throttled.seconds_left(self._now(), SELECT_SECONDS)):

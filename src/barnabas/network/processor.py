@@ -154,6 +154,7 @@ class Processor(AbstractServerThread):
     def run(self) -> None:
         """Take turns until told to stop. An exception ends the turn, not the thread."""
         self.answers.thread_id = get_ident()
+        self.startup_complete()
         while self.is_running:
             self.run_guarded()
 

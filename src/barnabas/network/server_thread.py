@@ -1,7 +1,7 @@
 """The start and stop of a network thread, shared by Acceptor and Processor.
 
-Started and stopped by the SocketServer. Its state is two latches, one set by the thread itself and one by the thread
-that stops it; no lock. Kafka: AbstractServerThread with its shutdown latch.
+Started and stopped by the SocketServer. Its state is three latches, two set by the thread itself (at its start and at
+its end) and one by the thread that stops it; no lock. Kafka: AbstractServerThread with its start-up and shutdown latch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class AbstractServerThread(ABC):
     def __init__(self, name: str, on_fatal: FatalHandler) -> None:
         self.name = name
         self._on_fatal = on_fatal
+        self._started = threading.Event()
         self._finished = threading.Event()
         self._stopping = threading.Event()
         # Not a daemon: the process must not end while this thread still owns open sockets and half-sent answers.
@@ -32,6 +33,14 @@ class AbstractServerThread(ABC):
         """Start the loop; a second start is harmless."""
         if self._thread.ident is None:
             self._thread.start()
+
+    def startup_complete(self) -> None:
+        """Tell those who wait for the start that the loop takes its turns. The thread calls it, in `run`."""
+        self._started.set()
+
+    def await_startup(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the loop takes its turns; whether it does. A thread that died before that ends the wait, too."""
+        return self._started.wait(timeout_seconds)
 
     @property
     def is_running(self) -> bool:
@@ -55,7 +64,7 @@ class AbstractServerThread(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Loop until `is_running` is false."""
+        """Call `startup_complete`, then loop until `is_running` is false."""
 
     @abstractmethod
     def wakeup(self) -> None:
@@ -76,4 +85,6 @@ class AbstractServerThread(ABC):
             try:
                 self.close()
             finally:
+                # A thread that died early never said that it had started: its starter must not wait for ever.
+                self._started.set()
                 self._finished.set()

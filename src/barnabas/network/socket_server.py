@@ -264,6 +264,9 @@ class SocketServer:
             if not acceptor.is_started:
                 acceptor.start_processors()
                 acceptor.start()
+                # What is said to listen does: a connection that is made now is accepted and read.
+                for thread in (*acceptor.processors, acceptor):
+                    thread.await_startup()
                 logger.info("Listening on %s", acceptor.end_point.connection_string)
 
     def _resize(self, acceptor: Acceptor, count: int) -> None:

@@ -15,6 +15,7 @@ class ApiConfig(Settings):
     """Limits of requests and answers, and what clients may do."""
 
     auto_create_topics: bool = setting("auto.create.topics.enable")
+    connections_max_idle_ms: int = setting("connections.max.idle.ms")
     control_plane_listener: str | None = setting("control.plane.listener.name")
     delete_topics: bool = setting("delete.topic.enable")
     fetch_max_bytes: int = setting("fetch.max.bytes")

@@ -82,6 +82,7 @@ from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.registered_addresses import RegisteredAddresses
 from barnabas.metadata.scram_credential_admin import ScramCredentialAdmin
 from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
+from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.zk.broker_zk_data import BrokerInfo
@@ -120,6 +121,7 @@ class ServedParts:
     verifications: VerificationMetrics
     delegation_tokens: DelegationTokenManager | None
     acls: AclAdmin | None
+    acl_changes: DelayedFuturePurgatory
 
 
 def build_registry(
@@ -271,6 +273,6 @@ def _cluster_families(
         ScramApi(ScramCredentialAdmin(quota_store), authorizer),
         SaslApi(),
         DelegationTokensApi(parts.delegation_tokens, authorizer),
-        AclsApi(parts.acls, authorizer),
+        AclsApi(parts.acls, authorizer, parts.acl_changes, settings.connections_max_idle_ms),
         TelemetryApi(),
     )

@@ -47,6 +47,7 @@ from barnabas.network.network_metrics import NetworkMetrics, register_network_me
 from barnabas.network.request_metrics import RequestMetrics
 from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
+from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.security.sasl.sasl_listener import LoginParts
 from barnabas.transport.channel_builder import ChannelBuilder
@@ -98,7 +99,9 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     topic_changes = _follow_topic_changes(stages)
     elections = _follow_elections(stages)
     tokens = start_delegation_tokens(foundations, storage.zk_client)
-    registry = _build_registry(stages, topic_changes, elections, tokens, access)
+    acl_changes = DelayedFuturePurgatory("AlterAcls", foundations.timer)
+    register_purgatory(foundations.metrics, acl_changes.operations)
+    registry = _build_registry(stages, topic_changes, elections, acl_changes, tokens, access)
     request_log = RequestLog()
     foundations.scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
     apis = Apis(foundations.actions, clock.nanoseconds)
@@ -141,6 +144,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     # Registered after the sockets and so stopped before them: the pending requests are answered on open connections.
     lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
     lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
+    lifecycle.on_stop("AlterAcls purgatory", acl_changes.operations.shutdown)
     return FrontStage(sockets, channels, handlers, startup_gate)
 
 
@@ -177,6 +181,7 @@ def _build_registry(
     stages: BuiltStages,
     topic_changes: TopicChanges,
     elections: LeaderElections,
+    acl_changes: DelayedFuturePurgatory,
     tokens: DelegationTokenManager | None,
     access: AccessRules,
 ) -> Registry:
@@ -211,5 +216,6 @@ def _build_registry(
         verifications=verifications,
         delegation_tokens=tokens,
         acls=access.acls,
+        acl_changes=acl_changes,
     )
     return build_registry(parts, access.authorizer, settings.emulated_release)

@@ -3,7 +3,8 @@
 Made by `broker`. `start` runs on the main thread, before requests are read; changes come on request handlers' threads,
 notices on a scheduler's. `_lock` guards `_versions` and serialises every change of the authorizer's lists, so that a
 notice about an older version cannot undo a newer one: whatever is applied was read, or written, under the lock. It is
-held while the store is asked; deciding takes no lock.
+held while the store is asked; deciding takes no lock. Changes of clients are put into a queue, which one of the
+scheduler's threads works off, so that no request handler waits for the store; `_queue_lock` guards the queue.
 
 Kafka: AclAuthorizer.createAcls, deleteAcls, updateResourceAcls, processAclChangeNotification.
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from barnabas.metadata.change_notice_listener import ChangeNoticeListener
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -32,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 MAX_RETRIES: Final = 10
 
+T = TypeVar("T")
 _Entries = frozenset[AccessControlEntry]
 
 
@@ -48,6 +52,10 @@ class AclAdmin:
     def __init__(self, zk_client: KafkaZkClient, authorizer: AclAuthorizer, scheduler: Scheduler, clock: Clock) -> None:
         self._znodes = zk_client.acls
         self._authorizer = authorizer
+        self._scheduler = scheduler
+        self._queue_lock = threading.Lock()
+        self._queue: deque[Callable[[], None]] = deque()
+        self._is_working = False
         self._lock = threading.Lock()
         self._versions: dict[ResourcePattern, int] = {}
         self._listeners = [
@@ -76,6 +84,14 @@ class AclAdmin:
     def describe(self, selection: AclBindingFilter) -> list[AclBinding]:
         """Return the bindings that a filter selects, in order."""
         return sorted(each for each in self._authorizer.snapshot.bindings() if selection.matches(each))
+
+    def create_soon(self, bindings: Sequence[AclBinding]) -> Future[list[ApiError | None]]:
+        """Let another thread `create`; the future has what that returns."""
+        return self._soon(partial(self.create, bindings))
+
+    def delete_soon(self, filters: Sequence[AclBindingFilter]) -> Future[list[list[DeletedAcl]]]:
+        """Let another thread `delete`; the future has what that returns."""
+        return self._soon(partial(self.delete, filters))
 
     def create(self, bindings: Sequence[AclBinding]) -> list[ApiError | None]:
         """Add bindings, those of one pattern in one write. Return the error of each, in their order, or None.
@@ -109,6 +125,36 @@ class AclAdmin:
                 if indexes:
                     self._delete_from(pattern, filters, indexes, results)
         return [sorted(each, key=lambda deleted: deleted.binding) for each in results]
+
+    # -- the queue
+
+    def _soon(self, change: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result = change()
+            except BaseException as error:  # noqa: BLE001 - the request that waits for the future is told
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        with self._queue_lock:
+            self._queue.append(run)
+            is_first, self._is_working = not self._is_working, True
+        if is_first:
+            self._scheduler.schedule("acl-changes", self._work_off)
+        return future
+
+    def _work_off(self) -> None:
+        """Make the changes of the queue, one after the other: at most one thread is kept busy."""
+        while True:
+            with self._queue_lock:
+                if not self._queue:
+                    self._is_working = False
+                    return
+                run = self._queue.popleft()
+            run()
 
     # -- changes
 

@@ -15,14 +15,17 @@ A produce with acks=all, and the fetch of a follower that has its records at las
     try_complete again: completed here, and the
     timeout is never started
 
-Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory.
+In a `DelayedFuturePurgatory` operations wait for futures: for the work of other threads.
+
+Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory, kafka.server.DelayedFuturePurgatory.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, Generic, TypeVar
 
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.timer import Timer
@@ -171,3 +174,41 @@ class DelayedOperationPurgatory(Generic[T]):
     def _purge_if_due(self) -> None:
         if self._added_since_purge > self._purge_at:
             self.purge_completed()
+
+
+class DelayedFuture(DelayedOperation):
+    """Completes when every future is done, or when its time is up. answer: called then; some may be pending yet."""
+
+    __slots__ = ("_answer", "_futures")
+
+    def __init__(self, timeout_ms: int, futures: Sequence[Future[Any]], answer: Callable[[], None]) -> None:
+        super().__init__(timeout_ms)
+        self._futures = futures
+        self._answer = answer
+
+    def try_complete(self) -> bool:
+        """Complete if no future is pending."""
+        return all(future.done() for future in self._futures) and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer."""
+        self._answer()
+
+
+class DelayedFuturePurgatory:
+    """Requests that wait for work of another thread, by its futures.
+
+    Kafka: DelayedFuturePurgatory; there a pending future is failed when its time is up, here the answer looks at it.
+    """
+
+    _KEY: Final = "futures"
+
+    def __init__(self, name: str, timer: Timer) -> None:
+        self.operations: DelayedOperationPurgatory[DelayedFuture] = DelayedOperationPurgatory(name, timer)
+
+    def when_done(self, timeout_ms: int, futures: Sequence[Future[Any]], answer: Callable[[], None]) -> None:
+        """Call `answer` when all futures are done, or after `timeout_ms`: now, or on the thread that is last."""
+        delayed = DelayedFuture(timeout_ms, futures, answer)
+        if not self.operations.try_complete_else_watch(delayed, [self._KEY]):
+            for future in futures:
+                future.add_done_callback(lambda _: self.operations.check_and_complete(self._KEY))

@@ -149,3 +149,32 @@ def test_a_deletion_that_cannot_be_written_says_so_and_keeps_the_entry(
     assert deleted.error.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert one.may_read()
     assert isinstance(one.zk_client.acls.read(TOPIC), VersionedAcls)
+
+
+def test_changes_that_are_put_off_are_made_in_order_by_one_task(brokers: tuple[Broker, Broker]) -> None:
+    one, _ = brokers
+    before = len(one.scheduler.waiting)
+    created = one.admin.create_soon([binding()])
+    deleted = one.admin.delete_soon([EVERYTHING])
+    assert not created.done()
+    assert len(one.scheduler.waiting) == before + 1
+    one.scheduler.tick()
+    assert created.result(0) == [None]
+    assert [[each.binding for each in found] for found in deleted.result(0)] == [[binding()]]
+    assert not one.may_read()
+
+
+def test_a_defect_in_a_change_that_is_put_off_reaches_its_future_and_no_other(
+    brokers: tuple[Broker, Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = brokers
+    defect = RuntimeError("a defect")
+
+    def fail(_filters: object) -> None:
+        raise defect
+
+    monkeypatch.setattr(one.admin, "delete", fail)
+    deleted, created = one.admin.delete_soon([EVERYTHING]), one.admin.create_soon([binding()])
+    one.scheduler.tick()
+    assert deleted.exception(0) is defect
+    assert created.result(0) == [None]

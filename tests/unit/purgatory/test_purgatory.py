@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.expiration_executor import ExpirationExecutor
-from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.purgatory.purgatory import DelayedFuturePurgatory, DelayedOperationPurgatory
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.runtime.clock import SystemClock
 from tests.support.mock_clock import MockClock
@@ -192,3 +193,43 @@ def test_nobody_is_forgotten_when_the_purgatory_shuts_down_meanwhile() -> None:
             thread.join()
         assert [operation.completions for operation in operations] == [1] * len(operations)
         assert len(timer) == 0
+
+
+# -- futures
+
+
+def test_a_request_is_answered_when_its_last_future_is_done() -> None:
+    timer = SystemTimer(MockClock(), lambda task: task())
+    purgatory = DelayedFuturePurgatory("test", timer)
+    answered: list[str] = []
+    first: Future[None] = Future()
+    second: Future[None] = Future()
+    purgatory.when_done(1000, [first, second], lambda: answered.append("both"))
+    other: Future[None] = Future()
+    purgatory.when_done(1000, [other], lambda: answered.append("other"))
+    second.set_exception(RuntimeError("a defect"))
+    assert answered == []
+    assert purgatory.operations.delayed == 2
+    first.set_result(None)
+    assert answered == ["both"]
+    other.set_result(None)
+    assert answered == ["both", "other"]
+    assert (purgatory.operations.watched, len(timer)) == (0, 0)
+
+
+def test_futures_that_are_done_are_answered_at_once_and_pending_ones_when_their_time_is_up() -> None:
+    clock = MockClock()
+    timer = SystemTimer(clock, lambda task: task())
+    purgatory = DelayedFuturePurgatory("test", timer)
+    done: Future[None] = Future()
+    done.set_result(None)
+    answered: list[str] = []
+    purgatory.when_done(1000, [done], lambda: answered.append("done"))
+    assert answered == ["done"]
+    late: Future[None] = Future()
+    purgatory.when_done(1000, [late], lambda: answered.append("late"))
+    clock.advance(1001)
+    timer.advance()
+    assert answered == ["done", "late"]
+    late.set_result(None)
+    assert answered == ["done", "late"], "once"

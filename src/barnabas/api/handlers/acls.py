@@ -1,8 +1,9 @@
 """DescribeAcls: v0-3 (KIP-140). CreateAcls: v0-3. DeleteAcls: v0-3.
 
-Not brief: they read many lists, or write the store. A broker without an authorizer refuses them. Each creation and each
-filter is answered on its own; a request that cannot be a Kafka client's (an unknown code) loses its connection, as
-there. v1: pattern types (KIP-290). v2: flexible. v3: user resources (KIP-373).
+Not brief: they read many lists, or write the store. Another thread writes it, and the request waits in a purgatory. A
+broker without an authorizer refuses them. Each creation and each filter is answered on its own; a request that cannot
+be a Kafka client's (an unknown code) loses its connection, as there. v1: pattern types (KIP-290). v2: flexible. v3:
+user resources (KIP-373).
 
 Kafka: AclApis; the texts are its own.
 """
@@ -26,6 +27,7 @@ from barnabas.protocol.messages.acls import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
+from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 from barnabas.security.acl.acl_binding import (
     AccessControlEntry,
     AccessControlEntryFilter,
@@ -41,11 +43,23 @@ FilterResult = DeleteAclsResponse.DeleteAclsFilterResult
 
 
 class AclsApi:
-    """Describes and changes access control lists. admin: None when the broker has no lists."""
+    """Describes and changes access control lists. admin: None when the broker has no lists.
 
-    def __init__(self, admin: AclAdmin | None, authorizer: Authorizer | None) -> None:
+    changes: where requests wait until another thread has written their changes (Kafka: the purgatory "AlterAcls").
+    timeout_ms: how long; Kafka takes connections.max.idle.ms.
+    """
+
+    def __init__(
+        self,
+        admin: AclAdmin | None,
+        authorizer: Authorizer | None,
+        changes: DelayedFuturePurgatory,
+        timeout_ms: int,
+    ) -> None:
         self._admin = admin
         self._authorizer = authorizer
+        self._changes = changes
+        self._timeout_ms = timeout_ms
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
@@ -99,9 +113,14 @@ class AclsApi:
             return
         refused = {index: error for index, each in enumerate(bindings) if (error := _error_of_name(each.pattern))}
         valid = [binding for index, binding in enumerate(bindings) if index not in refused]
-        created = iter(self._admin.create(valid))
-        errors = [refused[index] if index in refused else next(created) for index in range(len(bindings))]
-        request.respond(CreateAclsResponse(results=[_creation_result(error) for error in errors]))
+        creating = self._admin.create_soon(valid)
+
+        def answer() -> None:
+            created = iter(creating.result() if creating.done() else [self._too_late()] * len(valid))
+            errors = [refused[index] if index in refused else next(created) for index in range(len(bindings))]
+            request.respond(CreateAclsResponse(results=[_creation_result(error) for error in errors]))
+
+        self._changes.when_done(self._timeout_ms, [creating], request.deferred(answer))
 
     def delete_acls(self, request: Request[DeleteAclsRequest]) -> None:
         """Remove the entries that filters select; each filter is answered with its entries.
@@ -115,11 +134,24 @@ class AclsApi:
         require_cluster_permission(self._authorizer, request, AclOperation.ALTER)
         if self._admin is None:
             _refuse_without_authorizer()
-        results = [
-            FilterResult(ErrorCode.NONE, None, [_matching_acl(each) for each in deleted])
-            for deleted in self._admin.delete(filters)
-        ]
-        request.respond(DeleteAclsResponse(filter_results=results))
+        deleting = self._admin.delete_soon(filters)
+
+        def answer() -> None:
+            if deleting.done():
+                results = [
+                    FilterResult(ErrorCode.NONE, None, [_matching_acl(each) for each in deleted])
+                    for deleted in deleting.result()
+                ]
+            else:
+                late = self._too_late()
+                results = [FilterResult(late.code, late.message)] * len(filters)
+            request.respond(DeleteAclsResponse(filter_results=results))
+
+        self._changes.when_done(self._timeout_ms, [deleting], request.deferred(answer))
+
+    def _too_late(self) -> ApiError:
+        """Return the error of a change that is not written when the time is up; it may be written yet."""
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"Request has been timed out after {self._timeout_ms} ms")
 
 
 def _refuse_without_authorizer() -> NoReturn:

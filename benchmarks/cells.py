@@ -73,6 +73,14 @@ CELLS = (
         connections=10,
     ),
     _produce(
+        "p-16k-none",
+        "produce, 16 KB batches of 100 B, acks=0, 64 between two questions for the end of the partition",
+        "mb_per_second",
+        batch_bytes=16 * KIB,
+        depth=64,
+        acks=0,
+    ),
+    _produce(
         "p-16k-all",
         "produce, 16 KB batches of 100 B, 5 in flight, acks=all",
         "mb_per_second",

@@ -5,6 +5,7 @@ broker's CPU time in between), runs, prints one line of JSON: a `Load`. Also a c
 
     python -m benchmarks.load_generator produce --port 9092 --topic t --batch-bytes 16384 --value-bytes 100 --depth 5
     python -m benchmarks.load_generator produce --port 9092 --topic t --batch-bytes 16384 --partitions 100 --depth 5
+    python -m benchmarks.load_generator produce --port 9092 --topic t --batch-bytes 16384 --acks 0 --depth 64
     python -m benchmarks.load_generator fetch --port 9092 --topic t --max-bytes 1048576
     python -m benchmarks.load_generator metadata --port 9092
 """
@@ -35,8 +36,10 @@ from benchmarks.wire_requests import (
     batch_of_size,
     check_produce_answer,
     fetch_frame,
+    list_offsets_frame,
     metadata_of_all_frame,
     next_offset,
+    offset_of_list_offsets_answer,
     produce_frame,
     records_of_fetch_answer,
 )
@@ -44,6 +47,8 @@ from benchmarks.wire_requests import (
 RECEIVE_BYTES = 1 << 16
 FETCH_SLACK_BYTES = 2 << 20
 MICROSECONDS = 1e6
+LATEST = -1
+"""The timestamp that asks for the end of a partition."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,13 @@ class Latencies:
         return ordered[min(int(len(ordered) * share), len(ordered) - 1)] * MICROSECONDS
 
 
-def load_summary(latencies: Latencies, records: int, size: int, seconds: float, cpu_seconds: float) -> Load:
-    """What one run did."""
+def load_summary(
+    latencies: Latencies, records: int, size: int, seconds: float, cpu_seconds: float, requests: int | None = None
+) -> Load:
+    """What one run did. requests: where not each of them has a latency."""
     percentiles = (latencies.percentile_us(share) for share in (0.5, 0.99, 0.999))
-    return Load(len(latencies.seconds), records, size, seconds, cpu_seconds, *percentiles)
+    answered = len(latencies.seconds) if requests is None else requests
+    return Load(answered, records, size, seconds, cpu_seconds, *percentiles)
 
 
 def idempotent_frames(frame: bytes, batch: bytes, count: int, producer: ProducerId) -> Iterator[Buffer]:
@@ -182,6 +190,43 @@ class ProduceRun:
         return data[position:] if position else data
 
 
+class UnacknowledgedRun:
+    """Sends produce requests with acks=0, which are never answered, over one connection.
+
+    Behind every `depth` of them it asks for the end of the partition: a broker answers in order, so that answer says
+    that the requests before it are done, and how many records are stored. A latency is that of `depth` requests.
+    """
+
+    def __init__(self, frame: Buffer, connection: Connection, topic: str, depth: int) -> None:
+        self._frames = bytes(frame) * depth
+        self._connection = connection
+        self._ask = list_offsets_frame(topic, 0, LATEST)
+        self._depth = depth
+        self._first_offset = self._end_offset()
+        self.latencies = Latencies()
+
+    def run(self, limit: int, seconds: float) -> int:
+        """Run for the time given, or until `limit` requests are sent; how many were sent."""
+        clock, done = time.perf_counter, self.latencies.seconds
+        sent, end = 0, clock() + seconds
+        while sent < limit and clock() < end:
+            sent_at = clock()
+            self._connection.socket.sendall(self._frames)
+            self._end_offset()
+            done.append(clock() - sent_at)
+            sent += self._depth
+        return sent
+
+    def check(self, records: int) -> None:
+        """Raise BadAnswer unless so many records were stored: a client with acks=0 is told of no error."""
+        stored = self._end_offset() - self._first_offset
+        if stored != records:
+            raise BadAnswer(f"{records} records were sent with acks=0, {stored} are stored")
+
+    def _end_offset(self) -> int:
+        return offset_of_list_offsets_answer(self._connection.call(self._ask))
+
+
 class _Peer:
     """One of many connections."""
 
@@ -213,7 +258,9 @@ def _connect(arguments: argparse.Namespace, buffer_bytes: int = RECEIVE_BYTES) -
 
 
 def run_produce(arguments: argparse.Namespace) -> Load:
-    """The command `produce`."""
+    """The command `produce`. Raises ValueError for several connections or partitions with acks=0."""
+    if not arguments.acks and (arguments.connections, arguments.partitions, arguments.idempotent) != (1, 1, False):
+        raise ValueError("with acks=0 there is one connection, one partition and no idempotent producer")
     if arguments.batch_bytes:
         batch, count = batch_of_size(arguments.batch_bytes, arguments.value_bytes)
     else:
@@ -227,6 +274,9 @@ def run_produce(arguments: argparse.Namespace) -> Load:
     repeated: Iterator[Buffer] = itertools.cycle(frames)
     if arguments.idempotent:
         repeated = idempotent_frames(frames[0], batch, count, connections[0].producer_id())
+    if not arguments.acks:
+        unacknowledged = UnacknowledgedRun(frames[0], connections[0], arguments.topic, arguments.depth)
+        return _run_unacknowledged(arguments, unacknowledged, count, limit, len(batch))
     run = ProduceRun(
         repeated.__next__, [each.socket for each in connections], arguments.depth, limit, arguments.seconds
     )
@@ -236,6 +286,17 @@ def run_produce(arguments: argparse.Namespace) -> Load:
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     requests = len(run.latencies.seconds)
     return load_summary(run.latencies, requests * count, requests * len(batch), seconds, cpu)
+
+
+def _run_unacknowledged(
+    arguments: argparse.Namespace, run: UnacknowledgedRun, count: int, limit: int, batch_bytes: int
+) -> Load:
+    wait_for_start(arguments)
+    started, cpu = time.perf_counter(), time.process_time()
+    sent = run.run(limit, arguments.seconds)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    run.check(sent * count)
+    return load_summary(run.latencies, sent * count, sent * batch_bytes, seconds, cpu, sent)
 
 
 def run_fetch(arguments: argparse.Namespace) -> Load:
@@ -283,7 +344,9 @@ def _parser() -> argparse.ArgumentParser:
     produce.add_argument("--batch-bytes", type=int, default=0, help="0: one record a batch")
     produce.add_argument("--value-bytes", type=int, default=100)
     produce.add_argument("--connections", type=int, default=1)
-    produce.add_argument("--depth", type=int, default=1, help="requests in flight per connection")
+    produce.add_argument(
+        "--depth", type=int, default=1, help="requests in flight per connection; with acks=0: between two questions"
+    )
     produce.add_argument("--acks", type=int, default=1)
     produce.add_argument("--partitions", type=int, default=1, help="sent to in turn")
     produce.add_argument("--idempotent", action="store_true", help="numbered; only to partition 0")

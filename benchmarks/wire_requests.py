@@ -208,6 +208,15 @@ def list_offsets_frame(topic: str, partition: int, timestamp: int) -> bytes:
     return _frame(LIST_OFFSETS, 7, body, flexible=True)
 
 
+def offset_of_list_offsets_answer(answer: Buffer) -> int:
+    """The offset of the one partition of a ListOffsets v7 answer (without its size prefix). Raises for an error."""
+    name_length, position = read_unsigned_varint(answer, 10)
+    _, error, _, offset = struct.unpack_from(">ihqq", answer, position + name_length - 1 + 1)
+    if error:
+        raise BadAnswer(f"list offsets: error {error}")
+    return int(offset)
+
+
 def metadata_of_all_frame() -> bytes:
     """Metadata v4 of all topics."""
     return _frame(METADATA, 4, struct.pack(">i", -1) + b"\0", flexible=False)

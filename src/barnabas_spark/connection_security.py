@@ -35,11 +35,36 @@ NOT_OFFERED = {
 }
 """The options that no client of ours has, with the reason or what to use instead."""
 
+_MECHANISMS_NOT_OFFERED = {
+    "AWS_MSK_IAM": "Amazon MSK offers SCRAM-SHA-512 and TLS certificates (kafka.ssl.keystore.location) too",
+    "GSSAPI": "which is Kerberos; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+}
+"""Mechanisms that pages on Spark show, with what to use instead."""
+_MSK_CLASSES = "software.amazon.msk.auth.iam."
+_SHADED = re.compile(r"^(?:\w+\.)+(?=org\.apache\.kafka\.)")
+"""What distributions of Spark put before the names of Kafka's classes: `kafkashaded.` in Databricks'."""
+
 UNSECURED = ClientSecurityConfig()
 """The security of connections without options: none."""
 
 _SETTING_NAME = re.compile(r"\b(" + "|".join(sorted((each.name for each in SECURITY_SETTINGS), reverse=True)) + r")\b")
 """A setting as our clients' errors name it. The longest names come first, because some begin with another."""
+
+
+def refuse_mechanism(options: OptionValues) -> None:
+    """Reject a login that no client of ours has. Raises OptionError, with what to use instead."""
+    name = "kafka.sasl.mechanism"
+    mechanism = (options.text(name) or "").strip().upper()
+    instead = _MECHANISMS_NOT_OFFERED.get(mechanism)
+    if instead is not None:
+        raise OptionError(f"option {name!r} is {mechanism!r}, which is not offered: {instead}")
+    for each in ("kafka.sasl.jaas.config", "kafka.sasl.client.callback.handler.class"):
+        if _MSK_CLASSES in (options.text(each) or ""):
+            # Never the value: a login context has passwords.
+            msk = "AWS_MSK_IAM"
+            raise OptionError(
+                f"option {each!r} names a class for {msk}, which is not offered: {_MECHANISMS_NOT_OFFERED[msk]}"
+            )
 
 
 def connection_security(options: OptionValues) -> ClientSecurityConfig:
@@ -60,6 +85,9 @@ def connection_security(options: OptionValues) -> ClientSecurityConfig:
         else:
             # Kafka's clients trim what is given, passwords too.
             given[setting.name] = text.strip()
+    handler = "sasl_login_callback_handler_class"
+    if handler in given:
+        given[handler] = _SHADED.sub("", given[handler])
     if "security_protocol" in given:
         given["security_protocol"] = given["security_protocol"].upper()
     security = ClientSecurityConfig(**given)

@@ -8,7 +8,7 @@ or written is silently ignored.
 
 from __future__ import annotations
 
-from barnabas_spark.connection_security import NOT_OFFERED, SECURITY_OPTION_NAMES
+from barnabas_spark.connection_security import NOT_OFFERED, SECURITY_OPTION_NAMES, refuse_mechanism
 from barnabas_spark.option_table import (
     BOOTSTRAP_SERVERS,
     CHECK_CRCS,
@@ -59,6 +59,7 @@ _FIXED = {
 
 def refuse_fixed(options: OptionValues) -> None:
     """Reject the settings that the source or the sink itself decides or that no client has. Raises OptionError."""
+    refuse_mechanism(options)
     for name, instead in {**_FIXED, **NOT_OFFERED}.items():
         options.refuse(name, f"cannot be set: {instead}")
 

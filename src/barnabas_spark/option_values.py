@@ -5,14 +5,25 @@ Called by `source_options` and `sink_options`, in each Python process that Spark
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import NoReturn
 
-from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.nearest_name import nearest_name
+
+_KAFKA = "kafka."
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_MEANT = dict.fromkeys(("topic", "topics", "subscribe"), ("topic", "subscribe"))
+"""What is meant by names of the other direction: a sink has a `topic`, a source subscribes."""
 
 
 class OptionError(ValueError):
     """An invalid option. The message has its name, its value, and what would be right."""
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of that name."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 class OptionValues:
@@ -91,6 +102,19 @@ class OptionValues:
             if name not in spelling:
                 # Kafka's own settings are too many to list.
                 listed = ", ".join(sorted(each for each in known if not each.startswith("kafka.")))
-                hint = nearest_hint(name, known) or f"; known are {listed} and Kafka's settings"
+                hint = _known_hint(name, known) or f"; known are {listed} and Kafka's settings"
                 # Never the value: it may be a password under a misspelt name.
                 raise OptionError(f"unknown option {name!r}{hint}")
+
+
+def _known_hint(name: str, known: Collection[str]) -> str:
+    """Return `; did you mean ...?` with the known option most like an unknown one, or nothing if none is close."""
+    # What all settings of Kafka's begin with says nothing of likeness.
+    bare = {option.removeprefix(_KAFKA): option for option in known if option.startswith(_KAFKA)}
+    bare |= {option: option for option in known if not option.startswith(_KAFKA)}
+    wanted = name.removeprefix(_KAFKA)
+    meant = next((each for each in _MEANT.get(wanted, ()) if each in known), None)
+    if meant is None:
+        nearest = nearest_name(wanted, bare)
+        meant = None if nearest is None else bare[nearest]
+    return "" if meant is None else f"; did you mean {meant!r}?"

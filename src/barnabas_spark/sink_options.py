@@ -15,7 +15,7 @@ from barnabas_spark.connection_security import UNSECURED, connection_security
 from barnabas_spark.declared_options import DeclaredOptions
 from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
 from barnabas_spark.option_table import CLIENT_ID
-from barnabas_spark.option_values import OptionError
+from barnabas_spark.option_values import OptionError, is_topic_name
 
 SINK_OPTION_NAMES = (
     *(option.name for option in table.SINK_OPTIONS),
@@ -75,8 +75,8 @@ class SinkOptions:
             options.reject(table.ACKS.name, "all (or -1): the sink reports rows as written only when they are safe")
         options.word(table.ACKS)
         topic = options.text(table.TOPIC.name)
-        if topic is not None and not topic.strip():
-            options.reject(table.TOPIC.name, "the name of a topic")
+        if topic is not None and not is_topic_name(topic.strip()):
+            options.reject(table.TOPIC.name, "the name of one topic: letters, digits, '.', '_' and '-'")
         request_timeout_ms = options.number(table.SINK_REQUEST_TIMEOUT_MS)
         max_request_bytes, buffer_bytes = options.number(table.MAX_REQUEST_SIZE), options.number(table.BUFFER_MEMORY)
         return cls(

@@ -20,7 +20,7 @@ from barnabas_spark.kafka_options import (
     bootstrap_servers,
     refuse_fixed,
 )
-from barnabas_spark.option_values import OptionError
+from barnabas_spark.option_values import OptionError, is_topic_name
 from barnabas_spark.position_options import Position, check_order, ending_position, starting_position
 from barnabas_spark.topic_offsets import partitions_from_json
 
@@ -220,6 +220,10 @@ def _topic_choice(options: DeclaredOptions) -> TopicChoice:
             options.reject(table.SUBSCRIBE_PATTERN.name, "a regular expression")
         return TopicChoice(pattern=value)
     topics = sorted({topic.strip() for topic in value.split(",")} - {""})
+    strange = [topic for topic in topics if not is_topic_name(topic)]
+    if strange:
+        right = "topics separated by commas, such as a,b, without brackets and quotes"
+        options.reject(table.SUBSCRIBE.name, f"{right}: {strange[0]!r} is no name of a topic")
     if not topics:
         options.reject(table.SUBSCRIBE.name, "one or more topics, separated by commas")
     return TopicChoice(topics=tuple(topics))

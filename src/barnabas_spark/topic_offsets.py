@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas_spark.option_values import is_topic_name
 
 Offsets: TypeAlias = dict[TopicPartition, int]
 
@@ -32,7 +33,7 @@ def offsets_from_parsed(topics: Mapping[str, Any], smallest: int = EARLIEST) -> 
     offsets = {}
     for topic, partitions in topics.items():
         if not isinstance(partitions, dict):
-            raise ValueError(f"topic {topic!r} has no object of partitions")  # noqa: TRY004 JSON of a user
+            raise ValueError(_without_partitions(topic, partitions))  # noqa: TRY004 JSON of a user
         for partition, offset in partitions.items():
             # In Python true and false are numbers too, in JSON they are not.
             if (
@@ -41,9 +42,19 @@ def offsets_from_parsed(topics: Mapping[str, Any], smallest: int = EARLIEST) -> 
                 or not isinstance(offset, int)
                 or offset < smallest
             ):
-                raise ValueError(f"{partition!r}: {offset!r} of topic {topic!r} is no partition with its offset")
+                words = f" ({EARLIEST} stands for earliest, {LATEST} for latest)" if isinstance(offset, str) else ""
+                raise ValueError(f"{partition!r}: {offset!r} of topic {topic!r} is no partition with its offset{words}")
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
+
+
+def _without_partitions(topic: str, given: Any) -> str:
+    """Return the reason why a topic's value is no object of partitions, with what its words stand for."""
+    number = {"earliest": EARLIEST, "latest": LATEST}.get(given.strip().lower()) if isinstance(given, str) else None
+    if number is None:
+        return f"topic {topic!r} has no object of partitions"
+    each = json.dumps({topic: {"0": number, "1": number}})
+    return f"topic {topic!r} has {given!r} for all its partitions: name each one, with {number} for {given}: {each}"
 
 
 def partitions_from_json(text: str) -> list[TopicPartition]:
@@ -75,4 +86,7 @@ def _parse(text: str) -> dict[str, Any]:
         raise ValueError(f"it is no JSON ({error})") from None
     if not isinstance(topics, dict) or not topics:
         raise ValueError("it is no object of topics")
+    for topic in topics:
+        if not is_topic_name(topic):
+            raise ValueError(f"{topic!r} is no name of a topic")
     return topics

@@ -24,6 +24,13 @@ SASL = {
     "kafka.sasl.username": "alice",
     "kafka.sasl.password": PASSWORD,
 }
+MSK_MODULE = "shadedmskiam.software.amazon.msk.auth.iam.IAMLoginModule"
+MSK_HANDLER = "shadedmskiam.software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+MSK = SASL | {
+    "kafka.sasl.mechanism": "AWS_MSK_IAM",
+    "kafka.sasl.jaas.config": f"{MSK_MODULE} required;",
+    "kafka.sasl.client.callback.handler.class": MSK_HANDLER,
+}
 
 
 def test_names_are_found_in_any_case_and_defaults_are_sparks() -> None:
@@ -85,13 +92,27 @@ def test_offsets_and_partitions_come_as_json() -> None:
         (TOPIC | {"kafka.security.protocol": "TLS"}, True, "kafka.security.protocol must be PLAINTEXT or SSL.*'TLS'"),
         (TOPIC | {"kafka.security.protocol": "SASL_SSL"}, True, "needs kafka.sasl.mechanism: PLAIN, SCRAM-SHA-256"),
         (TOPIC | {"kafka.sasl.mechanism": "PLAIN"}, True, "kafka.sasl.mechanism is given, and kafka.security.protocol"),
-        (TOPIC | SASL | {"kafka.sasl.mechanism": "GSSAPI"}, True, "kafka.sasl.mechanism must be PLAIN or.*'GSSAPI'"),
+        (TOPIC | SASL | {"kafka.sasl.mechanism": "GSSAPI"}, True, "'GSSAPI', which is not offered.*use PLAIN"),
         (TOPIC | SASL | {"kafka.ssl.truststore.location": "/ca"}, True, "kafka.ssl.truststore.location is given, and"),
         (TOPIC | SASL | {"kafka.sasl.token.auth": "yes"}, True, "'kafka.sasl.token.auth' is 'yes'.*true or false"),
         (TOPIC | {"kafka.sasl.kerberos.service.name": "k"}, True, "cannot be set: Kerberos .* is not offered"),
         (TOPIC | SASL | {"kafka.sasl.login.retry.backoff.ms": "x"}, True, "retry.backoff.ms' is 'x'.*a whole number"),
         (TOPIC | SASL | {"kafka.sasl.login.refresh.window.factor": "x"}, True, "window.factor' is 'x'.*a number"),
         (TOPIC | {"kafka.ssl.protocol": "TLSv1.3"}, True, "cannot be set: use kafka.ssl.enabled.protocols"),
+        (TOPIC | {"kafka.topic": "u"}, True, "unknown option 'kafka.topic'; did you mean 'subscribe'"),
+        (TOPIC | {"topics": "u"}, True, "unknown option 'topics'; did you mean 'subscribe'"),
+        (TOPIC | {"bootstrap.servers": "a:1"}, True, "did you mean 'kafka.bootstrap.servers'"),
+        (TOPIC | {"kafka.maxOffsetsPerTriger": "5"}, True, "did you mean 'maxOffsetsPerTrigger'"),
+        (SERVERS | {"subscribe": '["a","b"]'}, True, r"such as a,b, without brackets.*'\"b\"\]' is no"),
+        (SERVERS | {"subscribe": "a;b"}, True, "'a;b' is no name of a topic"),
+        (SERVERS | {"assign": '{"a b": [0]}'}, True, "'a b' is no name of a topic"),
+        (TOPIC | {"startingOffsets": '{"t": "earliest"}'}, True, r'-2 for earliest: \{"t": \{"0": -2, "1": -2\}\}'),
+        (TOPIC | {"endingOffsets": '{"t": "Latest"}'}, False, "with -1 for Latest"),
+        (TOPIC | {"startingOffsets": '{"t": {"0": "earliest"}}'}, True, "-2 stands for earliest"),
+        (TOPIC | {"startingOffsets": '{"t": -2}'}, True, "topic 't' has no object of partitions"),
+        (TOPIC | MSK, True, "'kafka.sasl.mechanism' is 'AWS_MSK_IAM', which is not offered: Amazon MSK offers SCRAM"),
+        (TOPIC | {"kafka.sasl.client.callback.handler.class": MSK_HANDLER}, True, "AWS_MSK_IAM, which is not offered"),
+        (TOPIC | SASL | {"kafka.sasl.jaas.config": f"{MSK_MODULE} required;"}, True, "for AWS_MSK_IAM, which is not"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said(given: dict[str, str], streaming: bool, said: str) -> None:
@@ -169,6 +190,32 @@ def test_durations_are_sparks(text: str, delay_ms: int) -> None:
     assert limits.max_trigger_delay_ms == delay_ms
 
 
+def test_names_of_classes_that_a_distribution_of_spark_has_moved() -> None:
+    """Databricks' pages write Kafka's classes with `kafkashaded.` before them."""
+    common = "kafkashaded.org.apache.kafka.common.security"
+    secured = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.endpoint.url": "https://login.example/token",
+        "kafka.sasl.login.callback.handler.class": f"{common}.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+        "kafka.sasl.jaas.config": f"{common}.oauthbearer.OAuthBearerLoginModule required"
+        ' clientId="me" clientSecret="mine";',
+    }
+    security = SourceOptions.parse(TOPIC | secured, streaming=True).connection.security
+    handler = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+    assert security.sasl_login_callback_handler_class == handler
+    plain = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{common}.plain.PlainLoginModule required username="me" password="mine";',
+    }
+    SourceOptions.parse(TOPIC | plain, streaming=True)
+    with pytest.raises(OptionError, match=r"callback\.handler\.class must be"):
+        SourceOptions.parse(
+            TOPIC | secured | {"kafka.sasl.login.callback.handler.class": "org.example.Handler"}, streaming=True
+        )
+
+
 def test_every_default_of_the_table_is_a_value_that_the_option_takes() -> None:
     """A default that is given as text has the same effect as none."""
     declared = (*SOURCE_OPTIONS, *KAFKA_OPTIONS_OF_SOURCE)
@@ -224,6 +271,10 @@ def test_options_of_the_jvm_source_that_mean_nothing_here_are_taken() -> None:
         (SERVERS | {"kafka.compression.type": "brotli"}, "'kafka.compression.type' is 'brotli'.*gzip or lz4"),
         (SERVERS | {"kafka.value.serializer": "x"}, "'kafka.value.serializer'.*cast the column"),
         (SERVERS | {"topics": "t"}, "did you mean 'topic'"),
+        (SERVERS | {"kafka.topic": "t"}, "did you mean 'topic'"),
+        (SERVERS | {"subscribe": "t"}, "did you mean 'topic'"),
+        (SERVERS | {"topic": "a,b"}, "'topic' is 'a,b'.*the name of one topic"),
+        (SERVERS | {"topic": ".."}, "'topic' is '..'.*the name of one topic"),
         (SERVERS | {"kafka.max.block.ms": "-1"}, "'kafka.max.block.ms' is '-1'.*from 0 on"),
         (SERVERS | {"kafka.delivery.timeout.ms": "20000"}, "'kafka.delivery.timeout.ms' is '20000'.*30000"),
     ],

@@ -12,6 +12,7 @@ from typing import Any
 FORMATS = ("json", "text", "raw", "avro", "protobuf")
 
 NAME = "^[A-Za-z][A-Za-z0-9_]*$"
+TOPIC = "^[a-zA-Z0-9._-]{1,249}$"
 _SCALAR = {"type": ["string", "number", "boolean"]}
 
 
@@ -88,7 +89,9 @@ _SOURCE = _entry(
             },
             "required": ["column", "delay"],
         },
-        "dead_letters": _text("A topic for records that cannot be decoded. Without it, such a record fails the run."),
+        "dead_letters": _text(
+            "A topic for records that cannot be decoded. Without it, such a record fails the run.", pattern=TOPIC
+        ),
         "brokers": _text("host:port, separated by commas, if others than the pipeline's."),
         "options": _OPTIONS,
     },
@@ -120,7 +123,7 @@ _SINK = _entry(
             " share what it reads and computes, and have the same 'from' and 'mode'.",
             pattern=NAME,
         ),
-        "topic": _text("The topic to write to."),
+        "topic": _text("The topic to write to.", pattern=TOPIC),
         "parquet": _text("The directory to write Parquet files to."),
         "iceberg": _text("The Iceberg table to write to: NAMESPACE.TABLE. It is made if it is missing."),
         "catalog": {

@@ -2,6 +2,7 @@
 
 Called by `pipeline_file`, on any thread; no state is shared, no lock. YAML's safe subset is read: plain values, lists
 and maps. Tags, merge keys and keys that stand twice are errors, because such a file does not say what it seems to say.
+A few aliases of aliases can stand for billions of values: how many, and how deep, is bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 Path = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 
+_MOST_CHARACTERS = 4_000_000
+_MOST_VALUES = 20_000
+_DEEPEST = 50
+"""A pipeline file nests five levels."""
 _TEXT_TAG = "tag:yaml.org,2002:str"
+_TOO_DEEP = f"lists and maps are nested deeper than {_DEEPEST} levels"
 _PLAIN_TAGS = ("null", "bool", "int", "float", "str", "timestamp")
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 
@@ -34,6 +40,10 @@ class MarkedYaml:
         self._lines: dict[Path, int] = {(): 1}
         self._text_lines: dict[Path, int] = {}
         self._problems: list[Problem] = []
+        self._values_left = 2 * _MOST_VALUES
+        """Each value is read once for the parameters at most, and once for all."""
+        if len(text) > _MOST_CHARACTERS:
+            raise PipelineError(path, [Problem(1, f"the file has more than {_MOST_CHARACTERS:,} characters")])
         self._loader = yaml.SafeLoader(text)
         try:
             root = self._loader.get_single_node()
@@ -43,6 +53,9 @@ class MarkedYaml:
             raise PipelineError(path, [Problem(1 if mark is None else mark.line + 1, f"not YAML: {what}")]) from None
         except yaml.YAMLError as error:
             raise PipelineError(path, [Problem(1, f"not YAML: {error}")]) from None
+        except RecursionError:
+            line = self._loader.get_mark().line + 1
+            raise PipelineError(path, [Problem(line, _TOO_DEEP)]) from None
         if not isinstance(root, MappingNode):
             raise PipelineError(path, [Problem(1, "a pipeline file is a map: name, sources, transforms, sinks")])
         self._root = root
@@ -87,7 +100,15 @@ class MarkedYaml:
         return PipelineError(self.path, [Problem(self.line(path), message)])
 
     def _value(self, node: Node, path: Path, replace: Callable[[str], str], around: frozenset[int]) -> Any:
-        """Return what a node stands for; `around` are the nodes that it is in."""
+        """Return what a node stands for; `around` are the nodes that it is in.
+
+        Raises PipelineError: it stands for too much.
+        """
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise self.error(path, f"aliases make more than {_MOST_VALUES:,} values of this file: write fewer of them")
+        if len(path) > _DEEPEST:
+            raise self.error(path, _TOO_DEEP)
         self._lines.setdefault(path, node.start_mark.line + 1)
         if id(node) in around:
             self.add_problem(path, "an alias stands for a value that contains it")

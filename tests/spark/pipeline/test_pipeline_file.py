@@ -54,6 +54,31 @@ def said(read: Read, text: str, **parameters: str) -> list[tuple[int, str]]:
     return [(problem.line, problem.message) for problem in caught.value.problems]
 
 
+def test_aliases_and_nesting_are_bounded(read: Read) -> None:
+    """Ten aliases of ten aliases stand for billions of values in a few lines; deep lists exhaust the stack."""
+    laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{level}: &a{level} [{', '.join(10 * [f'*a{level - 1}'])}]\n" for level in range(1, 10)
+    )
+    ((_, message),) = said(read, GOOD + laughs)
+    assert message == "aliases make more than 20,000 values of this file: write fewer of them"
+    ((line, message),) = said(read, GOOD + "deep: " + 60 * "[" + 60 * "]" + "\n")
+    assert (line, message) == (16, "lists and maps are nested deeper than 50 levels")
+    ((line, message),) = said(read, GOOD + "deep: " + 100_000 * "[" + "\n")
+    assert (line, message) == (16, "lists and maps are nested deeper than 50 levels")
+    ((_, message),) = said(read, GOOD + "# " + 4_000_000 * "x")
+    assert message == "the file has more than 4,000,000 characters"
+    shared = GOOD.replace("topic: orders\n    schema", "topic: orders\n    options: &shared {a: 1}\n    schema")
+    assert read(shared.replace("topic: large", "topic: large\n    options: *shared")).sinks[0].options == {"a": "1"}
+
+
+def test_names_of_topics(read: Read) -> None:
+    assert said(read, GOOD.replace("topic: large", "topic: large,small")) == [
+        (15, "sinks.out.topic is 'large,small'; it must be letters, digits, '.', '_' and '-'")
+    ]
+    with pytest.raises(PipelineError, match=r"dead_letters is '\[bad\]'"):
+        read(GOOD.replace("schema: id BIGINT", "schema: id BIGINT\n    dead_letters: '[bad]'"))
+
+
 def test_the_published_schema_is_one() -> None:
     jsonschema.Draft202012Validator.check_schema(PIPELINE_SCHEMA)
 

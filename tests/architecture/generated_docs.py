@@ -126,7 +126,7 @@ def _api_row(handler: Handler) -> str:
         versions,
         "" if listed == versions else listed,
         "control" if handler.api_key in CONTROLLER_APIS else "",
-        f"v{handler.brief_from}" if handler.brief_bytes >= 0 else "",
+        f"v{handler.brief_from}" if handler.brief_from <= handler.max_version else "",
         handler.throttled_by.value,
     ]
     return f"| {' | '.join(cells)} |"

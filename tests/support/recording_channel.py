@@ -17,6 +17,7 @@ class RecordingChannel:
         self.frames: list[bytes] = []
         self.requests: list[Request[Any]] = []
         self.events: list[str] = []
+        self.is_abandoned = False
 
     def send(self, request: Request[Any], frame: Sequence[Any]) -> None:
         self.events.append("send")

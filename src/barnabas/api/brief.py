@@ -1,22 +1,32 @@
-"""The limits of brief requests: those that may run at once on a network thread.
-
-Marks and costs are read by `Handler`s and handler families, on whichever thread runs them; immutable.
+"""The rule what may run at once on a network thread. It has this one owner; each bound stands here or is named here.
 
 A request that runs at once saves two thread hand-overs, which cost more than most requests. But every other connection
 of that network thread waits meanwhile, so what runs there must never block and must end within about a millisecond
-(decisions/0013). Three checks keep that promise, each later and more exact than the one before:
+(decisions/0013, decisions/0085). It is decided from facts that cost nothing, before anything else is done:
 
-1. The mark of an API (`Brief`): from which version on, and up to how many bytes, its requests are brief.
-2. The budget: a handler adds up what a request would cost, by the costs below, and calls `check_cost` before it has
+1. **Before the login** a client may send what a login needs: ApiVersions, SaslHandshake and SaslAuthenticate in frames
+   of LOGIN_FRAME_BYTES; longer tokens of a mechanism that has them (`security.sasl.server_authenticator`).
+2. **The bytes of the frame**: up to `Brief.limit_bytes` a frame is decoded at once. Of a longer one the header alone is
+   read, and a handler thread decodes it (`api.large_requests`). Header and body have at most MOST_TAGGED_FIELDS tagged
+   fields a struct (`protocol.codec_runtime`).
+3. **The elements of all arrays**, where the bytes of a frame say little about them (Produce): up to FEW_ELEMENTS are
+   decoded at once. The decoder counts them while it decodes, and gives up (ManyElements).
+4. **The mark of the API** (`Brief`): from which version on its requests are brief.
+5. **The budget**: a handler adds up what a request would cost, by the costs below, and calls `check_cost` before it has
    begun. Above the budget, NeedsHandlerThread hands the request over.
-3. Knowledge of a lower layer that has no unit: a batch that has to be decompressed (`LogValidator.look_ahead`), an
-   assignment that may have to be computed (`ConsumerGroupService.may_take_long`). Its handler calls `hand_over`.
+6. **Knowledge of a lower layer** that has no unit: an assignment that may have to be computed
+   (`ConsumerGroupService.may_take_long`), a batch that has to be decompressed. Its handler calls `hand_over`.
 
 For example: Metadata of 3 topics with 100 partitions each costs 300 * 5 us = 1.5 ms. The request came in 60 bytes, so
-check 1 let it pass; check 2 raises NeedsHandlerThread; `Apis.handle` queues it for a request handler, where
+bounds 2 to 4 let it pass; bound 5 raises NeedsHandlerThread; `Apis.handle` queues it for a request handler, where
 `request.brief` is unset and no check is made.
 
-Kafka has no such thing: all its requests go through the queue.
+What a handler thread does has bounds too, because it shares the processor and the memory (`api.large_requests`):
+MOST_ELEMENTS an array, DECODED_PER_BYTE of memory for the decoded request, HEAVY_AT_ONCE requests of more than
+HEAVY_BYTES.
+
+Marks and costs are read by `Handler`s and handler families, on whichever thread runs them; immutable. Kafka has no such
+thing: all its requests go through the queue, after its network thread has decoded them.
 """
 
 from __future__ import annotations
@@ -24,9 +34,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, NoReturn
 
+from barnabas.protocol.codec_runtime import DECODED_PER_BYTE, FEW_ELEMENTS, MOST_ELEMENTS, MOST_TAGGED_FIELDS
+from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES
+
+__all__ = (
+    "DECODED_PER_BYTE",
+    "FEW_ELEMENTS",
+    "LOGIN_FRAME_BYTES",
+    "MOST_ELEMENTS",
+    "MOST_TAGGED_FIELDS",
+)
+
 MAX_FRAME_BYTES: Final = 2**31 - 1
 BRIEF_LIMIT_BYTES: Final = 8 * 1024
 """About a millisecond: 500 partitions of ListOffsets, 240 of a Fetch."""
+HEAVY_BYTES: Final = 128 * 1024
+"""A longer request is heavy, unless its bytes are records: it may take a handler thread 0.1 s and more."""
+HEAVY_AT_ONCE: Final = 2
+"""The heavy requests that are decoded and handled at a time, in the whole process: the other handler threads stay free,
+and few threads compute beside the network threads."""
+NEVER: Final = 1 << 15
+"""The version since which an API is brief that is never brief: above every version."""
+
+# -- record batches
 
 # The costs, in microseconds, decide on the thread that runs a request, and never on its answer.
 BUDGET_US: Final = 1_000
@@ -43,15 +73,19 @@ SESSION_PARTITION_US: Final = 4
 
 
 class Brief(NamedTuple):
-    """The mark of an API: its requests of `since` and later versions, of up to `limit_bytes`, are brief."""
+    """The mark of an API: its requests of `since` and later versions, of up to `limit_bytes`, are brief.
+
+    Longer ones are decoded elsewhere. With a limit above BRIEF_LIMIT_BYTES the elements are counted while a request is
+    decoded, since its bytes do not bound them.
+    """
 
     since: int = 0
     limit_bytes: int = BRIEF_LIMIT_BYTES
 
 
 BRIEF: Final = Brief()
-BRIEF_OF_ANY_SIZE: Final = Brief(limit_bytes=MAX_FRAME_BYTES)
-NOT_BRIEF: Final = Brief(limit_bytes=-1)
+NOT_BRIEF: Final = Brief(since=NEVER)
+"""Decoded at once where it is short, because that takes no longer than a hand-over, and always queued."""
 
 
 class NeedsHandlerThread(Exception):

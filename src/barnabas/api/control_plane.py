@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from barnabas.api.large_requests import Undecoded
 from barnabas.api.registry import Registry
 from barnabas.api.request import Request
 from barnabas.protocol.api_keys import ApiKey
@@ -25,7 +26,10 @@ CONTROLLER_APIS: Final = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, 
 
 
 class ControlPlaneApis:
-    """Runs the requests of the control plane. handle: what runs a request that may pass (`Apis.handle`)."""
+    """Runs the requests of the control plane; a refused one that is large closes its connection.
+
+    handle: what runs a request that may pass (`Apis.handle`).
+    """
 
     def __init__(self, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
         self._handle = handle
@@ -39,24 +43,33 @@ class ControlPlaneApis:
     def handle(self, request: Request[Any]) -> None:
         """Handle a request of the controller, refuse any other."""
         refused = self._refused.get(request.handler.api_key)
+        if refused is not None and isinstance(request.body, Undecoded):
+            # Its error answer names what it asked for, and so much is decoded for the controller only.
+            self._warn(request)
+            request.close_connection()
+            request.release_buffer()
+            return
         # By way of the ordinary pipeline, which makes the API's own error answer of the ApiError and frees the frame.
         self._handle(request if refused is None else request.handed_to(refused))
 
-    def _refuse(self, request: Request[Any]) -> NoReturn:
-        """Refuse a request that is not the controller's. Raises ApiError: INVALID_REQUEST, always."""
+    def _warn(self, request: Request[Any]) -> None:
         connection = request.connection
-        name = request.handler.api_key.name
         if self._warned_of != connection.connection_id:
             self._warned_of = connection.connection_id
             logger.warning(
                 "Refused %s of client %r on connection %s: listener %s takes the controller's requests only",
-                name,
+                request.handler.api_key.name,
                 request.header.client_id,
                 connection.connection_id,
                 connection.listener_name,
             )
+
+    def _refuse(self, request: Request[Any]) -> NoReturn:
+        """Refuse a request that is not the controller's. Raises ApiError: INVALID_REQUEST, always."""
+        self._warn(request)
+        name = request.handler.api_key.name
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"Listener {connection.listener_name} is the control plane, which takes the controller's requests only "
-            f"(LeaderAndIsr, StopReplica, UpdateMetadata), not {name}; use another listener of this broker",
+            f"Listener {request.connection.listener_name} is the control plane, which takes the controller's requests "
+            f"only (LeaderAndIsr, StopReplica, UpdateMetadata), not {name}; use another listener of this broker",
         )

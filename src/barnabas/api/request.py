@@ -17,10 +17,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from barnabas.api.brief import NOT_BRIEF, Brief
+from barnabas.api.brief import BRIEF_LIMIT_BYTES, NOT_BRIEF, Brief
 from barnabas.api.encoded_answers import EncodedAnswer
 from barnabas.api.throttled_by import THROTTLED_BY, ThrottledBy
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.decoder_source import Bound
 from barnabas.protocol.error_answers import error_answer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
@@ -91,13 +92,15 @@ class ConnectionContext:
 class RequestNotes:
     """Facts that few requests have (Kafka: messageConversionsTimeNanos, temporaryMemoryBytes, requestLog).
 
-    logged_body: the request's body, while the request log is on (`api.request_log`).
+    logged_body: the request's body, while the request log is on (`api.request_log`). errors: of a large answer, the
+    number of each error code, counted by the thread that made it.
     """
 
-    __slots__ = ("conversions_ns", "logged_body", "temporary_memory_bytes")
+    __slots__ = ("conversions_ns", "errors", "logged_body", "temporary_memory_bytes")
 
     def __init__(self) -> None:
         self.logged_body: dict[str, Any] | None = None
+        self.errors: dict[int, int] | None = None
         self.conversions_ns = 0
         self.temporary_memory_bytes = 0
 
@@ -120,6 +123,10 @@ class ResponseChannel(Protocol):
 
     def end_throttling(self, request: Request[Any]) -> None:
         """End the throttle time: the connection may be read again."""
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the connection is closed, so that an answer can reach no client."""
 
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, before any queued request."""
@@ -176,7 +183,7 @@ class Handler:
     versions: first and last; those of the message unless the handler serves fewer.
     error_answer: the answer when the whole request failed with one error, where Kafka's answer is another than the one
     the messages describe. Returns None when the client waits for no answer, which closes the connection.
-    brief: which requests may run at once on a network thread (`api.brief`).
+    brief: which requests are decoded and may run at once on a network thread (`api.brief`).
     listed: whether ApiVersions names the API.
     """
 
@@ -215,8 +222,9 @@ class Handler:
         """The versions that ApiVersions names."""
         self.throttle: Throttle | None = None
         """Set, by one assignment, while a quota is in force that the API's requests are charged to."""
-        self.decoders = message.decoders
-        """The body decoder of each version, compiled when first asked for."""
+        # The bytes of a frame bound its elements where few bytes are decoded at once.
+        self.decoders = message.decoders.bounded(Bound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else Bound.FEW)
+        """The body decoder of each version for frames that are decoded at once, compiled when first asked for."""
 
     def redirected(self, handle: Handle, brief: Brief = NOT_BRIEF) -> Handler:
         """Return a line of the same API that leads to `handle`, outside of quotas."""

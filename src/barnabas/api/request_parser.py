@@ -2,7 +2,8 @@
 
 Called by the Processor on its own thread for every frame. Owns only the table it parses by, which a starting broker
 replaces by one assignment (`api.startup_gate`), and takes no lock. For bytes that are no request it raises
-InvalidRequest, upon which the Processor closes that one connection.
+InvalidRequest, upon which the Processor closes that one connection. A long frame, or one of very many elements, is not
+decoded here (`api.large_requests`).
 
 Kafka: SocketServer.Processor.processCompletedReceives, RequestContext.parseRequest.
 """
@@ -13,11 +14,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from barnabas.api.brief import LOGIN_FRAME_BYTES
+from barnabas.api.large_requests import LargeRequests, Undecoded
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext, Handler, Request, ResponseChannel
 from barnabas.api.request_log import RequestLog
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import DecodeError, InvalidRequest
+from barnabas.protocol.errors import DecodeError, InvalidRequest, ManyElements
 from barnabas.protocol.headers import RequestHeader, parse_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -31,13 +34,24 @@ def valid_software(body: ApiVersionsRequest) -> bool:
     )
 
 
+def _handle(request: Request[Any]) -> None:
+    request.handler.handle(request)
+
+
 class RequestParser:
     """Parses frames by the registry's table."""
 
-    def __init__(self, registry: Registry, log: RequestLog | None = None) -> None:
-        """Parse by the table of `registry`. log: the request log, which keeps each request's body while enabled."""
+    def __init__(
+        self, registry: Registry, log: RequestLog | None = None, resume: Callable[[Request[Any]], None] | None = None
+    ) -> None:
+        """Parse by the table of `registry`.
+
+        log: the request log, which keeps each request's body while enabled. resume: runs a large request that has
+        waited for its place, on a request handler's thread (Apis.handle_moved); None: its handler alone is called.
+        """
         self._handlers = registry.handlers
         self._log = RequestLog() if log is None else log
+        self._large = LargeRequests(self._log, _handle if resume is None else resume)
 
     def use_handlers(self, handlers: Mapping[int, Handler]) -> None:
         """Parse by another table of the same APIs from the next frame on: one assignment, from any thread."""
@@ -61,22 +75,27 @@ class RequestParser:
             header, offset = parse_request_header(buffer)
         except DecodeError as error:
             raise InvalidRequest(f"unreadable request header of {len(buffer)} bytes: {error}") from error
+        size = len(buffer)
         # Read once: `use_handlers` may replace the table between two frames, never within one.
         handler = self._handlers.get(header.api_key)
         if handler is None:
             raise InvalidRequest(f"unknown API key {header.api_key} (version {header.api_version})")
         version = header.api_version
-        if not handler.min_version <= version <= handler.max_version:
+        if size > handler.brief_bytes:
+            body = self._left_undecoded(handler, header, buffer, offset)
+            handler = self._large.leading_here(handler)
+        elif not handler.min_version <= version <= handler.max_version:
             body = self._unsupported_version(handler, header)
         else:
             try:
                 body, _ = handler.decoders[version](buffer, offset)
+            except ManyElements:
+                body = Undecoded(buffer, offset)
+                handler = self._large.leading_here(handler)
             except DecodeError as error:
                 raise InvalidRequest(
                     f"unreadable body of {handler.api_key.name} v{version} from client {header.client_id!r}: {error}"
                 ) from error
-        # Taken now: the buffer may be given back, and used again, before the request's size is charged.
-        size = len(buffer)
         request = Request(
             header,
             body,
@@ -85,15 +104,34 @@ class RequestParser:
             channel,
             received_ns=received_ns,
             processor_id=processor_id,
-            brief=size <= handler.brief_bytes and version >= handler.brief_from,
+            # Never for an undecoded one, whose line is not brief.
+            brief=version >= handler.brief_from,
+            # Taken above: the buffer may be given back, and used again, before the request's size is charged.
             request_size=size,
             release=release,
         )
         if handler.api_key is ApiKey.API_VERSIONS:
             self._register_software(request, version)
-        if self._log.enabled:
+        if self._log.enabled and body.__class__ is not Undecoded:
             self._log.received(request)
         return request
+
+    @staticmethod
+    def _left_undecoded(handler: Handler, header: RequestHeader, buffer: Any, offset: int) -> Undecoded:
+        """Return the body of a long frame.
+
+        Raises InvalidRequest: the version is not served, or the request comes in a login, where no client has much to
+        say and every other one waits.
+        """
+        version = header.api_version
+        if handler.api_key is ApiKey.API_VERSIONS:
+            raise InvalidRequest(
+                f"ApiVersions of {len(buffer)} bytes from client {header.client_id!r}, "
+                f"and at most {LOGIN_FRAME_BYTES} are allowed"
+            )
+        if not handler.min_version <= version <= handler.max_version:
+            RequestParser._unsupported_version(handler, header)
+        return Undecoded(buffer, offset)
 
     @staticmethod
     def _unsupported_version(handler: Handler, header: RequestHeader) -> ApiVersionsRequest:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from barnabas.api.brief import BRIEF_OF_ANY_SIZE
+from barnabas.api.brief import BRIEF
 from barnabas.api.control_plane import CONTROLLER_APIS
 from barnabas.api.registry import Registry
 from barnabas.api.request import Handler, Request
@@ -72,7 +72,7 @@ class StartupGate:
         request.channel.resume(partial(self._handle, request))
 
     def _holding(self, handler: Handler) -> Handler:
-        """Return a line that leads to `hold`. It is brief, however long its requests are: holding one takes no time."""
+        """Return a line that leads to `hold`. It is brief: holding a request takes no time."""
         if handler.api_key in CONTROLLER_APIS:
             return handler
-        return handler.redirected(self.hold, BRIEF_OF_ANY_SIZE)
+        return handler.redirected(self.hold, BRIEF)

@@ -148,6 +148,11 @@ class AnswerTap:
         """End the throttle time, as the channel does."""
         self._channel.end_throttling(request)
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the connection is closed."""
+        return self._channel.is_abandoned
+
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, as the channel does."""
         self._channel.resume(continuation)

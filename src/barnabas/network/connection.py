@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.network.answer_queue import AnswerQueue, Response, ResponseKind
+from barnabas.network.error_counts import COUNTED_ELSEWHERE_BYTES, note_errors
 from barnabas.network.mute_states import (
     AFTER_RESPONSE,
     IllegalMuteTransition,
@@ -105,6 +106,8 @@ class Connection:
         # `answers.is_direct` and, below, `response_sent` and `answers.touch`, without the calls: this method runs once
         # for every request.
         if get_ident() != answers.thread_id or answers.responses:
+            if request.response_size > COUNTED_ELSEWHERE_BYTES:
+                note_errors(request)
             answers.put(Response(ResponseKind.SEND, self, request, frame))
             return
         request.response_dequeued_ns = now_ns
@@ -141,6 +144,11 @@ class Connection:
     def end_throttling(self, request: Request[Any]) -> None:
         """End the throttling that `request` began."""
         self._apply_or_put(Response(ResponseKind.END_THROTTLING, self, request))
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the connection is closed."""
+        return self.channel.closed
 
     def resume(self, continuation: Callable[[], None]) -> None:
         """Run `continuation` on a request handler thread, before any queued request."""

@@ -7,10 +7,10 @@ Kafka: SocketServer.Processor (configureNewConnections, processDisconnected).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from barnabas.api.request import ConnectionContext
 from barnabas.network.connection import Connection
-from barnabas.network.connection_id import ConnectionId
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.new_connections import NewConnection
 from barnabas.network.served_listener import ServedListener
@@ -19,6 +19,22 @@ from barnabas.transport.selector import Selector
 
 MAX_INDEX = 0x7FFFFFFF
 """The largest index at the end of a connection id, a positive int in Kafka; the next index is 0."""
+
+
+class ConnectionId(NamedTuple):
+    """The name of an accepted connection, by which log lines and the Selector know it (Kafka: ConnectionId).
+
+    Both ends, and a number that distinguishes connections which reuse a port.
+    """
+
+    local_host: str
+    local_port: int
+    remote_host: str
+    remote_port: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.local_host}:{self.local_port}-{self.remote_host}:{self.remote_port}-{self.sequence}"
 
 
 class ConnectionTable:

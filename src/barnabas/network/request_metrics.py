@@ -31,7 +31,7 @@ from barnabas.api.request import ConnectionContext, Handler, Request, RequestNot
 from barnabas.api.request_log import RequestLog
 from barnabas.metrics.buckets import DURATION_SHIFT, HIGHEST, INDEX, bucket_of
 from barnabas.metrics.metrics_registry import Sample
-from barnabas.network.error_counts import ErrorCounter, count_nothing, error_counter, new_error_counts
+from barnabas.network.error_counts import error_counter_of
 from barnabas.network.request_samples import (
     CONSUMER_FETCH,
     FOLLOWER_FETCH,
@@ -102,7 +102,7 @@ class RequestMetrics:
             version = -1
             table.versions[version] += 1
         if request.notes is not None:
-            _record_conversions(table, request.notes)
+            _record_notes(table, request.notes)
             self._log.completed(request)
         answer = request.response
         if answer is not None:
@@ -154,7 +154,7 @@ class RequestMetrics:
 
         A deprecated version is given no function, so that each of its requests comes here and is counted as such.
         """
-        counter = _error_counter_of(request, answer)
+        counter = error_counter_of(request, answer)
         counter(answer, table.errors)
         if version < 0 or version >= table.first_current_version:
             table.error_counters[version] = counter
@@ -228,19 +228,9 @@ def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, R
             yield TableKey(name, FOLLOWER_FETCH, table.plane, table.listener), table.follower
 
 
-def _error_counter_of(request: Request[Any], answer: Message) -> ErrorCounter:
-    """Return the function for a version's answers, or `count_nothing` if an answer cannot be read."""
-    # Metrics must not fail a request: the answer has left already, and its connection would be closed.
-    try:
-        counter = error_counter(answer.__class__, request.header.api_version)
-        counter(answer, new_error_counts())
-    except Exception:
-        logger.exception("the errors of answers to %s cannot be counted", request.handler.api_key.name)
-        return count_nothing
-    return counter
-
-
-def _record_conversions(table: RequestTable, notes: RequestNotes) -> None:
+def _record_notes(table: RequestTable, notes: RequestNotes) -> None:
+    for code, count in (notes.errors or {}).items():
+        table.errors[code] += count
     if notes.conversions_ns:
         table.conversions[_duration(notes.conversions_ns)] += 1
         table.temporary_memory[bucket_of(notes.temporary_memory_bytes)] += 1

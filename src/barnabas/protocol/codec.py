@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from barnabas.protocol.decoder_source import DecoderSource
+from barnabas.protocol.decoder_source import Bound, DecoderSource
 from barnabas.protocol.encoder_source import EncoderSource
 from barnabas.protocol.message_struct import VersionedStruct
 
@@ -62,11 +62,24 @@ class _CodecTable(dict[int, Callable[..., Any]]):
 class DecoderTable(_CodecTable):
     """The decoders of one message: `(buffer, offset) -> (message, end offset)`."""
 
-    __slots__ = ()
+    __slots__ = ("_bound", "_others")
     _function_name = "decode"
 
+    def __init__(self, message: type[VersionedStruct], bound: Bound = Bound.FRAME) -> None:
+        super().__init__(message)
+        self._bound = bound
+        self._others: dict[Bound, DecoderTable] = {}
+
+    def bounded(self, bound: Bound) -> DecoderTable:
+        """Return the table of the decoders with another bound. One table each is made, when first asked for."""
+        return self if bound is self._bound else self._others.setdefault(bound, DecoderTable(self._message, bound))
+
+    def _file_name(self, version: int) -> str:
+        name = super()._file_name(version)
+        return name if self._bound is Bound.FRAME else f"{name[:-1]} {self._bound.name.lower()}>"
+
     def _source(self, version: int) -> str:
-        return DecoderSource(self._message, version).text()
+        return DecoderSource(self._message, version, self._bound).text()
 
 
 class EncoderTable(_CodecTable):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, NoReturn
 
-from barnabas.protocol.errors import DecodeError, EncodeError
+from barnabas.protocol.errors import DecodeError, EncodeError, ManyElements
 
 # Five bytes of seven bits hold every int32. A sixth byte would begin at bit 35.
 _LONGEST_VARINT_SHIFT = 28
@@ -20,6 +20,22 @@ LONGEST_STRING: Final = 0x7FFF
 # Bounds of the caches below, whose keys come from clients: lengths of strings and counts of arrays.
 _CACHED_VARINTS = 1 << 16
 _CACHED_ARRAY_LENGTHS = 1 << 10
+
+MOST_TAGGED_FIELDS: Final = 64
+"""Of one struct. No message of Kafka's has ten; a field without content takes two bytes and half a microsecond."""
+MOST_ELEMENTS: Final = 1_000_000
+"""Of one array of a large request, as in Kafka 4.4."""
+FEW_ELEMENTS: Final = 1_000
+"""Of all arrays of a request whose bytes say little about its elements, such as a Produce, and that is decoded at once:
+about a millisecond. `api.brief` says where."""
+DECODED_PER_BYTE: Final = 10
+"""The most bytes of memory that the objects of a large request may take, for each byte of its frame."""
+DECODED_PER_BYTE_OF_CONTROLLER: Final = 20
+"""The same for the state of partitions: each of them has four lists, most of one or three numbers."""
+DECODED_FREELY_BYTES: Final = 4 * 1024 * 1024
+"""What they may take beyond that, whatever the frame: 20,000 partitions, of any request."""
+UNPACKED_AT_ONCE: Final = 16_384
+"""Numbers of a large array that are read by one call, which keeps the GIL: a third of a millisecond."""
 
 AS_JAVA: Final = "barnabas.replace-as-java"
 """The error handler with which `str(data, "utf-8", AS_JAVA)` is Java's `new String(bytes, UTF_8)`: U+FFFD stands for
@@ -78,9 +94,11 @@ def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int) ->
     """Step over tagged fields, none of which is known; return the position behind them.
 
     The position may lie behind the end of the buffer: the caller compares once, at the end. Raises DecodeError for a
-    bad varint, IndexError at the end of the buffer.
+    bad varint or very many fields, IndexError at the end of the buffer.
     """
     count, position = read_unsigned_varint(buffer, position)
+    if count > MOST_TAGGED_FIELDS:
+        refuse_tags(count)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
         size, position = read_unsigned_varint(buffer, position)
@@ -158,6 +176,26 @@ def refuse_null(name: str) -> NoReturn:
 def refuse_length(name: str, length: int) -> NoReturn:
     """Refuse a length or count that the rest of the frame cannot hold. Raises DecodeError."""
     raise DecodeError(f"field {name} has invalid length {length}")
+
+
+def refuse_many(count: int) -> NoReturn:
+    """Leave the decoding of very many elements to another thread. Raises ManyElements."""
+    raise ManyElements(f"another {count} elements, {FEW_ELEMENTS} in all are decoded at once")
+
+
+def refuse_elements(name: str, count: int) -> NoReturn:
+    """Refuse a longer array than any client sends. Raises DecodeError."""
+    raise DecodeError(f"field {name} has {count} elements, and at most {MOST_ELEMENTS} are allowed")
+
+
+def refuse_memory(size: int, bound: int) -> NoReturn:
+    """Refuse a message whose objects would take very much more memory than its bytes. Raises DecodeError."""
+    raise DecodeError(f"its {size} bytes have so many small elements that they would take more than {bound} bytes")
+
+
+def refuse_tags(count: int) -> NoReturn:
+    """Refuse more tagged fields than any client sends. Raises DecodeError."""
+    raise DecodeError(f"{count} tagged fields in one struct, and at most {MOST_TAGGED_FIELDS} are allowed")
 
 
 def refuse_tag(tag: int) -> NoReturn:

@@ -17,7 +17,11 @@ the length of the field behind them, are read by one precompiled struct. Heartbe
 The damage a hostile frame can do is bounded here. Slices never copy more than the frame holds; a count is refused when
 its elements, at their least size, do not fit the bytes left; every turn of a loop reads at least one byte or runs off
 the end; the position is checked against the frame's length at the end. A known tagged field must have the size it says,
-so that no byte is decoded twice.
+so that no byte is decoded twice. A struct has at most MOST_TAGGED_FIELDS tagged fields.
+
+A message has up to three decoders in each version, which differ in what they bound besides (`Bound`): a short frame is
+bounded by its bytes; a Produce of any size is decoded at once if it has few elements; a large request is decoded beside
+the network threads, its memory is counted before it is taken.
 
 A string that is not UTF-8 is no error, as in Kafka: U+FFFD stands for what cannot be read. A slice of a bytes object is
 decoded strictly, which is the fastest way; at the first malformed string the decoder begins again on a memoryview,
@@ -28,6 +32,8 @@ Kafka: MessageDataGenerator.
 
 from __future__ import annotations
 
+from enum import Enum
+
 from barnabas.protocol.codec_runtime import AS_JAVA
 from barnabas.protocol.message_struct import Struct, VersionedStruct
 from barnabas.protocol.schema import FieldSchema, WireType
@@ -37,6 +43,7 @@ from barnabas.protocol.wire_layout import (
     fields_of,
     has_records,
     least_size,
+    memory_of,
     tagged_fields,
     untagged_fields,
 )
@@ -45,8 +52,9 @@ _IMPORTS = """\
 from struct import Struct, error as StructError
 
 from barnabas.protocol.codec_runtime import (
-    array_unpackers, read_string_length, read_unsigned_varint, refuse_length, refuse_null, refuse_tag,
-    skip_tagged_fields,
+    DECODED_FREELY_BYTES, DECODED_PER_BYTE, DECODED_PER_BYTE_OF_CONTROLLER, FEW_ELEMENTS, MOST_ELEMENTS,
+    MOST_TAGGED_FIELDS, UNPACKED_AT_ONCE, array_unpackers, read_string_length, read_unsigned_varint, refuse_elements,
+    refuse_length, refuse_many, refuse_memory, refuse_null, refuse_tag, refuse_tags, skip_tagged_fields,
 )
 from barnabas.protocol.errors import DecodeError
 
@@ -54,16 +62,31 @@ new = object.__new__
 """
 
 
+class Bound(Enum):
+    """What a decoder bounds, besides what the bytes of the frame bound."""
+
+    FRAME = "nothing: the frame is short, or comes from a server that the client trusts"
+    FEW = "the elements of all arrays, by FEW_ELEMENTS. Raises ManyElements"
+    MEMORY = "the elements of each array, by MOST_ELEMENTS, and the memory of all objects"
+
+
+_STATES_OF_PARTITIONS = frozenset(("LeaderAndIsrRequest", "UpdateMetadataRequest"))
+_STRING_BYTES = 56
+"""A string of more than one character, without its bytes. Shorter ones are shared."""
+
+
 class DecoderSource:
     """Writes one decoder: `text()` is a module that defines `decode(buffer, start=0)`.
 
     Variables of the generated text: `buffer`, `start` (of the message), `size` (of the frame), `flat` (it is a bytes
     object), `p` (position), `view` (of the frame, for records), `v1`... (objects), `n1`... (lengths, counts; one more
-    while compact), `e1`... (ends), `a1`... (arrays), `t1`... (tags).
+    while compact), `e1`... (ends), `a1`... (arrays), `t1`... (tags), `left` (elements or bytes of memory that may
+    still be taken), `most` (bytes of memory in all).
     """
 
-    def __init__(self, message: type[VersionedStruct], version: int) -> None:
+    def __init__(self, message: type[VersionedStruct], version: int, bound: Bound = Bound.FRAME) -> None:
         self._message = message
+        self._bound = bound
         self._version = version
         self._flexible = message.is_flexible(version)
         self._writer = SourceWriter()
@@ -73,8 +96,12 @@ class DecoderSource:
     def text(self) -> str:
         """Return the module's text."""
         title = f"{self._message.__name__} v{self._version}"
-        self._line(0, "def decode(buffer, start=0):")
+        # A default, and not an assignment: the most frequent requests are decoded by this one.
+        self._line(0, f"def decode(buffer, start=0{', left=FEW_ELEMENTS' if self._bound is Bound.FEW else ''}):")
         self._line(1, "size = len(buffer)")
+        if self._bound is Bound.MEMORY:
+            factor = "DECODED_PER_BYTE" + ("_OF_CONTROLLER" if self._message.__name__ in _STATES_OF_PARTITIONS else "")
+            self._line(1, f"left = most = size * {factor} + DECODED_FREELY_BYTES")
         # A slice of bytes is bytes already, one of a bytearray or memoryview is not: asked once, used at every string.
         self._line(1, "flat = buffer.__class__ is bytes")
         if has_records(self._message, self._version):
@@ -197,6 +224,9 @@ class DecoderSource:
         self._line(depth, f"{end} = p + {length}" + (" - 1" if self._flexible else ""))
         self._line(depth, f"{name} = {_slice(field.wire_type, end)}")
         self._line(depth, f"p = {end}")
+        if self._bound is Bound.MEMORY and field.wire_type is not WireType.RECORDS:
+            self._line(depth, f"if {length} > {2 if self._flexible else 1}:")
+            self._take(str(_STRING_BYTES), depth + 1)
 
     def _array(self, field: FieldSchema, name: str, count: str, depth: int) -> None:
         """Read an array of `count` elements, after a look whether that many can be there."""
@@ -210,11 +240,28 @@ class DecoderSource:
                 self._length_format(field)[1] if self._flexible else (2 if field.wire_type is WireType.STRING else 4)
             )
         # Before anything is allocated: a count of two thousand million in a frame of 20 bytes must cost nothing.
-        self._line(depth, f"if {count} * {least} > size - p:")
-        self._line(depth + 1, f'refuse_length("{field.name}", {count})')
+        if self._bound is Bound.FEW:
+            # No look at the bytes left: so few elements cost nothing, and the first one that is missing ends the loop.
+            self._line(depth, f"left -= {count}")
+            self._line(depth, "if left < 0:")
+            self._line(depth + 1, f"refuse_many({count})")
+        else:
+            self._line(depth, f"if {count} * {least} > size - p:")
+            self._line(depth + 1, f'refuse_length("{field.name}", {count})')
+        if self._bound is Bound.MEMORY:
+            self._line(depth, f"if {count} > MOST_ELEMENTS:")
+            self._line(depth + 1, f'refuse_elements("{field.name}", {count})')
+            self._take(f"{count} * {memory_of(field, self._version)}", depth)
         if field.wire_type.is_fixed:
             unpackers = self._writer.array_unpacker(field.wire_type)
-            self._line(depth, f"{name} = list({unpackers}[{count}](buffer, p))")
+            if self._bound is Bound.MEMORY:
+                array, first = self._writer.name("a"), self._writer.name("n")
+                self._line(depth, f"{name} = {array} = []")
+                self._line(depth, f"for {first} in range(0, {count}, UNPACKED_AT_ONCE):")
+                slice_count = f"min(UNPACKED_AT_ONCE, {count} - {first})"
+                self._line(depth + 1, f"{array} += {unpackers}[{slice_count}](buffer, p + {least} * {first})")
+            else:
+                self._line(depth, f"{name} = list({unpackers}[{count}](buffer, p))")
             self._line(depth, f"p += {least} * {count}")
             return
         array = self._writer.name("a")
@@ -232,6 +279,12 @@ class DecoderSource:
         self._blob(field, element, length, depth + 1)
         self._line(depth + 1, f"{array}.append({element})")
 
+    def _take(self, memory: str, depth: int) -> None:
+        """Take memory, in bytes, before it is allocated."""
+        self._line(depth, f"left -= {memory}")
+        self._line(depth, "if left < 0:")
+        self._line(depth + 1, "refuse_memory(size, most)")
+
     def _tags(self, struct: type[Struct], made: str, count: str, depth: int) -> None:
         """Read the tagged fields: known ones into the object, unknown ones are skipped."""
         tagged = tagged_fields(struct, self._version)
@@ -242,6 +295,8 @@ class DecoderSource:
         tag, end = self._writer.name("t"), self._writer.name("e")
         self._line(depth + 1, f"if {count} > 127:")
         self._line(depth + 2, f"{count}, p = read_unsigned_varint(buffer, p - 1)")
+        self._line(depth + 1, f"if {count} > MOST_TAGGED_FIELDS:")
+        self._line(depth + 2, f"refuse_tags({count})")
         self._line(depth + 1, f"for _ in range({count}):")
         self._line(depth + 2, f"{tag}, p = read_unsigned_varint(buffer, p)")
         self._line(depth + 2, f"{end}, p = read_unsigned_varint(buffer, p)")

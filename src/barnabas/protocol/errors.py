@@ -398,5 +398,9 @@ class DecodeError(ValueError):
     """Bytes that are not the message they claim to be. Decoders raise nothing else, whatever the bytes."""
 
 
+class ManyElements(DecodeError):
+    """A message with more elements than are decoded at once; it may be a good one."""
+
+
 class EncodeError(ValueError):
     """A message that cannot be written in the version asked for: a programming error or an over-long value."""

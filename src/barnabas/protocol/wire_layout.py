@@ -8,6 +8,16 @@ from __future__ import annotations
 from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.schema import UNSET, FieldSchema, WireType
 
+_POINTER_BYTES = 8
+_OBJECT_BYTES = 32
+_LIST_BYTES = 64
+_NUMBER_BYTES = 16
+_UUID_BYTES = 64
+_LARGE_NUMBER = 4
+"""The bytes on the wire from which on a number may be larger than those that Python shares."""
+_FIXED_BYTES = {WireType.UUID: _UUID_BYTES, WireType.RECORDS: 192}
+"""Records are a memoryview."""
+
 
 def fields_of(struct: type[Struct]) -> tuple[FieldSchema, ...]:
     """Return all fields of a struct, of all versions, in the order of its constructor."""
@@ -43,6 +53,32 @@ def _least_field_size(field: FieldSchema, version: int, *, flexible: bool) -> in
     if flexible:
         return 1
     return 2 if field.wire_type is WireType.STRING and not field.is_array else 4
+
+
+def memory_of(field: FieldSchema, version: int) -> int:
+    """Return the memory that an element of an array takes, in bytes, without the elements of its own arrays.
+
+    Strings and bytes count only where they are longer than what Python shares; numbers by half, since most are small
+    and shared.
+    """
+    if field.struct is None:
+        if not field.wire_type.is_fixed:
+            return _POINTER_BYTES
+        return _POINTER_BYTES + _FIXED_BYTES.get(field.wire_type, _NUMBER_BYTES)
+    return _POINTER_BYTES + _struct_memory(field.struct, version)
+
+
+def _struct_memory(struct: type[Struct], version: int) -> int:
+    # Every field has its place in the object, also one that the version lacks.
+    memory = _OBJECT_BYTES + _POINTER_BYTES * len(fields_of(struct))
+    for field in fields_of(struct):
+        if field.is_array:
+            memory += _LIST_BYTES if field.is_present(version) or field.default is UNSET else 0
+        elif field.struct is not None:
+            memory += _struct_memory(field.struct, version)
+        elif field.is_present(version):
+            memory += _FIXED_BYTES.get(field.wire_type, _NUMBER_BYTES if field.wire_type.size >= _LARGE_NUMBER else 0)
+    return memory
 
 
 def has_records(struct: type[Struct], version: int) -> bool:

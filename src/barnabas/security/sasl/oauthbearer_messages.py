@@ -12,9 +12,12 @@ import json
 import re
 from typing import Final, NamedTuple
 
+from barnabas.security.sasl.scram_messages import SASL_NAME
+
 _FIRST: Final = re.compile(
-    r"n,(?:a=(?P<user>(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+))?,\x01"
-    r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+    rf"n,(?:a=(?P<user>{SASL_NAME}))?,\x01"
+    # Bounded, because each turn of a group is dear, and the client has not logged in yet.
+    r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01){0,64})\x01"
 )
 _AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 

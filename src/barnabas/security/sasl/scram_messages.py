@@ -20,14 +20,17 @@ from typing import Final, NamedTuple
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
 _VALUE_SAFE: Final = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]+"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
-_SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
+_PLAIN: Final = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]*"
+# Bounded: each turn of a group costs what a hundred characters of a class cost, and the client has not logged in yet.
+SASL_NAME: Final = rf"(?=[^,]){_PLAIN}(?:=(?:2C|3D){_PLAIN}){{0,256}}"
+"""A regular expression for a user name: not empty, comma and equals sign escaped, at most 256 of them."""
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE}){{0,64}}"
 BASE64: Final = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?"
 """A regular expression for base64 with padding."""
 
 _CLIENT_FIRST: Final = re.compile(
-    rf"(?P<gs2>n,(?:a=(?P<authzid>{_SASL_NAME}))?,)"
-    rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+    rf"(?P<gs2>n,(?:a=(?P<authzid>{SASL_NAME}))?,)"
+    rf"(?P<bare>n=(?P<name>{SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
 )
 _SERVER_FIRST: Final = re.compile(
     rf"r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{BASE64}),i=(?P<iterations>[0-9]{{1,9}}){_EXTENSIONS}"

@@ -4,9 +4,12 @@ Made for each connection by its listener; called by the thread that owns the cha
 order of the requests. Kafka: SaslServerAuthenticator.
 
 A client may send ApiVersions, then SaslHandshake with a mechanism, then the mechanism's tokens: with SaslHandshake v1
-in SaslAuthenticate requests, with v0 as bare frames (KIP-152). Any other request closes the connection, and so does a
-frame above `sasl.server.max.receive.size`. A login that fails is answered after
-`connection.failed.authentication.delay.ms` (the Selector's setup does both).
+in SaslAuthenticate requests, with v0 as bare frames (KIP-152). Any other request closes the connection. A login that
+fails is answered after `connection.failed.authentication.delay.ms` (the Selector's setup does both).
+
+A client that has not logged in may send what a login needs (`api.brief`), since every other connection of the thread
+waits meanwhile: frames of LOGIN_FRAME_BYTES, and tokens of `sasl.server.max.receive.size` only once it has chosen the
+mechanism that has such tokens. A longer frame closes the connection, before any of it is kept.
 """
 
 from __future__ import annotations
@@ -37,6 +40,12 @@ _REQUESTS: Final[Mapping[int, type[Message]]] = {
     int(request.api_key): request for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
 }
 _API_NAMES: Final[Mapping[int, str]] = {int(key): key.name for key in ApiKey}
+LOGIN_FRAME_BYTES: Final = 8 * 1024
+"""The longest frame before and in a login. The longest one seen of a client is the first message of SCRAM by a
+delegation token, with 150 bytes; a message of this size takes three milliseconds at most."""
+LONG_TOKENS: Final = frozenset(("OAUTHBEARER",))
+"""The mechanisms whose tokens may be longer: those of identity providers that list a user's groups have 50 KB and
+more. What can be said before a signature is checked is bounded there."""
 _SIZE_BYTES: Final = 4
 _NAMES_SOFTWARE_SINCE: Final = 3
 _BARE: Final = -1
@@ -118,7 +127,7 @@ class SaslServerAuthenticator:
     def authenticate(self, conversation: Conversation) -> None:
         """Answer the frames that are there. Raises AuthenticationFailed when the login fails."""
         if self._state is SaslState.INITIAL or self._previous is not None:
-            conversation.limit_frames(self._rules.max_receive_bytes)
+            conversation.limit_frames(self._longest_frame)
         while not self.complete:
             frame = conversation.receive_frame()
             if frame is None:
@@ -130,6 +139,8 @@ class SaslServerAuthenticator:
                 raise
             if answer:
                 conversation.send(answer)
+            if self._server is not None:
+                conversation.limit_frames(self._longest_frame)
         conversation.limit_frames(None)
 
     def close(self) -> None:
@@ -146,6 +157,12 @@ class SaslServerAuthenticator:
         return self._tokens_version >= _LIFETIME_SINCE
 
     # -- frames
+
+    @property
+    def _longest_frame(self) -> int:
+        longest = self._rules.max_receive_bytes
+        has_long_tokens = self._state is SaslState.AUTHENTICATE and self._mechanism in LONG_TOKENS
+        return longest if has_long_tokens else min(longest, LOGIN_FRAME_BYTES)
 
     def _answer(self, frame: bytes) -> Sequence[Any]:
         if self._state is SaslState.OTHER_MECHANISM:

@@ -16,6 +16,9 @@ from barnabas.security.sasl.oauth_config import OAuthConfig
 from barnabas.security.sasl.signing_keys import ALGORITHMS, SigningKeys
 from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, ValidToken, valid_token
 
+LONGEST_HEADER: Final = 8 * 1024
+"""Characters of a token's first part, which is read before the signature is checked. Such a part has about 100."""
+
 # The times are compared by the broker's clock, with the claims that have no rule in the library.
 _CHECKS: Final[Options] = {
     "verify_exp": False,
@@ -40,6 +43,8 @@ class SignedTokenValidator:
 
     def validate(self, token: str) -> ValidToken:
         """Return whose token it is. Raises TokenInvalid. A token that has an audience needs an expected one."""
+        if token.find(".") > LONGEST_HEADER:
+            raise TokenInvalid(f"its header has more than {LONGEST_HEADER} characters")
         try:
             header = jwt.get_unverified_header(token)
             algorithm, key_id = header.get("alg"), header.get("kid")

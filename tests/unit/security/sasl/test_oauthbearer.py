@@ -109,6 +109,9 @@ def test_a_first_message_has_a_token_perhaps_a_user_and_extensions() -> None:
         b"n,b=alice,\x01auth=Bearer a\x01\x01",
         b"n,a=al=ice,\x01auth=Bearer a\x01\x01",
         b"n,,\x01auth=Bearer \xff\x01\x01",
+        # More parts than any client sends; half a megabyte of them took 0.2 s.
+        b"n,,\x01" + b"a=b\x01" * 64 + b"auth=Bearer a\x01\x01",
+        b"n,a=" + b"=2C" * 257 + b",\x01auth=Bearer a\x01\x01",
     ],
 )
 def test_malformed_messages_are_rejected(message: bytes) -> None:
@@ -227,6 +230,9 @@ def test_tokens_that_the_provider_has_not_signed_are_refused() -> None:
     assert "alg, 'HS256'" in refused(
         validator, f"{forged}.{claims}." + base64.urlsafe_b64encode(mac).decode().rstrip("=")
     )
+    # What is read before the signature is short.
+    long_header = base64.urlsafe_b64encode(b'{"alg":"RS256"' + b',"a":1' * 2000 + b"}").decode().rstrip("=")
+    assert "header has more than" in refused(validator, f"{long_header}.{claims}.{signature}")
     for nonsense in ("", "a", "a.b.c", "..", "e30.e30.e30", "eyJhbGciOjF9.e30.e30"):
         refused(validator, nonsense)
 

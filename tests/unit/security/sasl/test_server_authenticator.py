@@ -25,10 +25,11 @@ from barnabas.protocol.messages.sasl import (
 )
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
+from barnabas.security.sasl.sasl_server import Login
 from barnabas.security.sasl.scram_credential import ScramCredential
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramMechanism
 from barnabas.security.sasl.scram_server import TokenCredential
-from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
+from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES, SaslRules, SaslServerAuthenticator
 from barnabas.transport.authenticator import AuthenticationFailed
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
@@ -155,6 +156,37 @@ def test_plain_in_requests(version: int, ask_versions: bool) -> None:
     assert connection.authenticator.principal == "User:alice"
     assert not connection.authenticator.is_token
     assert connection.limit is None
+
+
+class AnyToken:
+    """A SASL server that takes one token."""
+
+    login: Login | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        self.login = Login("alice")
+        return b""
+
+
+@pytest.mark.parametrize("most", [524_288, 1000])
+@pytest.mark.parametrize(("mechanism", "has_long_tokens"), [("PLAIN", False), (SCRAM[0], False), ("OAUTHBEARER", True)])
+def test_a_client_may_send_what_a_login_needs(mechanism: str, has_long_tokens: bool, most: int) -> None:
+    """Half a megabyte of anything took the network thread from all clients for 0.2 s."""
+    rules = SaslRules({mechanism: AnyToken}, most, versions, {mechanism: 0}, MockClock())
+    connection = Connection(SaslServerAuthenticator(rules))
+    short = min(most, LOGIN_FRAME_BYTES)
+    connection.authenticator.authenticate(connection)
+    assert connection.limit == short
+    connection.call(ApiVersionsRequest(), 3, ApiVersionsResponse)
+    assert connection.limit == short
+    connection.handshake(mechanism)
+    assert connection.limit == (most if has_long_tokens else short)
+    connection.authenticate(b"token")
+    assert connection.limit is None
+    # The next login on the connection begins with a handshake again.
+    again = Connection(connection.authenticator.renewal())
+    again.authenticator.authenticate(again)
+    assert again.limit == short
 
 
 def test_plain_in_bare_frames() -> None:

@@ -1,0 +1,153 @@
+"""Requests whose frames are decoded on a request handler's thread, because they are long or have many elements.
+
+`RequestParser` makes such a request on a network thread from the header alone; its body is `Undecoded`, and its
+handler a line of the table that leads to `LargeRequests.handle`, which decodes the frame and calls the real handler.
+`api.brief` has the bounds. Kafka decodes every request on its network thread.
+
+A hostile client sends 20 MB of names with one letter on each of six connections:
+
+    network threads   read the headers: six requests in the queue
+    handler 1, 2      HEAVY_AT_ONCE of them are decoded; their objects would take more than ten times the bytes of the
+                      frame, so decoding ends before, with a log line, and the connection is closed
+    handler 3         takes the third, finds both places taken, puts the request into the line, and is free again
+    handler 1         passes its place on to the oldest in the line, unless its connection is closed meanwhile
+
+The line is as long as there are open connections, since each has one request in progress.
+
+Decoders are interpreted, so another thread gets the GIL after each switch interval. `_lock` guards the places and the
+line; nothing is called under it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from barnabas.api.brief import HEAVY_AT_ONCE, HEAVY_BYTES
+from barnabas.api.request import Handler, Request
+from barnabas.api.request_log import RequestLog
+from barnabas.protocol.decoder_source import Bound
+from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.message_index import request_class
+
+logger = logging.getLogger(__name__)
+
+
+class Undecoded:
+    """The body of a request before it is decoded: the frame, and where the body begins in it."""
+
+    __slots__ = ("buffer", "offset")
+
+    def __init__(self, buffer: Any, offset: int) -> None:
+        self.buffer = buffer
+        self.offset = offset
+
+
+class LargeRequests:
+    """The decoding of large requests, and the places for the heavy ones among them."""
+
+    def __init__(self, log: RequestLog, resume: Callable[[Request[Any]], None]) -> None:
+        """resume: runs a request that has waited in the line, on a request handler's thread (Apis.handle_moved)."""
+        self._log = log
+        self._resume = resume
+        self._lock = threading.Lock()
+        self._places = HEAVY_AT_ONCE
+        self._line: deque[Request[Any]] = deque()
+        self._lines: dict[Handler, Handler] = {}
+        self._handlers: dict[Handler, Handler] = {}
+
+    def leading_here(self, handler: Handler) -> Handler:
+        """Return the line of the table for undecoded requests of `handler`: one each, made when first asked for."""
+        found = self._lines.get(handler)
+        if found is None:
+            found = self._lines.setdefault(handler, handler.redirected(partial(self.handle, handler)))
+            self._handlers[found] = handler
+        return found
+
+    def handle(self, handler: Handler, request: Request[Any]) -> None:
+        """Decode a request and have `handler` handle it, or put it into the line. Raises what `handler` raises."""
+        if request.request_size <= HEAVY_BYTES:
+            self._decode_and_handle(handler, request)
+        elif self._takes_place(request):
+            self._handle_heavy(handler, request)
+
+    def _handle_heavy(self, handler: Handler, request: Request[Any]) -> None:
+        """Handle a request that has a place."""
+        try:
+            self._decode_and_handle(handler, request)
+        finally:
+            self._pass_place_on()
+
+    def _decode_and_handle(self, handler: Handler, request: Request[Any]) -> None:
+        if self._decode(handler, request):
+            handler.handle(request)
+
+    def _takes_place(self, request: Request[Any]) -> bool:
+        with self._lock:
+            if self._places:
+                self._places -= 1
+                return True
+            # A client may send 20 MB and leave, again and again: the line must not keep all that.
+            given_up = [each for each in self._line if each.channel.is_abandoned]
+            for each in given_up:
+                self._line.remove(each)
+            # Another object, which owns the frame: the caller releases what it has handled.
+            self._line.append(request.handed_to(request.handler))
+        _give_up(given_up)
+        return False
+
+    def _pass_place_on(self) -> None:
+        given_up: list[Request[Any]] = []
+        following = None
+        with self._lock:
+            while self._line and following is None:
+                oldest = self._line.popleft()
+                if oldest.channel.is_abandoned:
+                    given_up.append(oldest)
+                else:
+                    following = oldest
+            if following is None:
+                self._places += 1
+        _give_up(given_up)
+        if following is not None:
+            # It has the place already: a request that comes in between cannot overtake it.
+            handler = self._handlers[following.handler]
+            following.handler = handler.redirected(partial(self._handle_heavy, handler))
+            following.channel.resume(partial(self._resume, following))
+
+    def _decode(self, handler: Handler, request: Request[Any]) -> bool:
+        """Decode the body. Returns False when the bytes are no request: the connection is closed."""
+        undecoded: Undecoded = request.body
+        request.handler = handler
+        message = request_class(handler.api_key)
+        try:
+            decode = message.decoders.bounded(Bound.MEMORY)[request.api_version]
+            request.body, _ = decode(undecoded.buffer, undecoded.offset)
+        except DecodeError as error:
+            logger.warning(
+                "Closing connection %s: unreadable body of %s v%d, %d bytes from client %r: %s",
+                request.connection.connection_id,
+                handler.api_key.name,
+                request.api_version,
+                request.request_size,
+                request.header.client_id,
+                error,
+            )
+            request.body = message()
+            request.close_connection()
+            return False
+        if self._log.enabled:
+            self._log.received(request)
+        return True
+
+
+def _give_up(requests: Iterable[Request[Any]]) -> None:
+    """End requests whose connections are closed."""
+    for request in requests:
+        request.body = request_class(request.handler.api_key)()
+        request.close_connection()
+        request.release_buffer()

@@ -112,9 +112,9 @@ STARTING_OFFSETS_LOCATION = Option(
     "startingOffsetsLocation",
     Kind.TEXT,
     None,
-    "A directory in which a new stream keeps its first offsets, so that latest means the same after a crash in the"
-    " first micro-batch.",
-    "keeps them in the checkpoint, which Spark does not show to Python sources",
+    "A directory in which a new stream keeps its first offsets until its first micro-batch is planned; the checkpoint"
+    " has them from then on. Remove it together with the checkpoint.",
+    "keeps them in the checkpoint at once",
     Queries.STREAM,
 )
 

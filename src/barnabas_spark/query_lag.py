@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.topic_offsets import offsets_from_json
+from barnabas_spark.topic_offsets import planned_offsets
 
 
 def query_lag(progress: Mapping[str, Any] | None) -> dict[TopicPartition, int]:
@@ -33,6 +33,7 @@ def query_lag(progress: Mapping[str, Any] | None) -> dict[TopicPartition, int]:
 def _offsets(reported: Any) -> dict[TopicPartition, int] | None:
     """Return offsets that Spark reports as text or as parsed JSON, or None for those of another source."""
     try:
-        return offsets_from_json(reported if isinstance(reported, str) else json.dumps(reported))
+        parsed = json.loads(reported) if isinstance(reported, str) else reported
+        return planned_offsets(parsed) if isinstance(parsed, dict) else None
     except ValueError:
         return None

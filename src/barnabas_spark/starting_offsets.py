@@ -3,10 +3,11 @@
 Called by the readers on the driver. `BrokerOffsets` is the part of a broker that they need. No state; the file of a
 kept start is written once, atomically.
 
-Spark's Python sources have no place in the checkpoint where they could note which offsets "latest" stood for when the
-query was first started. After a crash in the first micro-batch Spark asks again, and would skip all records that have
-come in between. So a stream keeps its start in a directory of its own (option `startingOffsetsLocation`), before it
-reads anything.
+A stream's start is noted in Spark's log with the end of the first micro-batch (`stream_reader`). Until that micro-batch
+is planned, Spark's Python sources have no place in the checkpoint where they could note which offsets "latest" stands
+for. A stream that fails before may keep its start in a directory of its own (option `startingOffsetsLocation`), which
+should go when the checkpoint does: pipelines have it in there. The options that the start was found by are kept with
+it, and a start of other options is found anew.
 """
 
 from __future__ import annotations
@@ -23,9 +24,18 @@ from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.position_options import Position, TimestampPosition
 from barnabas_spark.source_options import SourceOptions
-from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, offsets_to_json
+from barnabas_spark.topic_offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    offsets_from_json,
+    offsets_from_parsed,
+    offsets_to_json,
+)
 
 _FILE_NAME = "starting-offsets.json"
+_FOUND_BY = "foundBy"
+"""The key of the options in that file. In files of earlier versions all keys are topics, with objects."""
 
 
 class BrokerOffsets(Protocol):
@@ -124,20 +134,25 @@ def _check_partitions(
 
 
 def first_offsets(options: SourceOptions, broker: BrokerOffsets) -> Offsets:
-    """Return the start of a stream that has no checkpoint yet. A kept start is returned again.
+    """Return the start of a stream that has no checkpoint yet. A kept start of these options is returned again.
 
     Raises DataLoss for an offset beyond the end of its partition, OptionError, TopicMissing, OSError.
     """
     location = options.starting_offsets_location
-    kept = None if location is None else _read(location)
+    kept = None if location is None else _read(location, _found_by(options))
     if kept is not None:
         return kept
     offsets = resolve("startingOffsets", options.starting, partitions_to_read(options, broker), broker)
     if isinstance(options.starting, dict):
         _report_beyond_end(options, offsets, broker)
     if location is not None:
-        _write(location, offsets)
+        _write(location, offsets, _found_by(options))
     return offsets
+
+
+def _found_by(options: SourceOptions) -> str:
+    """Return the options that a start depends on, as text."""
+    return f"{options.choice} {options.starting}"
 
 
 def _report_beyond_end(options: SourceOptions, offsets: Offsets, broker: BrokerOffsets) -> None:
@@ -151,23 +166,28 @@ def _report_beyond_end(options: SourceOptions, offsets: Offsets, broker: BrokerO
             )
 
 
-def _read(location: str) -> Offsets | None:
-    """Return the kept start, or None. Raises OptionError for a file that holds no offsets."""
+def _read(location: str, found_by: str) -> Offsets | None:
+    """Return the kept start, or None if there is none of these options. Raises OptionError for a damaged file."""
     path = os.path.join(location, _FILE_NAME)
     try:
         with open(path, encoding="utf-8") as file:
-            return offsets_from_json(file.read())
+            text = file.read()
+        kept = json.loads(text)
+        if not isinstance(kept, dict) or not isinstance(kept.get(_FOUND_BY), str):
+            # An earlier version has kept the offsets alone.
+            return offsets_from_json(text)
+        return offsets_from_parsed(kept["offsets"]) if kept[_FOUND_BY] == found_by else None
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, KeyError, AttributeError) as error:
         raise OptionError(f"{path} (option 'startingOffsetsLocation') holds no offsets: {error}") from None
 
 
-def _write(location: str, offsets: Offsets) -> None:
+def _write(location: str, offsets: Offsets, found_by: str) -> None:
     os.makedirs(location, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=location)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(offsets_to_json(offsets), file)
+        json.dump({"offsets": offsets_to_json(offsets), _FOUND_BY: found_by}, file)
         file.flush()
         # Synced before the rename, or a crash of the machine could leave an empty file that counts as the start.
         os.fsync(file.fileno())

@@ -1,5 +1,10 @@
 """`spark.readStream.format("barnabas")`: micro-batches over ranges of offsets.
 
+A query begins at one place, which is found once. Spark notes the end of the first micro-batch in its log, but not the
+start: if that micro-batch fails, it asks for the start anew, when partitions may have been added and "latest" has moved
+on. So the end of the first micro-batch has the start with it (`topic_offsets.with_start`), and is planned again with
+that one.
+
 Spark keeps one reader per query in a Python process on the driver, and calls everything but `read` there, from one
 thread; `read` runs in the executors' workers on a copy. No lock.
 """
@@ -22,16 +27,18 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from barnabas_spark.admin_offsets import TopicMissing
 from barnabas_spark.batch_reader import RangePartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
-from barnabas_spark.data_loss import report_data_loss
+from barnabas_spark.data_loss import DataLoss, report_data_loss
 from barnabas_spark.group_progress import GroupProgress
 from barnabas_spark.offset_ranges import ranges_between, tasks_of
+from barnabas_spark.option_values import OptionError
 from barnabas_spark.partition_reader import read_ranges
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read
-from barnabas_spark.topic_offsets import Offsets, offsets_from_parsed, offsets_to_json
+from barnabas_spark.topic_offsets import Offsets, offsets_to_json, planned_offsets, start_in, with_start
 from barnabas_spark.trigger_limits import TriggerLimits
 from barnabas_spark.worker_heap import worker_heap
 
@@ -44,6 +51,8 @@ logger = logging.getLogger(__name__)
 class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A reader that follows topics. Offsets in Spark's log have the JSON form of Spark's own Kafka source.
 
+    The end of the first micro-batch alone has also the query's start, in keys that no topic has.
+
     Partitions that are added later are read from their earliest record on.
     """
 
@@ -52,6 +61,10 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = SourceOptions.parse(given, streaming=True)
         self._columns = checked_columns(schema)
         self._first: Offsets | None = None
+        self._unfound: OptionError | DataLoss | TopicMissing | None = None
+        """Why the options give no start, as long as no start has turned up in Spark's log."""
+        self._has_begun = False
+        """Whether the first micro-batch is planned."""
         self._target: Offsets | None = None
         """The ends at which an available-now query stops, or None for other queries."""
         self._latest: Offsets | None = None
@@ -61,9 +74,14 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Return the start of a query without a checkpoint. Spark asks twice, and gets the same answer."""
-        if self._first is None:
-            self._first = first_offsets(self._options, connections.offsets(self._options))
-        return offsets_to_json(self._first)
+        # Spark asks also before it plans the first micro-batch again, whose end has the start. The options may not fit
+        # the topics of today then, so their errors are for the micro-batch that needs them.
+        if self._first is None and self._unfound is None:
+            try:
+                self._first = first_offsets(self._options, connections.offsets(self._options))
+            except (OptionError, DataLoss, TopicMissing) as error:
+                self._unfound = error
+        return offsets_to_json(self._first or {})
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the present ends of the topics, at which an available-now query stops."""
@@ -82,20 +100,29 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
         """Return the end of the next micro-batch."""
         # An available-now query stops at the ends that it noted at its start, however many records come meanwhile.
-        known = offsets_from_parsed(start)
+        known = planned_offsets(start)
+        is_first = self._is_first(start)
+        if is_first and self._unfound is not None:
+            raise self._unfound
         # Spark asks for the next end when all before `start` is finished, and also when there is nothing new. It never
         # calls `commit` for the last micro-batch.
         self._commit_to_group(known)
         if self._target is None:
             end = self._ends(known)
         else:
+            if is_first:
+                self._target = self._not_before(known, self._target)
             end = connections.offsets(self._options).at_least_read(known, self._target)
         self._latest = end
-        if isinstance(limit, ReadAllAvailable):
-            return offsets_to_json(end)
-        # A partition that is gone is still in `known`. It must not come back, so that `partitions` reports the loss.
-        starts = self._with_new_partitions(known, end)
-        return offsets_to_json(self._trigger.end_of_batch({partition: starts[partition] for partition in end}, end))
+        if not isinstance(limit, ReadAllAvailable):
+            # A partition that is gone is still in `known`. It must not come back, so that `partitions` reports the
+            # loss.
+            starts = self._with_new_partitions(known, end)
+            end = self._trigger.end_of_batch({partition: starts[partition] for partition in end}, end)
+        if is_first:
+            return with_start(end, {partition: known[partition] for partition in end if partition in known})
+        # Spark compares the texts: nothing new has to look like before, also after the first micro-batch.
+        return start if end == known else offsets_to_json(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """Return the last known ends of the topics, from which Spark shows the query's lag."""
@@ -105,8 +132,8 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the tasks of one micro-batch. Raises DataLoss for partitions that are gone, or end too early."""
         # The checkpoint's start, not the broker, says what this query has read. A topic that was deleted and created
         # again has fewer partitions or lower offsets than that.
-        stops = offsets_from_parsed(end)
-        starts = offsets_from_parsed(start)
+        stops = planned_offsets(end)
+        starts = self._starts(start, end, stops)
         for partition in sorted(starts.keys() - stops.keys()):
             report_data_loss(
                 self._options, f"partition {partition} is gone; it was read up to offset {starts[partition]}"
@@ -127,7 +154,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit the offsets to the group of `commitGroupId`. Spark's checkpoint has them in any case."""
-        self._commit_to_group(offsets_from_parsed(end))
+        self._commit_to_group(planned_offsets(end))
 
     def stop(self) -> None:
         """Close this process's connections."""
@@ -136,6 +163,34 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _commit_to_group(self, read: Offsets) -> None:
         if self._group is not None:
             self._group.note(read, connections.offsets(self._options))
+
+    def _is_first(self, start: Mapping[str, Any]) -> bool:
+        """Return whether the micro-batch that begins at this offset is the query's first one, not planned yet."""
+        if self._has_begun or start_in(start) is not None:
+            return False
+        return self._unfound is not None or planned_offsets(start) == self._first
+
+    def _not_before(self, start: Offsets, end: Offsets) -> Offsets:
+        """Return the ends of an available-now query, which were noted before its start was found."""
+        if isinstance(self._options.starting, dict):
+            # Offsets of a user, which may be beyond the end where that is no error.
+            return end
+        return {partition: max(stop, start.get(partition, stop)) for partition, stop in end.items()}
+
+    def _starts(self, start: Mapping[str, Any], end: Mapping[str, Any], stops: Offsets) -> Offsets:
+        """Return where a micro-batch begins, which for the first one is noted at its end. Raises OptionError."""
+        is_first = self._is_first(start)
+        self._has_begun = True
+        noted = start_in(end)
+        if noted is not None and start_in(start) is None:
+            return noted
+        starts = planned_offsets(start)
+        if not is_first:
+            return starts
+        # An earlier version has planned it, and has noted no start.
+        if self._unfound is not None:
+            raise self._unfound
+        return {partition: offset for partition, offset in starts.items() if partition in stops}
 
     def _ends(self, known: Offsets) -> Offsets:
         """Return the ends of all partitions. `known`: offsets that the ends cannot be before."""

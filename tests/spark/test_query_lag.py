@@ -26,6 +26,9 @@ def test_lag_is_what_each_partition_has_more_than_was_read() -> None:
         == {}
     )
     assert query_lag(None) == {}
+    # The first micro-batch, whose end has the query's start.
+    ours["endOffset"] = '{"t": {"0": 7}, "(start) t": {"0": 2}}'
+    assert query_lag({"sources": [ours]}) == {T0: 3, T1: 4}
 
 
 class Group:

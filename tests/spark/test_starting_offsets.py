@@ -112,6 +112,27 @@ def test_a_kept_start_is_used_again(tmp_path: os.PathLike[str]) -> None:
     assert first_offsets(options(), broker) == {T0: 102, T1: 102}
 
 
+def test_a_kept_start_is_that_of_the_options_which_found_it(tmp_path: os.PathLike[str]) -> None:
+    """Otherwise options that were changed before the first micro-batch would be ignored without a word."""
+    location = os.fspath(tmp_path)
+    broker = FakeBroker()
+    assert first_offsets(options(startingOffsetsLocation=location), broker) == {T0: 101, T1: 101}
+    changed = options(startingOffsetsLocation=location, startingOffsets="earliest")
+    assert first_offsets(changed, broker) == {T0: 5, T1: 5}
+    assert first_offsets(options(startingOffsetsLocation=location), broker) == {T0: 102, T1: 102}
+    assert first_offsets(options(startingOffsetsLocation=location), broker) == {T0: 102, T1: 102}
+    # An earlier version kept the offsets alone.
+    with open(os.path.join(tmp_path, "starting-offsets.json"), "w", encoding="utf-8") as file:
+        file.write('{"t": {"0": 9, "1": 8}}')
+    assert first_offsets(changed, broker) == {T0: 9, T1: 8}
+
+
+def test_a_start_without_topics_is_kept_too(tmp_path: os.PathLike[str]) -> None:
+    matching_nothing = options(subscribePattern="^new$", startingOffsetsLocation=os.fspath(tmp_path))
+    for _ in range(2):
+        assert first_offsets(matching_nothing, FakeBroker()) == {}
+
+
 def test_a_damaged_start_is_named(tmp_path: os.PathLike[str]) -> None:
     with open(os.path.join(tmp_path, "starting-offsets.json"), "w", encoding="utf-8") as file:
         file.write("{")
@@ -120,7 +141,7 @@ def test_a_damaged_start_is_named(tmp_path: os.PathLike[str]) -> None:
 
 
 def test_a_start_beyond_the_end_is_not_kept(tmp_path: os.PathLike[str]) -> None:
-    """Otherwise the mended option would be ignored, as that of a stream which has begun."""
+    """Otherwise a start that is wrong would be that of the next run too."""
     location = os.path.join(tmp_path, "start")
     wrong = {"startingOffsets": '{"t": {"0": 100, "1": 900}}', "startingOffsetsLocation": location}
     with pytest.raises(
@@ -129,4 +150,4 @@ def test_a_start_beyond_the_end_is_not_kept(tmp_path: os.PathLike[str]) -> None:
         first_offsets(options(True, **wrong), FakeBroker())
     mended = options(startingOffsets='{"t": {"0": 100, "1": 90}}', startingOffsetsLocation=location)
     assert first_offsets(mended, FakeBroker()) == {T0: 100, T1: 90}
-    assert first_offsets(options(True, **wrong, failOnDataLoss="false"), FakeBroker()) == {T0: 100, T1: 90}
+    assert first_offsets(mended, FakeBroker()) == {T0: 100, T1: 90}

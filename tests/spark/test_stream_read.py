@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from barnabas.clients.admin import Admin
+from barnabas.clients.admin import Admin, NewPartitions
 from barnabas_spark.query_lag import query_lag
 from tests.spark.known_records import KnownRecord, produce
 
@@ -100,17 +100,20 @@ def test_a_stream_goes_on_where_it_was(
 def test_latest_means_the_same_when_the_first_batch_is_planned_again(
     reader: DataStreamReader, bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
-    """Spark does not note where a stream starts; without the kept start it would skip what came after the crash."""
+    """Spark asks anew where the stream starts: it would skip what has come, and miss partitions that are new."""
     old = produce(bootstrap_servers, topic, PARTITIONS, range(20))
-    frame = reader.option("startingOffsetsLocation", os.fspath(tmp_path / "start")).load()
+    frame = reader.load()
     collector = Collector()
     collector.fail_in = 0
     with pytest.raises(PySparkException, match="told to fail"):
-        run(frame, collector, tmp_path / "checkpoint")
-    new = produce(bootstrap_servers, topic, PARTITIONS, range(20, 50))
-    run(frame, collector, tmp_path / "checkpoint")
-    assert collector.places == places(new)
+        run(frame, collector, tmp_path)
+    with Admin(bootstrap_servers) as admin:
+        admin.create_partitions({topic: NewPartitions(PARTITIONS + 1)})
+    new = produce(bootstrap_servers, topic, PARTITIONS + 1, range(20, 50))
+    run(frame, collector, tmp_path)
+    assert collector.places == sorted(places(new))
     assert not set(collector.places) & set(places(old))
+    assert run(frame, collector, tmp_path) == []
 
 
 def test_a_start_beyond_the_end_is_data_loss(

@@ -12,6 +12,7 @@ import pytest
 from barnabas.testing import BrokerFailed, BrokerProcess, broker
 from tests.support.broker_log import wait_for_log_line
 from tests.support.raw_client import RawClient
+from tests.support.thread_signals import other_threads, signal_thread
 
 PATIENCE_SECONDS = 100
 
@@ -108,8 +109,18 @@ def test_a_broker_that_died_is_reported() -> None:
         use_it()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_stop_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "thread"),
+    [
+        (signal.SIGTERM, None),
+        # The oldest of the other threads, the newest, and one between them: the kernel may choose any for a signal.
+        (signal.SIGTERM, 0),
+        (signal.SIGINT, -1),
+        (signal.SIGHUP, 5),
+        *(pytest.param(signal.SIGTERM, number, marks=pytest.mark.slow) for number in range(1, 15)),
+    ],
+)
+def test_signals_stop_it_cleanly(number: signal.Signals, thread: int | None, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [
             sys.executable,
@@ -127,8 +138,14 @@ def test_signals_stop_it_cleanly(number: signal.Signals, tmp_path: Path) -> None
     )
     assert process.stdout is not None
     assert process.stdout.readline().startswith("barnabas ready: PLAINTEXT://127.0.0.1:")
-    process.send_signal(number)
-    rest, log = process.communicate(timeout=PATIENCE_SECONDS)
+    if thread is None:
+        process.send_signal(number)
+    else:
+        signal_thread(process.pid, other_threads(process.pid)[thread], number)
+    try:
+        rest, log = process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
     assert process.returncode == 0, log
     assert rest == ""
     assert f"stopping: {number.name}" in log

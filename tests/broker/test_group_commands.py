@@ -17,6 +17,7 @@ from tests.support.apache_kafka_kraft import NODE_ID
 from tests.support.raw_client import CLIENT_ID
 from tests.support.raw_group_member import classic_member, consumer_member
 from tests.support.server_fixtures import AGAINST, Server
+from tests.support.thread_signals import other_threads, signal_thread
 
 Run = Callable[..., Result]
 BROKER_ID = NODE_ID if AGAINST == "apache-kafka-4" else 0
@@ -223,7 +224,7 @@ def test_a_member_that_is_told_to_stop_commits_and_leaves(
     ) as process:
         assert process.stdout is not None
         assert len([process.stdout.readline() for _ in range(14)]) == 14
-        process.send_signal(number)
+        signal_thread(process.pid, other_threads(process.pid)[-1], number)
         _, told = process.communicate(timeout=30)
     assert (process.returncode, told.split()[-2:]) == (0, [b"14", b"records"])
     assert f"{group}\ttype classic\tprotocol consumer\tEmpty" in run("groups", "list").stdout.splitlines()

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
 from barnabas.testing import BrokerProcess, broker
+from tests.support.thread_signals import other_threads, signal_thread
 
 Run = Callable[..., Result]
 
@@ -110,7 +111,7 @@ def test_an_interrupt_prints_what_was_measured(running: BrokerProcess) -> None:
         # The first line with records: the run is under way.
         while not (line := process.stderr.readline()) or line.startswith("0 records"):
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        signal_thread(process.pid, other_threads(process.pid)[-1], signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     finally:
         process.kill()

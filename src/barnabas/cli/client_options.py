@@ -6,7 +6,6 @@ Used by these commands, on the main thread. No state.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +16,6 @@ import click
 from barnabas.cli.command_config import command_config_option, command_settings
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from barnabas.clients.admin import Admin
     from barnabas.protocol.topic_partition import TopicPartition
 
@@ -29,8 +26,6 @@ _REPEAT_SECONDS = 9.0
 """For how long a line about a broker that cannot be reached is not repeated."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -62,27 +57,6 @@ timeout_option = click.option(
     metavar="SECONDS",
     help="How long to wait for the broker.",
 )
-
-
-@contextmanager
-def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first SIGTERM or SIGHUP. A second signal ends the process at once.
-
-    `stop` runs between two instructions of the main thread, so it must not take a lock that this thread may hold.
-    """
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        # Set back before `stop` runs, so that a second signal ends a process whose stop hangs.
-        for number in _STOP_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in _STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, friendly_errors, stop_signals, timeout_option
+from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeout_option
 from barnabas.cli.escaped_text import resolve_escapes
 from barnabas.cli.group_reading import GroupOptions, GroupReading
 from barnabas.cli.moments import parse_timestamp_ms
 from barnabas.cli.number_types import COUNT, NUMBER
 from barnabas.cli.record_format import RecordFormat, as_json
+from barnabas.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from types import FrameType
 
 import click
+
+from barnabas.cli.stop_signals import on_first
 
 
 @click.command()
@@ -24,7 +25,7 @@ def demo(output_dir: str) -> None:
     is started is stopped at the end or by Ctrl-C.
     """
     # A plain `kill` ends the demo as cleanly as Ctrl-C does.
-    signal.signal(signal.SIGTERM, _interrupt)
+    on_first([signal.SIGTERM], _interrupt)
     try:
         _run(output_dir)
     except KeyboardInterrupt:
@@ -53,6 +54,6 @@ def _run(output_dir: str) -> None:
         raise click.ClickException(str(error)) from error
 
 
-def _interrupt(_signal_number: int, _frame: FrameType | None) -> None:
+def _interrupt(_number: int) -> None:
     """Handle SIGTERM. Raises KeyboardInterrupt, as Ctrl-C does."""
     raise KeyboardInterrupt

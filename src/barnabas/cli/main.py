@@ -5,6 +5,7 @@ Entry point of the console script and of `python -m barnabas`. Runs on the main 
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -12,7 +13,9 @@ import click
 
 from barnabas import __version__
 from barnabas.cli.client_options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, fail
-from barnabas.cli.standard_streams import discard_output, flush_output, replace_closed_streams
+from barnabas.cli.stop_signals import watch_signals
+
+_STDOUT_FD = 1
 
 COMMANDS = {
     "acls": ("barnabas.cli.acls", "Say which principals may do what."),
@@ -67,13 +70,14 @@ def barnabas() -> None:
 def main() -> None:
     """Run the command line. An error of arguments, input or output is one line on stderr."""
     # Before anything opens a file: the lowest free numbers are those of the closed streams.
-    replace_closed_streams()
+    _replace_closed_streams()
+    watch_signals()
     status = None
     try:
         # Not standalone: click would print usage errors in its own form, of several lines, and end the process itself.
         status = barnabas.main(prog_name="barnabas", standalone_mode=False)
         # Flushed here, where an error still becomes an exit status. At Python's own end it would be a trace.
-        flush_output()
+        _flush_output()
     except click.UsageError as error:
         _end_with_usage_error(error)
     except click.ClickException as error:
@@ -82,10 +86,10 @@ def main() -> None:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of this output, such as head or less, has ended.
-        discard_output()
+        _discard_output()
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        discard_output()
+        _discard_output()
         where = f"{error.filename}: " if error.filename is not None else "input or output failed: "
         fail(f"{where}{error.strerror or error}")
     sys.exit(status)
@@ -98,3 +102,34 @@ def _end_with_usage_error(error: click.UsageError) -> None:
         sys.exit(EXIT_USAGE)
     command = error.ctx.command_path if error.ctx is not None else "barnabas"
     fail(f"{' '.join(error.format_message().split())} (see {command} --help)", EXIT_USAGE)
+
+
+# -- the standard streams
+
+
+def _replace_closed_streams() -> None:
+    """Give each closed standard stream a descriptor, so that no socket or file of this process gets its number.
+
+    A command that uses such a stream fails with OSError, as it would in any other program. Text for a closed stderr is
+    discarded.
+    """
+    # `os.open` takes the lowest free number, so the order matters. Stdin is opened for writing and stdout for reading,
+    # so that using them fails.
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def _flush_output() -> None:
+    """Write the rest of the buffer. Raises OSError."""
+    sys.stdout.flush()
+
+
+def _discard_output() -> None:
+    """Drop the rest of the buffer, which the interpreter would try to write at its end, with an error."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, _STDOUT_FD)
+    os.close(devnull)

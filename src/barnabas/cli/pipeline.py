@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.client_options import EXIT_FAILED, EXIT_USAGE, fail, stop_signals, timeout_option
+from barnabas.cli.client_options import EXIT_FAILED, EXIT_USAGE, fail, timeout_option
+from barnabas.cli.stop_signals import stop_signals
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:

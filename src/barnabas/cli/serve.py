@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from barnabas.cli.stop_signals import on_first
 from barnabas.config.broker_config_keys import find_key
 from barnabas.config.config_error import ConfigError
 from barnabas.config.host_and_port import parse_host_and_port
@@ -26,8 +27,6 @@ from barnabas.config.setting import Settings, setting
 from barnabas.runtime.log_queue import LogQueue
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from barnabas.broker.broker_server import BrokerServer
     from barnabas.console.console_server import ConsoleServer
     from barnabas.faults.fault_layer import FaultLayer
@@ -283,8 +282,7 @@ class _StopRequest:
 
     def __init__(self) -> None:
         self._read_fd, self._write_fd = os.pipe()
-        for number in STOP_SIGNALS:
-            signal.signal(number, self._on_signal)
+        on_first(STOP_SIGNALS, self._request)
 
     def watch(self, server: BrokerServer) -> None:
         """Request the stop when the broker ends by itself, for which a thread waits."""
@@ -310,10 +308,7 @@ class _StopRequest:
         reason = os.read(self._read_fd, 1)
         return _REASONS.get(reason) or signal.Signals(reason[0]).name
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # A second signal ends the process at once, even if the stop hangs.
-        for stop_signal in STOP_SIGNALS:
-            signal.signal(stop_signal, signal.SIG_DFL)
+    def _request(self, number: int) -> None:
         os.write(self._write_fd, bytes([number]))
 
 

@@ -5,22 +5,23 @@ each query; they touch nothing that another thread changes. No lock.
 
 A query that crashes repeats its last micro-batch, under its number, and every writer is called with it again. So each
 one knows by itself what it has written: a topic by the note in its transaction, an Iceberg table by a property of its
-last commit, Parquet files that are appended by Spark's own log beside them. What replaces a table writes it again.
+last commit, Parquet files that are appended by a list in the checkpoint. What replaces a table writes it again.
+
+Notes in topics and tables have the id that Spark gives a checkpoint when it is new, never the name of a query alone: a
+query that begins anew, and another one that writes to the same place, have written nothing yet.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql import DataFrame
 
-from barnabas_spark.pipeline.plan import PlannedQuery, PlannedSink
+from barnabas_spark.pipeline.appended_files import AppendedFiles
+from barnabas_spark.pipeline.checkpoint_layout import spark_id
+from barnabas_spark.pipeline.plan import PlannedQuery, topic_options
 from barnabas_spark.pipeline.query_failure import cause_in
 from barnabas_spark.pipeline.specification import Sink
-from barnabas_spark.pipeline.topic_options import topic_options
 
 Show = Callable[[str, int, DataFrame, int], None]
 """Shows the rows of a micro-batch: the sink's name, the micro-batch's number, the rows, how many to show at most."""
@@ -34,7 +35,7 @@ class SinkFailed(Exception):
 
 def micro_batch_writer(query: PlannedQuery, checkpoint: str, show: Show) -> Writer:
     """Return what writes a query's micro-batches to all its sinks."""
-    writers = [(planned, _writer(planned, query, checkpoint, show)) for planned in query.sinks]
+    writers = [(planned, _writer(place, query, checkpoint, show)) for place, planned in enumerate(query.sinks)]
     if len(writers) == 1:
         planned, write = writers[0]
         return lambda rows, number: write(planned.written(rows), number)
@@ -54,7 +55,8 @@ def micro_batch_writer(query: PlannedQuery, checkpoint: str, show: Show) -> Writ
     return write_all
 
 
-def _writer(planned: PlannedSink, query: PlannedQuery, checkpoint: str, show: Show) -> Writer:
+def _writer(place: int, query: PlannedQuery, checkpoint: str, show: Show) -> Writer:
+    planned = query.sinks[place]
     sink = planned.sink
     # Two sinks of a query may write to one topic or table: each has its own notes there.
     suffix = f"-{sink.name}" if len(query.sinks) > 1 else ""
@@ -64,7 +66,9 @@ def _writer(planned: PlannedSink, query: PlannedQuery, checkpoint: str, show: Sh
         table = planned.iceberg
         return lambda rows, number: table.write(rows, f"{_query_id(checkpoint)}{suffix}", number)
     if sink.parquet is not None:
-        return lambda rows, number: (_append_files if sink.mode == "append" else _replace_files)(rows, number, sink)
+        if sink.mode == "append":
+            return AppendedFiles(sink, checkpoint, place).write
+        return lambda rows, number: _replace_files(rows, number, sink)
     return lambda rows, number: show(sink.name, number, rows, sink.console_rows or 0)
 
 
@@ -83,21 +87,9 @@ def _replace_files(rows: DataFrame, _number: int, sink: Sink) -> None:
     (writer.partitionBy(*sink.partition_by) if sink.partition_by else writer).parquet(sink.parquet)
 
 
-def _append_files(rows: DataFrame, number: int, sink: Sink) -> None:
-    """Append files as Spark's own sink of a stream does, with its log of micro-batches. Raises Spark's errors."""
-    session: Any = rows.sparkSession
-    jvm = session._jvm  # noqa: SLF001 Spark shows this sink to streams only, and foreachBatch gets batches
-    file_sink = jvm.org.apache.spark.sql.execution.streaming.sinks.FileStreamSink(
-        session._jsparkSession,  # noqa: SLF001
-        sink.parquet,
-        jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat(),
-        jvm.PythonUtils.toSeq(list(sink.partition_by)),
-        jvm.PythonUtils.toScalaMap({"path": sink.parquet, **sink.options}),
-    )
-    file_sink.addBatch(number, rows._jdf)  # noqa: SLF001
-
-
 def _query_id(checkpoint: str) -> str:
-    """Return the id that Spark has given the checkpoint; one that is begun anew has another. Raises OSError."""
-    with open(os.path.join(checkpoint, "metadata"), encoding="utf-8") as file:
-        return str(json.load(file)["id"])
+    """Return the id of the checkpoint, which Spark has written by now. Raises OSError, ValueError."""
+    found = spark_id(checkpoint)
+    if found is None:
+        raise FileNotFoundError(f"Spark's file {checkpoint}/metadata is gone")
+    return found

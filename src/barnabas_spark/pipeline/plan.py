@@ -23,7 +23,6 @@ from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
 from barnabas_spark.pipeline.specification import IcebergTarget, Pipeline, Sink, Source, Transform
-from barnabas_spark.pipeline.topic_options import topic_options
 from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_columns, plain_columns
 from barnabas_spark.sink_columns import check_sink_schema
 from barnabas_spark.sink_options import SinkOptions
@@ -37,6 +36,11 @@ DEAD_LETTERS = "-dead-letters"
 
 _COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 _HEADERS = ", headers array<struct<key:string,value:binary>>"
+
+
+def topic_options(sink: Sink) -> dict[str, str]:
+    """Return the options with which a sink writes to its topic; those of the file come last, and so count."""
+    return {"kafka.bootstrap.servers": sink.brokers, "topic": sink.topic or "", **sink.options}
 
 
 class PlannedSink(NamedTuple):
@@ -106,7 +110,8 @@ class PipelinePlan:
         self._check_mode(rows, first)
         reads = tuple(source.what for source in self._pipeline.sources if source.name in wanted and not source.is_table)
         writes = " and ".join(sink.what for sink in sinks)
-        return PlannedQuery(name, first.mode, rows, planned, QueryIdentity(reads, writes))
+        names = tuple(sink.name for sink in sinks) if len(sinks) > 1 else ()
+        return PlannedQuery(name, first.mode, rows, planned, QueryIdentity(reads, writes, names))
 
     def _sink(self, sink: Sink, rows: DataFrame) -> PlannedSink:
         """Return what one sink writes of the rows. Raises PipelineError."""

@@ -6,6 +6,7 @@ stopped here, whatever happens. No lock but the pipeline's own, in the file syst
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -25,6 +26,7 @@ from barnabas.config.config_error import ConfigError
 from barnabas.protocol.errors import ApiError
 from barnabas_spark.connection_security import connection_security
 from barnabas_spark.option_values import OptionValues
+from barnabas_spark.pipeline.appended_files import problem_of_directory
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem, RunFailed
@@ -212,11 +214,34 @@ def _stop(running: list[RunningQuery]) -> None:
 
 
 def _claimable(pipeline: Pipeline, plan: PipelinePlan, layout: CheckpointLayout) -> None:
-    """Check that the checkpoints belong to these queries. Raises PipelineError."""
+    """Check that the checkpoints, and the directories of files, belong to these queries. Raises PipelineError."""
     found = [(query.line, layout.foreign(query.name, query.identity)) for query in plan.queries]
+    found += [(sink.line, _directory_problem(sink, pipeline.sinks)) for sink in pipeline.sinks]
     problems = [Problem(line, problem) for line, problem in found if problem is not None]
     if problems:
         raise PipelineError(pipeline.path, problems)
+
+
+def _directory_problem(sink: Sink, sinks: Sequence[Sink]) -> str | None:
+    """Return why a sink cannot write its directory of files, or None. Raises OSError."""
+    if sink.parquet is None:
+        return None
+    if sink.mode == "append":
+        return problem_of_directory(sink.parquet)
+    replaced = os.path.join(os.path.realpath(sink.parquet), "")
+    others = [
+        other.name
+        for other in sinks
+        if other is not sink
+        and other.parquet is not None
+        and os.path.join(os.path.realpath(other.parquet), "").startswith(replaced)
+    ]
+    if not others:
+        return None
+    return (
+        f"sinks.{sink.name} replaces all of {sink.parquet} with each micro-batch, and so what sinks.{others[0]} writes"
+        " there: give each a directory of its own"
+    )
 
 
 def _check_topics(pipeline: Pipeline) -> None:

@@ -38,6 +38,8 @@ appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex
 
 
 _LOG_LEVEL = "warn"
+_CONNECT_SECONDS = 120
+"""How long the JVM and Python wait for each other's connections. Spark's 15 seconds are too few on a busy machine."""
 
 
 @contextmanager
@@ -46,6 +48,7 @@ def local_session(
     work_dir: str,
     *,
     cores: int = 2,
+    task_attempts: int = 1,
     driver_memory: str = "1g",
     java_options: Sequence[str] = (),
     settings: Mapping[str, str] = MappingProxyType({}),
@@ -53,7 +56,8 @@ def local_session(
     """Yield a session on this machine, and stop it with its JVM at the end.
 
     `work_dir` gets everything that Spark writes by itself: `spark.log`, its scratch files, its warehouse.
-    `java_options`, such as QUICK_START, go to the JVM. Raises JavaNotFound.
+    `java_options`, such as QUICK_START, go to the JVM. A task is run `task_attempts` times before its job fails: more
+    than once outlives the loss of a Python worker, and repeats what is written at least once. Raises JavaNotFound.
     """
     work_dir = os.path.abspath(work_dir)
     os.makedirs(work_dir, exist_ok=True)
@@ -66,7 +70,7 @@ def local_session(
     log_configuration = os.path.join(work_dir, "log4j2.properties")
     with open(log_configuration, "w", encoding="utf-8") as file:
         file.write(_LOG_CONFIGURATION.format(level=_LOG_LEVEL, path=log_path))
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    builder = SparkSession.builder.master(f"local[{cores},{task_attempts}]").appName(name)
     defaults = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -75,6 +79,7 @@ def local_session(
             (f"-Dlog4j2.configurationFile=file:{log_configuration}", *quick_java_options(), *java_options)
         ),
         "spark.local.dir": os.path.join(work_dir, "scratch"),
+        "spark.python.authenticate.socketTimeout": f"{_CONNECT_SECONDS}s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.warehouse.dir": os.path.join(work_dir, "warehouse"),

@@ -16,6 +16,9 @@ from barnabas_spark.pipeline.pipeline_error import RunFailed
 from barnabas_spark.pipeline.specification import Pipeline
 from barnabas_spark.session import QUICK_START, ended_jvm, local_session
 
+_TASK_ATTEMPTS = 4
+"""Spark's own number on clusters. A Python worker that is killed then costs its task, and not the run."""
+
 
 @contextmanager
 def pipeline_session(pipeline: Pipeline, layout: CheckpointLayout, *, is_short: bool) -> Iterator[SparkSession]:
@@ -28,6 +31,7 @@ def pipeline_session(pipeline: Pipeline, layout: CheckpointLayout, *, is_short: 
         f"barnabas-pipeline-{pipeline.name}",
         layout.spark,
         cores=spark.cores,
+        task_attempts=_TASK_ATTEMPTS,
         driver_memory=spark.memory,
         java_options=QUICK_START if is_short else (),
         settings=spark.settings,

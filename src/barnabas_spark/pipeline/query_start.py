@@ -1,15 +1,60 @@
-"""Starts a query of a pipeline.
+"""Starts the queries of a pipeline, one after the other.
 
 Called by `run` on the driver's main thread; no state, no lock.
+
+Spark starts a Python process for each source of a query, and gives it 10 seconds to connect back: a limit that no
+setting changes. The process takes half a second of CPU to import pyspark and pyarrow, so on a busy machine several that
+start at once take longer than that together. So a query is started when the processes of the one before have connected,
+and is started again when Spark has given up: nothing is planned before, so nothing is lost by it.
 """
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from barnabas_spark.pipeline.micro_batches import Show, micro_batch_writer
 from barnabas_spark.pipeline.plan import PlannedQuery, topic_options
 from barnabas_spark.pipeline.specification import AVAILABLE_NOW, CONTINUOUS
+
+MOST_STARTS = 10
+"""How often a query is started at most because of that limit: for about two minutes."""
+_TOO_LATE = "Python worker failed to connect back"
+_INITIALIZING = "Initializing"
+"""The beginning of what Spark says of a query until its sources are there."""
+_POLL_SECONDS = 0.05
+
+
+def started_query(
+    start: Callable[[], StreamingQuery], is_stopping: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
+) -> StreamingQuery:
+    """Start a query, and return it when its sources are there, when it has failed, or to be stopped.
+
+    A query whose processes took too long is started again, `MOST_STARTS` times at most. Raises Spark's errors.
+    """
+    starts = 1
+    while True:
+        handle = start()
+        try:
+            while handle.isActive and handle.status["message"].startswith(_INITIALIZING) and not is_stopping():
+                sleep(_POLL_SECONDS)
+        except BaseException:
+            # The caller does not know this query yet.
+            handle.stop()
+            raise
+        if not was_too_late(handle) or starts >= MOST_STARTS or is_stopping():
+            return handle
+        # Waits for the end of the query's thread, which has its name until then.
+        handle.stop()
+        starts += 1
+
+
+def was_too_late(handle: StreamingQuery) -> bool:
+    """Return whether a query has failed because a Python process took longer to start than Spark waits."""
+    error = None if handle.isActive else handle.exception()
+    return error is not None and _TOO_LATE in str(error)
 
 
 def start_query(query: PlannedQuery, trigger: str, checkpoint: str, show: Show) -> StreamingQuery:

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from py4j.protocol import Py4JError
@@ -34,7 +35,7 @@ from barnabas_spark.pipeline.pipeline_session import pipeline_session
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
 from barnabas_spark.pipeline.progress import QueryProgress
 from barnabas_spark.pipeline.query_failure import failure_of
-from barnabas_spark.pipeline.query_start import start_query
+from barnabas_spark.pipeline.query_start import start_query, started_query
 from barnabas_spark.pipeline.run_state import run_lock, write_status
 from barnabas_spark.pipeline.specification import Pipeline, Sink, Source
 
@@ -165,12 +166,17 @@ def _run(
     is_stopping: Callable[[], bool],
 ) -> None:
     """Start the queries and follow them. Raises RunFailed, PipelineError."""
-    for query in plan.queries:
-        layout.claim(query.name, query.identity)
-        handle = start_query(query, pipeline.trigger, layout.query(query.name), display.show_rows)
-        running.append(RunningQuery(query, handle, QueryProgress(query.name, query.identity.writes)))
     noted_at = 0.0
     with display.live():
+        for query in plan.queries:
+            if is_stopping():
+                break
+            layout.claim(query.name, query.identity)
+            start = partial(start_query, query, pipeline.trigger, layout.query(query.name), display.show_rows)
+            handle = started_query(start, is_stopping)
+            running.append(RunningQuery(query, handle, QueryProgress(query.name, query.identity.writes)))
+            # The next one may take a while, and a mistake should not wait for it.
+            _raise_failure(pipeline, running, layout)
         while not is_stopping():
             active = [each.handle.isActive for each in running]
             for each in running:

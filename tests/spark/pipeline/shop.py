@@ -27,10 +27,12 @@ sources:
     {bad}
     options: {{startingOffsets: earliest, maxOffsetsPerTrigger: 40}}
 transforms:
-  large: {{sql: "SELECT id, amount * 2 AS double FROM orders WHERE amount >= 10"}}
+  large: {transform}
 sinks:
   out: {{from: large, topic: {target}, key: string(id % 3)}}
 """
+
+LARGE = '{sql: "SELECT id, amount * 2 AS double FROM orders WHERE amount >= 10"}'
 
 
 class Shop:
@@ -46,12 +48,14 @@ class Shop:
         *,
         trigger: str = "available-now",
         dead_letters: bool = True,
+        transform: str = LARGE,
         spark_settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._path.write_text(
             SHOP.format(
                 brokers=self.bootstrap_servers,
                 trigger=trigger,
+                transform=transform,
                 source=self.source,
                 target=self.target,
                 bad=f"dead_letters: {self.bad}" if dead_letters else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
@@ -47,6 +48,34 @@ def test_a_bad_record_without_a_place_for_it_fails_the_run(shop: Shop) -> None:
     shop.write()
     shop.said("run")
     assert committed_values(shop.bootstrap_servers, shop.target, 2) == expected(range(20))
+
+
+_KILLED_ONCE = """\
+import os, signal
+from pyspark.sql import functions as sql
+
+@sql.udf("bigint")
+def fragile(number):
+    if number == 7 and not os.path.exists({flag!r}):
+        open({flag!r}, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+def checked(orders):
+    return orders.withColumn("id", fragile("id")).select("id", (orders.amount * 2).alias("double"))
+"""
+
+
+@pytest.mark.slow
+def test_a_python_worker_that_is_killed_costs_its_task_and_not_the_run(shop: Shop, tmp_path: Path) -> None:
+    flag = tmp_path / "was-killed"
+    (tmp_path / "steps.py").write_text(_KILLED_ONCE.format(flag=str(flag)))
+    shop.write(transform='{python: "steps.py:checked", inputs: [orders]}')
+    shop.produce(orders(range(30)))
+    shop.said("run")
+    assert flag.exists()
+    written = [json.loads(value or b"") for value in committed_values(shop.bootstrap_servers, shop.target, 2)]
+    assert sorted(row["id"] for row in written) == list(range(30))
 
 
 @pytest.mark.slow

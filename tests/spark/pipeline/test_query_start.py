@@ -1,0 +1,96 @@
+"""Queries start one after the other, and again while Python processes start too slowly for Spark. Without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas_spark.pipeline import query_start
+from barnabas_spark.pipeline.query_start import MOST_STARTS, started_query
+
+TOO_LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: X"
+
+
+class Handle:
+    """A query of which Spark says these messages, one at each question, until it fails or goes on."""
+
+    def __init__(self, *messages: str, error: str | None = None) -> None:
+        self._messages = list(messages)
+        self._error = error
+        self.is_stopped = False
+
+    @property
+    def isActive(self) -> bool:
+        return bool(self._messages) or self._error is None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"message": self._messages.pop(0) if self._messages else "Processing new data"}
+
+    def exception(self) -> Exception | None:
+        return None if self._error is None else RuntimeError(self._error)
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+class Starts:
+    """Starts these queries one after the other, and counts the pauses."""
+
+    def __init__(self, *handles: Handle) -> None:
+        self._handles = list(handles)
+        self.started = self.pauses = 0
+
+    def __call__(self) -> Any:
+        self.started += 1
+        return self._handles.pop(0)
+
+    def pause(self, _seconds: float) -> None:
+        self.pauses += 1
+
+
+def test_a_query_is_waited_for_until_its_sources_are_there() -> None:
+    handle = Handle("Initializing StreamExecution", "Initializing sources", "Getting offsets from t")
+    starts = Starts(handle)
+    assert started_query(starts, lambda: False, starts.pause) is handle
+    assert (starts.started, starts.pauses) == (1, 2)
+
+
+def test_one_that_was_too_late_is_started_again() -> None:
+    late = [Handle("Initializing sources", error=TOO_LATE) for _ in range(MOST_STARTS)]
+    begun = Handle("Initializing sources", "Processing new data")
+    starts = Starts(*late[:3], begun)
+    assert started_query(starts, lambda: False, starts.pause) is begun
+    assert starts.started == 4
+    # Spark gives a name to one query at a time.
+    assert [each.is_stopped for each in late[:3]] == [True, True, True]
+    assert not begun.is_stopped
+    # Not for ever: the run then fails with Spark's words.
+    starts = Starts(*late)
+    assert query_start.was_too_late(started_query(starts, lambda: False, starts.pause))
+    assert starts.started == MOST_STARTS
+
+
+def test_any_other_failure_is_one() -> None:
+    failed = Handle("Initializing sources", error="[STREAM_FAILED] terminated with exception: no such topic")
+    starts = Starts(failed)
+    assert started_query(starts, lambda: False, starts.pause) is failed
+    assert starts.started == 1
+
+
+def test_a_query_does_not_outlive_an_interrupted_start() -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    handle = Handle("Initializing sources", "Initializing sources")
+    with pytest.raises(KeyboardInterrupt):
+        started_query(Starts(handle), lambda: False, interrupt)
+    assert handle.is_stopped
+
+
+@pytest.mark.parametrize("error", [None, TOO_LATE])
+def test_a_run_that_is_to_stop_waits_for_no_query(error: str | None) -> None:
+    starts = Starts(Handle("Initializing sources", "Initializing sources", error=error))
+    started_query(starts, lambda: True, starts.pause)
+    assert (starts.started, starts.pauses) == (1, 0)

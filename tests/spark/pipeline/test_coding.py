@@ -101,6 +101,49 @@ def test_bytes_that_are_no_avro(value: bytes) -> None:
         AvroDecoder(SchemaText(AVRO_SMALL), None, is_framed=False).decode(value)
 
 
+def zigzag(number: int) -> bytes:
+    left, found = number << 1 ^ number >> 63 if number < 0 else number << 1, b""
+    while left >= 0x80:
+        found, left = found + bytes([left & 0x7F | 0x80]), left >> 7
+    return found + bytes([left])
+
+
+LETTER = {"type": "enum", "name": "Letter", "symbols": ["A", "B"]}
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+NOTHING = {"type": "record", "name": "Nothing", "fields": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("int", zigzag(2**31), "f: .*2147483648 is out of the range of int"),
+        ("long", b"\xff" * 9 + b"\x7f", "f: .*more than 64 bits"),
+        ("long", b"\xff" * 12 + b"\x01", "f: .*more than ten bytes"),
+        ("boolean", b"\x02", "f: .*0x02 is no boolean"),
+        ("string", zigzag(2) + b"\xff\xfe", "can't decode byte 0xff"),
+        ("string", zigzag(-5), "f: .*-5 is no length"),
+        ("bytes", zigzag(2**40) + b"a", "it is cut off"),
+        (LETTER, zigzag(2), "f: .*an enum of 2 symbols has no number 2"),
+        (LETTER, zigzag(-1), "f: .*an enum of 2 symbols has no number -1"),
+        (["null", "int"], zigzag(-1) + zigzag(5), "f: .*a union of 2 has no branch -1"),
+        ({"type": "array", "items": NOTHING}, zigzag(2**40) + b"\x00", "more than 10,000 elements without a byte"),
+        ({"type": "array", "items": "null"}, (zigzag(9_000) + zigzag(-9_000) + b"\x02") * 2, "10,000 elements"),
+        ({"type": "map", "values": "boolean"}, zigzag(1) + zigzag(1) + b"k\x07\x00", "f: value: .*is no boolean"),
+        ({"type": "fixed", "name": "Four", "size": 4}, b"abc", "it is cut off"),
+        (NODE, zigzag(1) * 3 + zigzag(-1) + b"\x00", "f: next: next: next: .*has no branch -1"),
+        ({"type": "int", "logicalType": "date"}, zigzag(2**31 - 1), "OverflowError"),
+    ],
+)
+def test_what_avro_does_not_have_is_refused(kind: Any, body: bytes, said: str) -> None:
+    """fastavro takes several of these for good: the index -1, for example, is the last branch of a union."""
+    schema = json.dumps({"type": "record", "name": "Row", "fields": [{"name": "f", "type": kind}]})
+    if kind == NODE:
+        schema = schema.replace('"Row"', '"Outer"')
+    decoder = AvroDecoder(SchemaText(schema), None, is_framed=False)
+    with pytest.raises(BadValue, match=said):
+        decoder.decode(body)
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_are_avro_or_bad(value: bytes) -> None:
     for framing in (False, True):
@@ -172,6 +215,36 @@ def test_protobuf_values() -> None:
 def test_bytes_that_are_no_protobuf(value: bytes, said: str) -> None:
     with pytest.raises(BadValue, match=said):
         ProtobufDecoder(PROTO, "shop.Order", None, is_framed=True).decode(value)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"\x0d\x01\x00\x00\x00", r"its field 1 is no shop\.Order\.id, but of wire type 5"),
+        (b"\x0a\x02ab", r"its field 1 is no shop\.Order\.id, but of wire type 2"),
+        (b"\x10\x05", r"its field 2 is no shop\.Order\.customer, but of wire type 0"),
+        (b"\x2a\x01a", r"its field 5 is no shop\.Order\.kind, but of wire type 2"),
+        (b"\x42\x03\x0a\x01a", r"its field 1 is no shop\.Order\.Place\.x, but of wire type 2"),
+        (b"\x1a\x06\x10\x80\x94\xeb\xdc\x03", r"shop\.Order\.at: 1000000000 is no number of nanoseconds"),
+        (b"\x12\x02\xff\xfe", "bad UTF-8"),
+    ],
+)
+def test_fields_of_another_type_are_no_unknown_ones(body: bytes, said: str) -> None:
+    """Protobuf itself keeps them among the unknown fields: the column would be NULL, or its default."""
+    decoder = ProtobufDecoder(PROTO, "shop.Order", None, is_framed=False)
+    with pytest.raises(BadValue, match=said):
+        decoder.decode(body)
+    # Field 127, of a newer version of the schema.
+    assert decoder.decode(b"\x08\x05\xf8\x07\x01")["id"] == 5
+
+
+def test_a_text_of_an_old_protobuf_file_that_is_not_utf_8() -> None:
+    file = FileDescriptorProto(name="old.proto", syntax="proto2")
+    file.message_type.add(name="Old").field.add(name="t", number=1, type=9, label=1)
+    decoder = ProtobufDecoder(SchemaText(proto_text(file)), None, None, is_framed=False)
+    assert decoder.decode(b"\x0a\x01a") == {"t": "a"}
+    with pytest.raises(BadValue, match=r"Old\.t: the text is not UTF-8: b'\\xff'"):
+        decoder.decode(b"\x0a\x01\xff")
 
 
 @given(st.binary(max_size=40))

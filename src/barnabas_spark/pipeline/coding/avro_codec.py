@@ -1,11 +1,14 @@
 """Decodes and encodes Avro values, framed or not.
 
 Made in the executors' Python workers, by `coded_columns`, once for a column; used by the worker's one thread, no lock.
+fastavro trusts what it reads: the index -1 of a union is its last branch, a length of 2**40 empty records is a loop for
+hours, numbers of too many bytes wrap around. `_check` walks over a value first, and rejects what Avro does not have.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import fastavro
@@ -27,6 +30,8 @@ class AvroDecoder:
     def __init__(self, reader: SchemaText, registry: SchemaRegistry | None, *, is_framed: bool) -> None:
         self._reader = AvroSchema(reader).parsed
         self._is_framed = is_framed
+        self._checks: dict[int, _Check] = {}
+        """By the identity of the writer's schema, which is kept by `_writers`."""
         self._writers = WriterSchemas(self._reader, registry, AVRO, lambda text: AvroSchema(text).parsed)
 
     def decode(self, value: bytes) -> dict[str, Any]:
@@ -36,13 +41,20 @@ class AvroDecoder:
         if self._is_framed:
             schema_id, body = unframed(value)
             writer = self._writers.of(schema_id)
+        check = self._checks.get(id(writer))
+        if check is None:
+            check = self._checks[id(writer)] = _check(writer, {}, writer.get("__named_schemas", {}))
+        try:
+            end = check(body, 0)
+        except IndexError:
+            raise BadValue("the value is no Avro of the schema: it is cut off") from None
+        if end != len(body):
+            raise BadValue(f"the value is no Avro of the schema: {len(body) - end} bytes are left")
         stream = io.BytesIO(body)
         try:
             decoded = fastavro.schemaless_reader(stream, writer, self._reader)
         except Exception as error:
             raise BadValue(f"the value is no Avro of the schema: {type(error).__name__} {error}".rstrip()) from error
-        if stream.tell() != len(body):
-            raise BadValue(f"the value is no Avro of the schema: {len(body) - stream.tell()} bytes are left")
         assert isinstance(decoded, dict)
         return decoded
 
@@ -62,3 +74,160 @@ class AvroEncoder:
         except Exception as error:
             raise FormatError(f"a row cannot be written as Avro: {error}") from error
         return stream.getvalue() if self._frame_id is None else framed(self._frame_id, stream.getvalue())
+
+
+# -- checks
+
+_Check = Callable[[bytes, int], int]
+"""Walks over one value from a position on, and returns the position behind it. Raises BadValue, IndexError: cut off."""
+
+_SIZES = {"null": 0, "float": 4, "double": 8}
+_MOST_EMPTY = 10_000
+"""How many elements without a byte an array may have."""
+
+
+def _check(schema: Any, named: dict[str, list[_Check]], known: Mapping[str, Any]) -> _Check:
+    """Return what walks over the values of a parsed schema.
+
+    named: the checks of types that have names, so far; known: the types themselves, also those that are referred to.
+    """
+    if isinstance(schema, list):
+        return _union([_check(each, named, known) for each in schema])
+    if isinstance(schema, str):
+        if schema in named:
+            slot = named[schema]
+            # Not its check itself: that of a record which contains itself is still being made.
+            return lambda data, position: slot[0](data, position)  # noqa: PLW0108
+        return _check(known[schema], named, known) if schema in known else _plain(schema)
+    kind = schema["type"]
+    if kind in ("record", "enum", "fixed"):
+        slot = named.setdefault(schema["name"], [])
+        if kind == "record":
+            made = _record([(each["name"], _check(each["type"], named, known)) for each in schema["fields"]])
+        else:
+            made = _enum(len(schema["symbols"])) if kind == "enum" else _fixed(schema["size"])
+        slot.append(made)
+        return made
+    if kind == "array":
+        return _blocks(_check(schema["items"], named, known))
+    if kind == "map":
+        return _blocks(_record([("key", _plain("string")), ("value", _check(schema["values"], named, known))]))
+    return _check(kind, named, known)
+
+
+def _plain(kind: str) -> _Check:
+    if kind == "boolean":
+        return _boolean
+    if kind in ("bytes", "string"):
+        return _sized
+    return {"int": _int, "long": _skipped_long}.get(kind) or _fixed(_SIZES[kind])
+
+
+def _long(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise BadValue("the value is no Avro of the schema: a number has more than ten bytes")
+    if value >> 64:
+        raise BadValue("the value is no Avro of the schema: a number has more than 64 bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _skipped_long(data: bytes, position: int) -> int:
+    return _long(data, position)[1]
+
+
+def _int(data: bytes, position: int) -> int:
+    value, position = _long(data, position)
+    if not -(2**31) <= value < 2**31:
+        raise BadValue(f"the value is no Avro of the schema: {value} is out of the range of int")
+    return position
+
+
+def _boolean(data: bytes, position: int) -> int:
+    if data[position] > 1:
+        raise BadValue(f"the value is no Avro of the schema: {data[position]:#04x} is no boolean")
+    return position + 1
+
+
+def _fixed(size: int) -> _Check:
+    return lambda data, position: _behind(data, position, size)
+
+
+def _sized(data: bytes, position: int) -> int:
+    size, position = _long(data, position)
+    if size < 0:
+        raise BadValue(f"the value is no Avro of the schema: {size} is no length")
+    return _behind(data, position, size)
+
+
+def _behind(data: bytes, position: int, size: int) -> int:
+    if position + size > len(data):
+        raise IndexError
+    return position + size
+
+
+def _enum(count: int) -> _Check:
+    def check(data: bytes, position: int) -> int:
+        index, position = _long(data, position)
+        if not 0 <= index < count:
+            raise BadValue(f"the value is no Avro of the schema: an enum of {count} symbols has no number {index}")
+        return position
+
+    return check
+
+
+def _union(branches: list[_Check]) -> _Check:
+    def check(data: bytes, position: int) -> int:
+        index, position = _long(data, position)
+        if not 0 <= index < len(branches):
+            raise BadValue(f"the value is no Avro of the schema: a union of {len(branches)} has no branch {index}")
+        return branches[index](data, position)
+
+    return check
+
+
+def _record(fields: list[tuple[str, _Check]]) -> _Check:
+    singles = [single for _, single in fields]
+
+    def check(data: bytes, position: int) -> int:
+        index = 0
+        try:
+            for single in singles:
+                position = single(data, position)
+                index += 1
+        except BadValue as error:
+            raise BadValue(f"{fields[index][0]}: {error}") from None
+        return position
+
+    return check
+
+
+def _blocks(single: _Check) -> _Check:
+    def check(data: bytes, position: int) -> int:
+        empty = 0
+        while True:
+            count, position = _long(data, position)
+            if count == 0:
+                return position
+            if count < 0:
+                # Its size in bytes follows, for readers that skip it.
+                count, position = -count, _skipped_long(data, position)
+            while count:
+                before, position = position, single(data, position)
+                count -= 1
+                if position == before:
+                    empty += 1
+                    if empty > _MOST_EMPTY:
+                        raise BadValue(
+                            f"the value is no Avro of the schema: an array has more than {_MOST_EMPTY:,} elements"
+                            " without a byte"
+                        )
+
+    return check

@@ -13,6 +13,7 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
 from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
@@ -21,6 +22,7 @@ from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegis
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
 from barnabas_spark.pipeline.coding.writer_schemas import WriterSchemas
 
+_VARINT = 0
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -80,13 +82,17 @@ class ProtobufEncoder:
 
 
 def _fields(message: Any) -> dict[str, Any]:
-    """Return a message's fields. Raises OverflowError."""
+    """Return a message's fields. Raises BadValue, OverflowError."""
     found: dict[str, Any] = {}
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        _check_unknown(message, unknown)
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if _is_map(field):
             entry = field.message_type.fields_by_name["value"]
-            found[field.name] = [(key, _single(value[key], entry)) for key in value]
+            keys = field.message_type.fields_by_name["key"]
+            found[field.name] = [(_single(key, keys), _single(value[key], entry)) for key in value]
         elif field.is_repeated:
             found[field.name] = [_single(each, field) for each in value]
         elif field.has_presence and not message.HasField(field.name):
@@ -96,15 +102,37 @@ def _fields(message: Any) -> dict[str, Any]:
     return found
 
 
+def _check_unknown(message: Any, unknown: Any) -> None:
+    """Check the fields that are unknown to the schema. Raises BadValue.
+
+    A newer version's fields are no fault. A known field of another wire type is: Protobuf takes it for an unknown one,
+    and the field would be NULL, or its default.
+    """
+    known = message.DESCRIPTOR.fields_by_number
+    for each in unknown:
+        field = known.get(each.field_number)
+        # A number that a closed enum does not have is kept here too.
+        if field is not None and not (field.enum_type is not None and each.wire_type == _VARINT):
+            raise BadValue(
+                f"the value is no Protobuf of the schema: its field {each.field_number} is no {field.full_name},"
+                f" but of wire type {each.wire_type}"
+            )
+
+
 def _single(value: Any, field: FieldDescriptor) -> Any:
     if field.message_type is not None:
         if field.message_type.full_name == TIMESTAMP:
+            if not 0 <= value.nanos < 1_000_000_000:
+                raise BadValue(f"{field.full_name}: {value.nanos} is no number of nanoseconds in a second")
             return _EPOCH + dt.timedelta(seconds=value.seconds, microseconds=value.nanos // 1_000)
         return _fields(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         # An enum's number that this version of the schema does not name.
         return str(value) if known is None else known.name
+    if type(value) is bytes and field.type == FieldDescriptor.TYPE_STRING:
+        # In files of proto2's syntax a text is not checked while a message is parsed.
+        raise BadValue(f"{field.full_name}: the text is not UTF-8: {value[:20]!r}")
     return Decimal(value) if field.cpp_type == FieldDescriptor.CPPTYPE_UINT64 else value
 
 

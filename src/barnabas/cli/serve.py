@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -25,6 +25,7 @@ from barnabas.config.properties_file import load_properties
 from barnabas.config.server_defaults import server_defaults
 from barnabas.config.setting import Settings, setting
 from barnabas.runtime.log_queue import LogQueue
+from barnabas.runtime.logger_levels import TRACE
 
 if TYPE_CHECKING:
     from barnabas.broker.broker_server import BrokerServer
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
     from barnabas.faults.fault_layer import FaultLayer
 
 DEFAULT_DATA_DIR = "barnabas-data"
+_LOG_LEVELS: Final = {
+    "trace": TRACE,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
 EXIT_FAILED = 1
 EXIT_WRONG_SETTINGS = 2
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -74,7 +82,7 @@ class ConsoleConfig(Settings):
 )
 @click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    type=click.Choice([*_LOG_LEVELS], case_sensitive=False),
     default="info",
     show_default=True,
     help="The least severe messages that are logged on stderr.",
@@ -127,7 +135,7 @@ def serve(
     stream = open(sys.stderr.fileno(), "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     log = LogQueue(stream)
     log.start()
-    logging.basicConfig(level=log_level.upper(), handlers=[log])
+    logging.basicConfig(level=_LOG_LEVELS[log_level.lower()], handlers=[log])
     stop = _StopRequest()
     if until_stdin_closes:
         stop.when_stdin_closes()

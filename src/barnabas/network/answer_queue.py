@@ -91,7 +91,9 @@ class AnswerQueue(Generic[C]):
         returns."""
         self.touched: list[C] = []
         """Connections to settle at the end of the turn: they have been given answers that are not sent yet."""
-        self.tracing = logger.isEnabledFor(TRACE)
+        self.tracing = False
+        """Whether responses are logged. Kept, because each request asks; see `follow_level`."""
+        self.follow_level()
 
     # -- any thread
 
@@ -106,6 +108,10 @@ class AnswerQueue(Generic[C]):
         # The flag is read after the append: either `close` sees the response, or this thread sees the close.
         if self._is_closed:
             self._drop_all()
+
+    def follow_level(self) -> None:
+        """Read the logger's level anew. Called by the SocketServer after each change of levels, on any thread."""
+        self.tracing = logger.isEnabledFor(TRACE)
 
     def trace(self, kind: ResponseKind, request: Request[Any]) -> None:
         """Log one line about a response. Called only while `tracing` is set."""

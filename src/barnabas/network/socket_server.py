@@ -33,6 +33,7 @@ from barnabas.network.request_path import RequestHandling
 from barnabas.network.served_listener import DATA_PLANE
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
+from barnabas.runtime.logger_levels import when_levels_change
 from barnabas.transport.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
@@ -100,6 +101,7 @@ class SocketServer:
         self._processing = False
         self._stopped = False
         self._lock = threading.RLock()
+        when_levels_change(self._follow_levels)
 
     def bind(self) -> list[EndPoint]:
         """Open every listener and return the end points with the ports bound.
@@ -284,6 +286,13 @@ class SocketServer:
     def _remove_processors(self, acceptor: Acceptor, count: int) -> None:
         self._retiring = [processor for processor in self._retiring if not processor.await_shutdown(0)]
         self._retiring += acceptor.remove_processors(count)
+
+    def _follow_levels(self) -> None:
+        """Let the network threads that run already log by the levels that were set just now."""
+        # With the lock: a thread that is being made has read its level before or after the change, and is in the list.
+        with self._lock:
+            for processor in [*self.processors, *self._retiring]:
+                processor.answers.follow_level()
 
     def _data_plane_acceptors(self) -> list[Acceptor]:
         return [acceptor for acceptor in self._acceptors if acceptor.listener.plane == DATA_PLANE]

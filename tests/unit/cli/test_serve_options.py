@@ -181,3 +181,10 @@ def test_a_password_in_an_option_is_warned_of(tmp_path: Path) -> None:
     assert result.exit_code == EXIT_WRONG_SETTINGS
     assert "warning: the value of --override ssl.key.password shows in the list of processes" in result.stderr
     assert "SECRET" not in result.output
+
+
+@pytest.mark.parametrize("level", ["trace", "TRACE", "debug", "error"])
+def test_the_level_of_the_log_may_be_any_of_kafkas(level: str) -> None:
+    done = CliRunner().invoke(barnabas, ["serve", "--log-level", level, "--override", "num.partition=3"])
+    assert done.exit_code == EXIT_WRONG_SETTINGS
+    assert "did you mean num.partitions?" in done.output

@@ -18,6 +18,7 @@ from barnabas.network.request_handler_pool import RequestHandlerPool
 from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.logger_levels import set_logger_level
 from tests.unit.network.network_harness import NetworkHarness, framed, never
 
 LOOPBACK = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
@@ -137,6 +138,23 @@ def test_large_frames_over_real_sockets(server: Server) -> None:
     with server.connect() as client:
         for size in (65_535, 65_536, 100_000, 1_000_000, 5_000_000):
             assert ask(client, b"x" * size, b"small") == [b"re:" + b"x" * 40, b"re:small"]
+
+
+def test_a_changed_level_acts_on_the_network_threads_that_run(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.sockets.enable_request_processing()
+    with server.connect() as client:
+        assert ask(client, b"before") == [b"re:before"]
+        try:
+            set_logger_level("kafka.network.Processor", "TRACE")
+            assert all(each.answers.tracing for each in server.sockets.processors)
+            assert ask(client, b"during") == [b"re:during"]
+        finally:
+            set_logger_level("kafka.network.Processor", None)
+        assert not any(each.answers.tracing for each in server.sockets.processors)
+        assert ask(client, b"after") == [b"re:after"]
+    assert [record.levelname for record in caplog.records if "response: API key" in record.message] == ["TRACE"]
 
 
 def test_a_stop_answers_what_was_taken_and_takes_nothing_new(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""The fifth stage of a broker's start: the table of APIs, the sockets and the request handlers.
+"""The sixth and last stage of a broker's start: the table of APIs, the sockets and the request handlers.
 
 Built by BrokerServer on the main thread. From here on clients can connect; their requests are read when the handlers
 have started, and wait at the startup gate until the broker is ready for them.

@@ -1,4 +1,4 @@
-"""A stage of a broker's start: its transaction coordinator, over the replicas and the connections to brokers.
+"""The fifth stage of a broker's start: its transaction coordinator, over the replicas and the connections to brokers.
 
 Built by BrokerServer on the main thread, before the sockets; the coordinator's `startup` is called when requests come.
 Kafka: the part of KafkaServer.startup about TransactionCoordinator.

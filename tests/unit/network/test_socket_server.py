@@ -140,9 +140,7 @@ def test_large_frames_over_real_sockets(server: Server) -> None:
             assert ask(client, b"x" * size, b"small") == [b"re:" + b"x" * 40, b"re:small"]
 
 
-def test_a_changed_level_acts_on_the_network_threads_that_run(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_changed_level_acts_on_the_network_threads_that_run(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     server.sockets.enable_request_processing()
     with server.connect() as client:
         assert ask(client, b"before") == [b"re:before"]

@@ -39,6 +39,13 @@ check: lint types ## what to run before each commit: lint, types, layers, unit a
 test: lint types ## lint, check types, run the tests (20 minutes; PYTHON=python3.13 for another Python, WORKERS=4 for more cores)
 	$(PYTEST) -m "not slow and not java" $(PYTEST_ARGS)
 
+# What differs between releases of Python shows here first: TLS, sockets, threads, asyncio, the command line, bytes.
+FAST_TESTS := tests/wire $(addprefix tests/unit/,cli clients network rpc runtime security transport zk)
+
+.PHONY: test-fast
+test-fast: $(VENV)/.installed-test ## the tests that tell soon whether a Python will do (PYTHON=python3.13)
+	$(PYTEST) -m "not slow and not java" $(FAST_TESTS) $(PYTEST_ARGS)
+
 .PHONY: test-all
 test-all: lint types ## the same with every test: campaigns, Apache Kafka (needs Java and Maven)
 	$(PYTEST) $(PYTEST_ARGS)

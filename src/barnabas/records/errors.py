@@ -20,3 +20,7 @@ class InvalidMessageSet(CorruptRecord):
 
 class DecompressedTooLarge(CorruptRecord):
     """The data decompresses to more than the caller allows."""
+
+
+class TooManyPieces(CorruptRecord):
+    """The data have more compressed members or blocks than the caller allows."""

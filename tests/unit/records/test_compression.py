@@ -6,6 +6,8 @@ import contextlib
 import gzip
 import random
 import tracemalloc
+import zlib
+from typing import Any
 
 import cramjam
 import pytest
@@ -14,14 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.records.compression import (
+    PIECE_BYTES,
+    XERIAL_HEADER,
     Codec,
     _decompress_plain_lz4,
     compress,
     compress_lz4_magic_0,
     decompress,
     decompress_lz4_magic_0,
+    decompressed_pieces,
 )
-from barnabas.records.errors import CorruptRecord, DecompressedTooLarge
+from barnabas.records.errors import CorruptRecord, DecompressedTooLarge, TooManyPieces
 from barnabas.records.xxhash32 import xxhash32
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -114,6 +119,106 @@ def test_snappy_accepts_a_raw_block_and_concatenated_streams() -> None:
 
 def test_gzip_accepts_several_members() -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
+
+
+class CountedZlib:
+    """Counts the bytes that are given to zlib, and those that it copies because a member does not use them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.given = self.copied = 0
+        real = zlib.decompressobj
+
+        class Member:
+            def __init__(member, *arguments: Any) -> None:  # noqa: N805
+                member.real = real(*arguments)
+
+            def decompress(member, data: Any, *limits: int) -> bytes:  # noqa: N805
+                self.given += len(data)
+                found: bytes = member.real.decompress(data, *limits)
+                self.copied += len(member.real.unused_data) + len(member.real.unconsumed_tail)
+                return found
+
+            def __getattr__(member, name: str) -> Any:  # noqa: N805
+                return getattr(member.real, name)
+
+        monkeypatch.setattr(zlib, "decompressobj", Member)
+
+
+@pytest.mark.parametrize("content", [b"", b"a", TEXT[:3000]])
+def test_a_member_of_gzip_costs_its_own_bytes(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest was copied for each member: 1 MB of empty members took 11 s."""
+    data = gzip.compress(content) * 2000
+    counted = CountedZlib(monkeypatch)
+    assert decompress(Codec.GZIP, data) == content * 2000
+    # Each member is given 512 bytes at least, and the first one everything.
+    most = 3 * len(data) + 2000 * 512
+    assert counted.given <= most
+    assert counted.copied <= most
+    assert b"".join(decompressed_pieces(Codec.GZIP, data)) == content * 2000
+
+
+@pytest.mark.parametrize("rest", [b"x", bytes(18), bytes(19), b"longer than an empty member", b"\x1f\x8b" * 20])
+def test_bytes_behind_a_member_of_gzip_are_ignored_as_java_does(rest: bytes) -> None:
+    data = gzip.compress(TEXT)
+    assert decompress(Codec.GZIP, data + rest) == TEXT
+    assert decompress(Codec.GZIP, data + data + rest) == TEXT + TEXT
+    assert b"".join(decompressed_pieces(Codec.GZIP, data + data + rest)) == TEXT + TEXT
+    # What begins as a member must be one.
+    with pytest.raises(CorruptRecord):
+        decompress(Codec.GZIP, data + data[:100])
+
+
+def test_short_blocks_of_lz4_are_left_to_the_codec() -> None:
+    """Reading 20 MB of empty blocks one by one took 47 s."""
+    header, empty = b"\x04\x22\x4d\x18\x60\x40\x82", b"\x01\x00\x00\x00\x00"
+    assert _decompress_plain_lz4(header + empty + bytes(4), 100) == b""
+    frame = header + empty * 1000 + bytes(4)
+    assert _decompress_plain_lz4(frame, 100) is None
+    assert decompress(Codec.LZ4, frame) == b""
+
+
+def test_pieces_are_bounded() -> None:
+    members = gzip.compress(b"") * 100
+    blocks = XERIAL_HEADER + b"\x00\x00\x00\x01\x00" * 100
+    for codec, data in ((Codec.GZIP, members), (Codec.SNAPPY, blocks)):
+        assert decompress(codec, data, 10, 100) == b""
+        assert b"".join(decompressed_pieces(codec, data, 10, 100)) == b""
+        with pytest.raises(TooManyPieces):
+            decompress(codec, data, 10, 99)
+        with pytest.raises(TooManyPieces):
+            list(decompressed_pieces(codec, data, 10, 99))
+
+
+@given(st.sampled_from(list(Codec)), st.data())
+def test_pieces_are_what_decompress_returns(codec: Codec, data: st.DataObject) -> None:
+    content = data.draw(st.binary(max_size=50)) * data.draw(st.sampled_from((1, 3, 3000)))
+    stored = bytearray(compress(codec, content))
+    for _ in range(data.draw(st.integers(0, 3)) if stored else 0):
+        stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 255))
+    stored = stored[: data.draw(st.sampled_from((len(stored), len(stored), 5)))]
+    limit = data.draw(st.sampled_from((1 << 20, len(content), 10)))
+    expected = found = None
+    with contextlib.suppress(CorruptRecord):
+        expected = decompress(codec, stored, limit)
+    with contextlib.suppress(CorruptRecord):
+        found = b"".join(decompressed_pieces(codec, stored, limit))
+    # Only `decompress` without a codec has no limit: the bytes are there already.
+    assert found == expected
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_large_output_comes_in_parts(codec: Codec) -> None:
+    data = compress(codec, bytes(8 << 20))
+    tracemalloc.start()
+    try:
+        parts = sum(len(part) <= PIECE_BYTES for part in decompressed_pieces(codec, data))
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert parts >= 8
+    if codec:
+        with pytest.raises(DecompressedTooLarge):
+            list(decompressed_pieces(codec, data, (8 << 20) - 1))
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)

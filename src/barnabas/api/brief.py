@@ -15,7 +15,8 @@ of that network thread waits meanwhile, so what runs there must never block and 
 5. **The budget**: a handler adds up what a request would cost, by the costs below, and calls `check_cost` before it has
    begun. Above the budget, NeedsHandlerThread hands the request over.
 6. **Knowledge of a lower layer** that has no unit: an assignment that may have to be computed
-   (`ConsumerGroupService.may_take_long`), a batch that has to be decompressed. Its handler calls `hand_over`.
+   (`ConsumerGroupService.may_take_long`), a batch that has to be decompressed (`LogValidator.look_ahead`). Its handler
+   calls `hand_over`. The facts about batches are listed below.
 
 For example: Metadata of 3 topics with 100 partitions each costs 300 * 5 us = 1.5 ms. The request came in 60 bytes, so
 bounds 2 to 4 let it pass; bound 5 raises NeedsHandlerThread; `Apis.handle` queues it for a request handler, where
@@ -36,6 +37,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from barnabas.protocol.codec_runtime import DECODED_PER_BYTE, FEW_ELEMENTS, MOST_ELEMENTS, MOST_TAGGED_FIELDS
 from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES
+from barnabas.storage.validation import validator
 
 __all__ = (
     "DECODED_PER_BYTE",
@@ -56,8 +58,6 @@ and few threads compute beside the network threads."""
 NEVER: Final = 1 << 15
 """The version since which an API is brief that is never brief: above every version."""
 
-# -- record batches
-
 # The costs, in microseconds, decide on the thread that runs a request, and never on its answer.
 BUDGET_US: Final = 1_000
 COMMITTED_OFFSET_US: Final = 10
@@ -70,6 +70,31 @@ LEAVING_MEMBER_US: Final = 5
 METADATA_PARTITION_US: Final = 5
 SESSION_PARTITION_US: Final = 4
 """Of each partition of a fetch session: a short request may stand for any number of them."""
+
+
+# -- batches
+
+# Which batches are appended at once, by facts that cost nothing. Each is looked at before anything is decompressed and
+# before anything of the request is appended. What is above a bound is done by a request handler:
+#
+#     | fact                                    | at once, at most         | why                                      |
+#     | bytes of the request                    | AT_ONCE_BYTES            | checksum, copies, the write              |
+#     | batches of the request                  | AT_ONCE_BATCHES          | an append takes 0.1 ms, however small    |
+#     | records of a batch, by its header       | AT_ONCE_RECORDS          | each record is read                      |
+#     | flush policy of the topic               | no `flush.messages`      | an fsync takes milliseconds              |
+#     | codec                                   | none, or the topic's own | another one means decompressing anew     |
+#     | bytes of a compressed batch             | AT_ONCE_COMPRESSED_BYTES | what it decompresses to shows only then  |
+#     | members or blocks of a compressed batch | AT_ONCE_PIECES           | an empty one takes 5 us, and 5 bytes     |
+#     | records of all batches, decompressed    | AT_ONCE_BYTES            | 9 KB of zstd may be 200 MB               |
+#
+# The last two show only during decompression, which ends at the bound. Before it come the size (`max.message.bytes`)
+# and the checksum: a batch that breaks those rules is refused at once. Versions before v3 are never brief. On a
+# handler, records of more than 1 MB are read in a stream, one such batch at a time in the process (`LogValidator`).
+# The bounds that concern one batch belong to `storage.validation.validator`, which applies them.
+
+AT_ONCE_BATCHES: Final = 16
+AT_ONCE_BYTES: Final = validator.AT_ONCE_BYTES
+AT_ONCE_RECORDS: Final = validator.MANY_RECORDS
 
 
 class Brief(NamedTuple):

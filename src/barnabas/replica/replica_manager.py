@@ -12,7 +12,7 @@ Kafka: kafka.server.ReplicaManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError
@@ -76,6 +76,8 @@ class ReplicaManager:
     ) -> None:
         self.config = config
         self._log_manager = log_manager
+        self.slow_topics: Container[str] = log_manager.slow_topics
+        """The topics whose appends may take long for their settings; their logs' validators know more."""
         self._files = files
         self._checkpoints = HighWatermarkCheckpoints(files, log_manager.directory_failed)
         self.waiting = waiting

@@ -44,6 +44,8 @@ class LogEnvironment:
     has become smaller; may be called under a log's lock; raises OSError. write_later: has a small file written in the
     background (`BackgroundWrites.later`). producer_id_expiration_ms: how long an idle producer is remembered now.
     verifies_transactions: whether the first batch of a transaction needs a verification now.
+    slow_topics: the topics whose settings may make a small append take long: an fsync (`flush.messages`), another codec
+    (`compression.type`). A log enters its topic; any thread looks a topic up (both are atomic in a set).
     """
 
     # The callables go up to LogManager and its parts. As values handed in they keep imports going one way: a log knows
@@ -60,3 +62,4 @@ class LogEnvironment:
     flushes: SharedTimer = field(default_factory=SharedTimer)
     """The times that segments took to reach stable storage (LogFlushStats)."""
     recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
+    slow_topics: set[str] = field(default_factory=set)

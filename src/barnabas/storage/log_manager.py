@@ -101,6 +101,7 @@ class LogManager:
         )
         self.tasks = LogTasks(self._table, self.checkpoints, self._deletion, clock)
         self.get_log = self._table.get
+        self.slow_topics = self._environment.slow_topics
         self.cleaner: LogCleaner | None = None
         self.loading: LogLoading | None = None
         """The loading of all logs while it runs, for metrics."""

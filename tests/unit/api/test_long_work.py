@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, cast
 
 import pytest
+from crc32c import crc32c
 
 from barnabas.api.apis import Apis
+from barnabas.api.brief import AT_ONCE_BATCHES
 from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.offsets import OffsetsApi
-from barnabas.api.handlers.produce import LARGE_BYTES, ProduceApi
+from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification
@@ -26,12 +31,18 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.records.compression import Codec
-from barnabas.storage.validation.validator import AT_ONCE_BYTES
+from barnabas.records import compression
+from barnabas.records.batch_header import ATTRIBUTES_POSITION, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from barnabas.records.compression import XERIAL_HEADER, Codec
+from barnabas.storage.validation.validator import AT_ONCE_BYTES, AT_ONCE_COMPRESSED_BYTES, AT_ONCE_PIECES
 from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
+
+needs_interpreted_compression = pytest.mark.skipif(
+    not isinstance(compression.decompress, FunctionType), reason="calls inside a compiled module cannot be counted"
+)
 
 
 class WaitingChannel(RecordingChannel):
@@ -46,6 +57,7 @@ class WaitingChannel(RecordingChannel):
 
 
 MANY = 5000
+LARGE_BYTES = 64 * 1024
 
 
 @pytest.mark.parametrize(
@@ -101,6 +113,145 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     assert channel.answer().responses[0].partition_responses[0].error_code == ErrorCode.NONE
     assert (len(released), len(channel.frames), len(channel.continuations)) == (1, 1, int(is_long))
     assert replicas.partition().log.log_end_offset > 0
+
+
+def with_body(codec: Codec, stored: bytes, **fields: int) -> bytes:
+    """A batch of one record, whose header is right, and whose records are `stored`."""
+    produced = batch()[:HEADER_SIZE] + stored
+    header = BatchHeader.parse(produced)
+    assert header is not None
+    header = header._replace(length=len(produced) - LOG_OVERHEAD, attributes=int(codec))
+    body = HEADER.pack(*header)[ATTRIBUTES_POSITION:] + stored
+    return HEADER.pack(*header._replace(crc=crc32c(body))._replace(**fields)) + stored
+
+
+MEMBER = gzip.compress(b"")
+BLOCK = b"\x00\x00\x00\x01\x00"
+SMALL = [
+    with_body(Codec.GZIP, MEMBER * 500),
+    with_body(Codec.SNAPPY, XERIAL_HEADER + BLOCK * 3000),
+]
+LARGE = [
+    with_body(Codec.GZIP, MEMBER * 5000),
+    with_body(Codec.SNAPPY, XERIAL_HEADER + BLOCK * 20_000),
+    with_body(Codec.LZ4, b"\x04\x22\x4d\x18\x60\x40\x82" + b"\x01\x00\x00\x00\x00" * 20_000 + bytes(4)),
+    with_body(Codec.ZSTD, b"\x50\x2a\x4d\x18" + bytes(100_000)),
+]
+REFUSED_FIRST = [
+    (with_body(Codec.GZIP, MEMBER * 500, crc=1), ErrorCode.CORRUPT_MESSAGE),
+    (with_body(Codec.GZIP, MEMBER * 60_000), ErrorCode.MESSAGE_TOO_LARGE),
+    (with_body(Codec.SNAPPY, XERIAL_HEADER + BLOCK * 3000, crc=1), ErrorCode.CORRUPT_MESSAGE),
+]
+
+
+class Decompressions:
+    """The bytes that were given to the codecs, and the members and blocks that they were given in."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pieces = self.given = 0
+        member, block = zlib.decompressobj, compression._decompress_snappy_block
+        grow, plain = compression._decompress_growing, compression._decompress_plain_lz4
+
+        def counted_member(*arguments: Any) -> Any:
+            self.pieces += 1
+            return member(*arguments)
+
+        def counted_block(stored: Any, limit: int) -> bytes:
+            self.pieces += 1
+            return block(stored, limit)
+
+        def counted_frames(into: Any, stored: Any, limit: int) -> bytes:
+            self.given += len(stored)
+            return grow(into, stored, limit)
+
+        def counted_lz4(stored: Any, limit: int) -> bytes | None:
+            self.given += len(stored)
+            return plain(stored, limit)
+
+        monkeypatch.setattr(zlib, "decompressobj", counted_member)
+        monkeypatch.setattr(compression, "_decompress_snappy_block", counted_block)
+        monkeypatch.setattr(compression, "_decompress_growing", counted_frames)
+        monkeypatch.setattr(compression, "_decompress_plain_lz4", counted_lz4)
+
+
+@needs_interpreted_compression
+@pytest.mark.parametrize("produced", [*SMALL, *LARGE])
+def test_a_network_thread_decompresses_few_pieces(produced: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 MB of 50,000 empty members of gzip made every client of the thread wait 11 s."""
+    counted = Decompressions(monkeypatch)
+    replicas, channel = produce_into({}, [produced])
+    assert len(channel.continuations) == 1, "not handed over"
+    assert counted.pieces <= AT_ONCE_PIECES
+    assert counted.given <= AT_ONCE_COMPRESSED_BYTES
+    channel.continuations[0]()
+    assert answered(channel) == [ErrorCode.INVALID_RECORD]
+    assert replicas.partition().log.log_end_offset == 0
+
+
+@needs_interpreted_compression
+@pytest.mark.parametrize(("produced", "code"), REFUSED_FIRST)
+def test_size_and_checksum_come_before_decompression(
+    produced: bytes, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Decompressions(monkeypatch)
+    _, channel = produce_into({}, [produced])
+    for continuation in channel.continuations:
+        continuation()
+    assert answered(channel) == [code]
+    assert (counted.pieces, counted.given) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "produced", "is_long"),
+    [
+        ({}, [batch()] * AT_ONCE_BATCHES, False),
+        ({}, [batch()] * (AT_ONCE_BATCHES + 1), True),
+        ({}, [batch(1, size=AT_ONCE_BYTES // 2)] * 2, True),
+        ({"flush_messages": 1}, [batch()], True),
+        ({"flush_messages": 1000}, [batch(), batch()], True),
+        # Two batches that decompress to 600 KB each.
+        ({}, [batch(1, size=600_000, codec=Codec.ZSTD)], False),
+        ({}, [batch(1, size=600_000, codec=Codec.ZSTD)] * 2, True),
+        ({"max_message_bytes": 4 * AT_ONCE_BYTES}, [batch(1, size=AT_ONCE_BYTES)], True),
+    ],
+)
+def test_what_a_whole_request_costs_decides(settings: dict[str, Any], produced: list[bytes], is_long: bool) -> None:
+    """2,000 tiny batches took 0.3 s, 200 fsyncs 2.8 s, 95 MB 0.4 s: every client of the network thread waited."""
+    replicas, channel = produce_into(settings, produced)
+    assert len(channel.continuations) == is_long
+    if is_long:
+        assert replicas.partition().log.log_end_offset == 0, "nothing may be appended before the hand-over"
+        channel.continuations[0]()
+    assert answered(channel) == [ErrorCode.NONE] * len(produced)
+
+
+def produce_into(settings: dict[str, Any], produced: list[bytes]) -> tuple[Replicas, WaitingChannel]:
+    """Send the batches to partitions 0, 1, ... of a topic in one request; what follows waits in the channel."""
+    replicas = Replicas(Broker(config=log_config(**settings)))
+    for partition in range(len(produced)):
+        replicas.lead("topic", partition)
+        replicas.announce("topic", partition, 0)
+    api = ProduceApi(
+        replicas.manager,
+        replicas.metadata,
+        None,
+        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
+    )
+    partitions = [ProduceRequest.PartitionProduceData(number, records) for number, records in enumerate(produced)]
+    body = ProduceRequest(None, 1, 1000, [ProduceRequest.TopicProduceData(name="topic", partition_data=partitions)])
+    frame = encode_request_header(ApiKey.PRODUCE, 9, 1, "tester") + b"".join(map(bytes, body.encode(9)))
+    channel = WaitingChannel()
+    request = RequestParser(Registry(api.handlers())).parse(frame, connection(), channel=channel, received_ns=1)
+    if request.brief:
+        Apis(replicas.actions, lambda: 1).handle(request)
+    else:
+        channel.resume(lambda: Apis(replicas.actions, lambda: 1).handle(request))
+    return replicas, channel
+
+
+def answered(channel: WaitingChannel) -> list[ErrorCode]:
+    """The error of each partition."""
+    return [ErrorCode(part.error_code) for part in channel.answer().responses[0].partition_responses]
 
 
 def test_an_old_version_is_never_brief() -> None:

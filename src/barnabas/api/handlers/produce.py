@@ -1,7 +1,7 @@
 """Produce: v0-13.
 
-Brief from v3 on; runs on the Processor's thread or a handler's. Before v3 records are converted, so these requests go
-through the queue.
+Brief from v3 on, unless its facts say that it takes long (`api.brief`, "batches"); runs on the Processor's thread or a
+handler's. Before v3 records are converted, so these requests go through the queue.
 
 v0: message sets of magic 0 and 1, up to v2.
 v3: magic 2, transactional id.
@@ -25,7 +25,7 @@ from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
-from barnabas.api.brief import MAX_FRAME_BYTES, Brief, hand_over
+from barnabas.api.brief import AT_ONCE_BATCHES, AT_ONCE_BYTES, AT_ONCE_RECORDS, Brief, hand_over
 from barnabas.api.current_leader import CurrentLeaders
 from barnabas.api.produced_batches import refused_batch
 from barnabas.api.request import Handler, Request, described_error_answer
@@ -51,15 +51,11 @@ from barnabas.replica.append import VALID_ACKS, AppendCallback
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.storage.validation.validator import MANY_RECORDS
 
 logger = logging.getLogger(__name__)
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = ProduceResponse.PartitionProduceResponse
-
-LARGE_BYTES: Final = 64 * 1024
-"""The size from which on a request may take long; a smaller one does only when compressed."""
 
 ABORTABLE_SINCE: Final = 11
 """The first version with TRANSACTION_ABORTABLE (KIP-890)."""
@@ -98,6 +94,7 @@ class ProduceApi:
     ) -> None:
         self._appender = replicas.appender
         self._hosted = replicas.hosted
+        self._slow_topics = replicas.slow_topics
         self._metadata = metadata
         self._authorizer = authorizer
         self._verification = verification
@@ -109,7 +106,7 @@ class ProduceApi:
                 ApiKey.PRODUCE,
                 self.produce,
                 error_answer=_error_answer,
-                brief=Brief(since=3, limit_bytes=MAX_FRAME_BYTES),
+                brief=Brief(since=3, limit_bytes=AT_ONCE_BYTES),
             ),
         )
 
@@ -134,7 +131,7 @@ class ProduceApi:
         # Most requests of most producers are one batch, which needs no look for duplicates.
         has_one_batch = len(asked) == 1 and len(asked[0].partition_data) == 1
         if not has_one_batch:
-            asked = _each_partition_once(body)
+            asked = _each_partition_once(body, most=AT_ONCE_BATCHES if request.brief else None)
         for topic in asked:
             name = topic.name if version < 13 else image.topic_names.get(topic.topic_id, "")
             refusal = None
@@ -154,11 +151,11 @@ class ProduceApi:
                         and header
                         and (
                             header.attributes & CODEC_MASK
-                            or header.record_count > MANY_RECORDS
-                            or request.request_size > LARGE_BYTES
+                            or header.record_count > AT_ONCE_RECORDS
+                            or name in self._slow_topics
                         )
                     ):
-                        self._look_ahead(entry, header)
+                        self._look_ahead(entry, header, to_append)
                     to_append.append(entry)
                 else:
                     # Each partition fails alone: the others of the request are appended.
@@ -229,16 +226,18 @@ class ProduceApi:
             before_asking=lambda: _keep_records(entries),
         )
 
-    def _look_ahead(self, entry: PartitionAppend, header: BatchHeader) -> None:
+    def _look_ahead(self, entry: PartitionAppend, header: BatchHeader, before: Sequence[PartitionAppend]) -> None:
         """Decompress a batch that is small, so that the log need not.
 
-        Raises NeedsHandlerThread when validating the batch takes long, before anything of the request is appended.
+        before: the request's batches before this one; the bound on decompressed bytes is for all of them.
+        Raises NeedsHandlerThread when appending the batch takes long, before anything of the request is appended.
         """
         try:
             validator = self._hosted.partition_or_error(entry.topic, entry.partition).log.validator
         except ApiError:  # the append comes to the same error, and answers it
             return
-        found = validator.look_ahead(entry.records, header)
+        left = AT_ONCE_BYTES - sum(len(other.body) for other in before if other.body is not None)
+        found = validator.look_ahead(entry.records, header, left)
         if found.takes_long:
             hand_over()
         entry.body = found.body
@@ -377,9 +376,14 @@ def _release_records(topics: Sequence[ProduceRequest.TopicProduceData]) -> None:
             partition.records = None
 
 
-def _each_partition_once(body: ProduceRequest) -> list[ProduceRequest.TopicProduceData]:
-    """Keep the last batch of a partition that is named twice, as Kafka, whose maps are keyed by partition."""
+def _each_partition_once(body: ProduceRequest, most: int | None) -> list[ProduceRequest.TopicProduceData]:
+    """Keep the last batch of a partition that is named twice, as Kafka, whose maps are keyed by partition.
+
+    Raises NeedsHandlerThread when the request has more batches than `most`.
+    """
     topics = body.topic_data
+    if most is not None and sum(len(topic.partition_data) for topic in topics) > most:
+        hand_over()
     if len({topic.name or topic.topic_id for topic in topics}) == len(topics) and all(
         len({partition.index for partition in topic.partition_data}) == len(topic.partition_data) for topic in topics
     ):

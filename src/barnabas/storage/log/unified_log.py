@@ -116,6 +116,7 @@ class UnifiedLog:
         self.validator = LogValidator(local.config, local.topic_partition, environment.clock)
         self.leader_epochs = leader_epochs
         self.producer_states = producer_states
+        self._note_settings()
 
     # -- where things are
 
@@ -530,6 +531,18 @@ class UnifiedLog:
             self.validator = LogValidator(config, self.topic_partition, self._environment.clock)
             self.local.update_config(config)
             self.config = config
+            self._note_settings()
+
+    def _note_settings(self) -> None:
+        """Tell those who append on network threads whether the settings make appends to the topic take long."""
+        # A future log has no fsync while it is copied, whatever its topic says.
+        if self.is_future:
+            return
+        topics, topic = self._environment.slow_topics, self.topic_partition.topic
+        if self.validator.has_slow_settings:
+            topics.add(topic)
+        else:
+            topics.discard(topic)
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Note the topic's id; written before the first append, or soon.

@@ -70,13 +70,17 @@ class RecordRules:
         CorruptRecord when the records cannot be decoded.
         """
         header = read.header
-        case = RecordCase(now_ms, origin is AppendOrigin.CLIENT, header.is_stamped, header.is_control)
+        case = _case(read, now_ms, origin)
         if self.run_always or self._may_break_a_rule(read, case):
             append_time = header.max_timestamp if case.is_stamped else None
             records = read_records(
                 read.body, header.record_count, header.base_offset, header.base_timestamp, append_time
             )
             self.check_records(records, case)
+
+    def may_blame(self, read: ReadBatch, now_ms: int, origin: AppendOrigin) -> bool:
+        """Return whether `check` looks at the records of a batch one by one; until then, `read.body` may be empty."""
+        return self.run_always or self._may_break_a_rule(read, _case(read, now_ms, origin))
 
     def check_records(self, records: Iterable[Record], case: RecordCase) -> None:
         """Check each record. Raises InvalidRecords when one is to blame, CorruptRecord when one cannot be decoded."""
@@ -111,6 +115,11 @@ class RecordRules:
         if span.latest > case.now_ms + terms.after_max_ms:
             return True
         return terms.before_max_ms != UNLIMITED_MS and span.earliest < case.now_ms - terms.before_max_ms
+
+
+def _case(read: ReadBatch, now_ms: int, origin: AppendOrigin) -> RecordCase:
+    header = read.header
+    return RecordCase(now_ms, origin is AppendOrigin.CLIENT, header.is_stamped, header.is_control)
 
 
 def _text(code: ErrorCode, errors: list[RecordError]) -> str:

@@ -22,18 +22,22 @@ In the compiled build the third way is the quickest (about 45 ns a record) and t
 integers of numbers and means nothing otherwise (decisions/0009-compiled-build.md). Numbers of one byte, and of
 two where lengths and times often have them, are read in place: calls would double the time. Only a record's end is
 compared with where its fields end, since no field moves the position back.
+
+A large body is not needed as a whole (`scan_pieces`): its pieces are joined to windows of 1 MB, whose whole records are
+checked as above. Of a record that is larger than a window, the key, the value and the headers are skipped piece by
+piece (`_check_long_record`): 8 KB of zstd that hold a value of 200 MB take no 200 MB of heap.
 Kafka: DefaultRecord.readFrom, DefaultRecordBatch.skipKeyValueIterator.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag
+from barnabas.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, decode_zigzag
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -54,6 +58,8 @@ _MOST_AT_ONCE: Final = 128
 """The largest number of records that `_check_short_records` is asked for, for the same reason."""
 _UNLIKE: Final = 32
 """The number of records that are read carefully after one that was not read quickly: they are mostly like it."""
+
+_WINDOW_BYTES: Final = 1 << 20
 
 _FAR: Final = 1 << 48
 """The entry of the tables for impossible bytes: it leads out of any body, and to no end of a record."""
@@ -120,6 +126,145 @@ def scan_records(body: bytes, count: i64) -> RecordSummary:
         all(part.offsets_consecutive for part in parts),
         any(part.has_null_key for part in parts),
     )
+
+
+class _PiecedBody:
+    """A body of which `data` is here from `position` on; what lies behind comes from `pieces`."""
+
+    __slots__ = ("_before", "_pieces", "data", "position")
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.data = b""
+        self.position = 0
+        self._before = 0
+        self._pieces = pieces
+
+    @property
+    def place(self) -> int:
+        """The bytes of the body that have been read or skipped."""
+        return self._before + self.position
+
+    def fill(self, size: int) -> int:
+        """Have `size` bytes behind the position, or all there are. Return how many there are now."""
+        there = len(self.data) - self.position
+        if there >= size:
+            return there
+        parts = [self.data[self.position :]]
+        while there < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            parts.append(piece)
+            there += len(piece)
+        self._before += self.position
+        self.position = 0
+        self.data = parts[0] if len(parts) == 1 else b"".join(parts)
+        return there
+
+    def skip(self, size: int) -> None:
+        """Move the position. Raises CorruptRecord when the body has fewer bytes."""
+        there = len(self.data) - self.position
+        while size > there:
+            size -= there
+            self._before += len(self.data)
+            self.position = 0
+            piece = next(self._pieces, None)
+            self.data = b"" if piece is None else piece
+            there = len(self.data)
+            if piece is None:
+                raise CorruptRecord("the last record is cut off")
+        self.position += size
+
+    def number(self, longest: int = MAX_VARINT_BYTES) -> int:
+        """Return the next number. Raises CorruptRecord when it is cut off or too long."""
+        self.fill(longest)
+        try:
+            value, self.position = decode_zigzag(self.data, self.position, longest)
+        except IndexError:
+            raise CorruptRecord("the last record is cut off") from None
+        return value
+
+
+def scan_pieces(pieces: Iterator[bytes], count: int) -> RecordSummary:
+    """Check what `scan_records` checks, of a body that comes in pieces. Raises CorruptRecord, and what `pieces` raises.
+
+    One piece and 1 MB are in memory at a time.
+    """
+    source = _PiecedBody(pieces)
+    lowest, highest, consecutive, null_key = 2**63 - 1, -(2**63), True, False
+    index = stop = 0
+    while index < count:
+        if index == stop:
+            source.fill(_WINDOW_BYTES)
+            stop += _whole_records(source.data, source.position, count - index)
+        if index == stop:
+            part = _check_long_record(source, index)
+            stop += 1
+        else:
+            part = _check_run(source.data, source.position, index, stop)
+            source.position = part.position
+        index = part.next_index
+        lowest, highest = min(lowest, part.min_timestamp_delta), max(highest, part.max_timestamp_delta)
+        consecutive, null_key = consecutive and part.offsets_consecutive, null_key or part.has_null_key
+    if source.fill(1):
+        raise CorruptRecord(f"more bytes after the last of {count} records")
+    return RecordSummary(lowest, highest, consecutive, null_key)
+
+
+def _whole_records(data: bytes, position: int, most: int) -> int:
+    """Return how many records, `most` at most, `data` holds as a whole, by their lengths; 0 if the first is wrong."""
+    found, end = 0, len(data)
+    try:
+        while found < most:
+            low = data[position]
+            if low < 0x80 and not low & 1:
+                position += 1 + (low >> 1)
+            else:
+                length, position = decode_zigzag(data, position, MAX_VARINT_BYTES)
+                position = position + length if length >= 0 else end + 1
+            if position > end:
+                break
+            found += 1
+    # What is cut off here is whole in the next window, or named by `_check_long_record`.
+    except (IndexError, CorruptRecord):
+        pass
+    return found
+
+
+def _check_long_record(source: _PiecedBody, index: int) -> _Part:
+    """Check the record at the beginning of what is left, whatever its size. Raises CorruptRecord."""
+    length = source.number()
+    start = source.place
+    if length < 0:
+        raise CorruptRecord(f"record {index} claims an impossible length of {length} bytes")
+    source.skip(1)  # the attributes
+    time = source.number(MAX_VARLONG_BYTES)
+    offset = source.number()
+    key = _skip_long_field(source, start + length)
+    _skip_long_field(source, start + length)
+    headers = source.number()
+    left = start + length - source.place
+    if headers < 0 or headers > left // 2:
+        raise CorruptRecord(f"a record claims {headers} headers in {left} bytes")
+    for _ in range(headers):
+        if _skip_long_field(source, start + length) == -1:
+            raise CorruptRecord("a header without a name")
+        _skip_long_field(source, start + length)
+    if source.place != start + length:
+        raise CorruptRecord(f"record {index} ends at byte {start + length}, its fields at {source.place}")
+    return _Part(source.position, index + 1, time, time, offset == index, key == -1)
+
+
+def _skip_long_field(source: _PiecedBody, end: int) -> int:
+    """Skip a length and as many bytes, and return the length; -1 stands for null.
+
+    Raises CorruptRecord when the field ends behind `end`.
+    """
+    length = source.number()
+    if length < -1 or source.place + max(length, 0) > end:
+        raise CorruptRecord(f"a field claims {length} bytes, {end - source.place} are there")
+    source.skip(max(length, 0))
+    return length
 
 
 def _check_run(body: bytes, position: i64, index: i64, count: i64) -> _Part:

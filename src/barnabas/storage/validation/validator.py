@@ -18,18 +18,33 @@ is 900. The header's rules hold. The records are decompressed and read: timestam
 and 2, no bytes left over. So the stored batch keeps its compressed records, and gets a header with the timestamp 850
 and the checksum that belongs to it. With offset deltas 0, 5 and 2 it would be refused: Kafka, too, stores no compressed
 batch with gaps, while an uncompressed one keeps them.
+
+Sizes. Records of up to 1 MB are decompressed as a whole and read at once, on any thread. Larger ones are read in a
+stream, a window of 1 MB at a time. They are in memory as a whole only where they must be encoded anew, or where single
+records are to blame. Large batches are validated one after the other in the whole process (`LARGE_BATCHES`), so that
+their sum is bounded as one is: eight requests of 7 KB may claim 256 MB each. A small batch never waits for the lock.
 Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Final, NamedTuple
 
+from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, BatchHeader
-from barnabas.records.compression import Codec, decompress
-from barnabas.records.errors import CorruptRecord, DecompressedTooLarge
+from barnabas.records.batch_header import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+)
+from barnabas.records.compression import Codec, decompress, decompressed_pieces
+from barnabas.records.crc import crc32c
+from barnabas.records.errors import CorruptRecord, DecompressedTooLarge, TooManyPieces
 from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.records.record_framing import count_records
 from barnabas.runtime.clock import Clock
@@ -38,7 +53,7 @@ from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.validation.legacy import LegacyValidator
 from barnabas.storage.validation.rebuild import TargetCompression, re_encoded, with_append_time, with_create_time
 from barnabas.storage.validation.record_rules import ReadBatch, RecordRules, TimeSpan
-from barnabas.storage.validation.record_scan import scan_records
+from barnabas.storage.validation.record_scan import scan_pieces, scan_records
 from barnabas.storage.validation.rules import (
     COVERED_HEADER_RULES,
     HEADER_RULES,
@@ -47,6 +62,7 @@ from barnabas.storage.validation.rules import (
     TopicTerms,
     invalid,
     is_ordinary,
+    too_large,
 )
 from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_produced
 
@@ -54,6 +70,18 @@ MANY_RECORDS: Final = 2000
 """Reading this number takes about a millisecond; two or three with headers, a fifth if all have the same shape."""
 AT_ONCE_BYTES: Final = 1 << 20
 """Decompressing and reading this size takes a millisecond or two."""
+AT_ONCE_COMPRESSED_BYTES: Final = 16 * 1024
+"""The largest compressed batch that a network thread decompresses."""
+AT_ONCE_PIECES: Final = 64
+"""The most members or blocks of one batch that a network thread decompresses."""
+MOST_PIECES: Final = 16 * 1024
+"""The most members or blocks of a batch. A writer that ends one with each record of a batch makes fewer."""
+
+LARGE_BATCHES: Final = threading.Lock()
+"""Held while more than `AT_ONCE_BYTES` of records are validated. No other lock is taken under it.
+
+It is taken before the lock of a log, and never on a network thread, which leaves such batches to a handler.
+"""
 
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
@@ -65,14 +93,19 @@ class LookAhead(NamedTuple):
     body: bytes | None = None
 
 
+_LONG: Final = LookAhead(takes_long=True)
+_SHORT: Final = LookAhead(takes_long=False)
+
+
 class LogValidator:
     """The validation of one topic's batches, planned once from the settings."""
 
     __slots__ = (
         "_clock",
         "_counts",
+        "_flushes",
         "_keeps_bytes",
-        "_keeps_form",
+        "_kept_codecs",
         "_legacy",
         "_max_message_bytes",
         "_reads",
@@ -80,6 +113,7 @@ class LogValidator:
         "_rules_without_shortcut",
         "_target",
         "_terms",
+        "has_slow_settings",
     )
 
     def __init__(self, config: LogConfig, topic_partition: TopicPartition, clock: Clock) -> None:
@@ -99,11 +133,18 @@ class LogValidator:
         # The header tells the latest timestamp and not the earliest: a limit to the past needs a look at every record.
         if not append_time and before_ms < UNLIMITED_MS:
             self._reads = True
+        self._flushes = config.flush_messages < LONG_MAX
+        """Whether an append may end with an fsync."""
+        self.has_slow_settings = self._flushes or self._target is not None
+        """Whether `look_ahead` must be asked about every batch, even a small one."""
         self._counts = config.record_validation == "framing"
-        self._keeps_form = not append_time and self._target is None
-        """Whether a batch keeps its codec and its timestamps."""
-        self._keeps_bytes = self._keeps_form and not (terms.limits_records or self._record_rules.run_always)
-        """Whether `_keeps_form` holds and no setting limits single records: most batches are stored as they are."""
+        self._kept_codecs: frozenset[int] = frozenset()
+        """The codecs in which a batch keeps its bytes, if its records are right."""
+        if not append_time:
+            self._kept_codecs = frozenset(Codec) if self._target is None else frozenset((self._target.codec,))
+        limits_records = terms.limits_records or self._record_rules.run_always
+        self._keeps_bytes = not (append_time or self._target or limits_records)
+        """Whether all codecs are kept and no setting limits single records: most batches are stored as they are."""
 
     def validate(
         self,
@@ -128,42 +169,54 @@ class LogValidator:
         if size > len(records):
             return None
         view = records if type(records) is memoryview else memoryview(records)
-        # A coordinator's batch was made by this broker a moment ago: it breaks no rule.
-        if origin is _COORDINATOR and self._keeps_form:
+        # A coordinator's batch was made by this broker a moment ago. It breaks no rule but one: keys and values are
+        # those of clients, and may be of any size.
+        if origin is _COORDINATOR and header.attributes & CODEC_MASK in self._kept_codecs:
+            if size > self._max_message_bytes:
+                raise too_large(size, self._terms)
             return stored_as_produced(header, view, size)
         if self._rules_without_shortcut or not is_ordinary(header, view, size, self._max_message_bytes):
             self._check_header(ProducedBatch(header, view, origin))
         if self._reads:
-            return self._read(header, view, origin, body)
+            return self._read(header, view, size, origin, body)
         if self._counts and not header.attributes & CODEC_MASK:
             self._count(header, view, size)
         if self._keeps_bytes and not header.attributes & TIMESTAMP_TYPE_MASK:
             return stored_as_produced(header, view, size)
         return self._apply_settings(header, view, origin, body)
 
-    def look_ahead(self, records: memoryview, header: BatchHeader) -> LookAhead:
+    def look_ahead(self, records: memoryview, header: BatchHeader, limit_bytes: int = AT_ONCE_BYTES) -> LookAhead:
         """Find out whether validating a batch takes milliseconds, which a network thread does not have.
 
-        That is another codec, or a look at many records, or into compressed ones that are large: 9 KB of zstd can be
-        200 MB. Compressed records that are small are decompressed here, since nothing else tells how many they are.
+        That is an fsync, another codec, or a look at many records, or into compressed ones that are large: 9 KB of zstd
+        can be 200 MB. Compressed records that are small are decompressed here, into `limit_bytes`, since nothing else
+        tells how many they are. Before that come the checks that cost little: a batch that is too large, or whose
+        checksum is wrong, is refused by `validate` and never decompressed.
         """
-        codec = header.codec_id
-        if self._target is not None and self._target.codec != codec:
-            return LookAhead(takes_long=True)
+        codec, size = header.codec_id, header.size
+        if self._flushes:
+            return _LONG
+        # Compressing takes as long as reading; a batch of another codec has to be decompressed before.
+        if self._target is not None and self._target.codec != codec and (codec or size > AT_ONCE_COMPRESSED_BYTES):
+            return _LONG
         if not self._reads:
-            return LookAhead(takes_long=False)
+            return _SHORT
         # The count is not checked yet. A batch that holds more than it claims costs no more: reading ends there.
         if header.record_count > MANY_RECORDS:
-            return LookAhead(takes_long=True)
-        if not codec or codec > Codec.ZSTD or not HEADER_SIZE <= header.size <= len(records):
-            return LookAhead(takes_long=False)
+            return _LONG
+        if not codec or codec > Codec.ZSTD or not HEADER_SIZE <= size <= len(records) or size > self._max_message_bytes:
+            return _SHORT
+        if size > AT_ONCE_COMPRESSED_BYTES:
+            return _LONG
+        if crc32c(records[ATTRIBUTES_POSITION:size]) != header.crc:
+            return _SHORT
         try:
-            return LookAhead(False, decompress(Codec(codec), records[HEADER_SIZE : header.size], AT_ONCE_BYTES))
-        except DecompressedTooLarge:
-            return LookAhead(takes_long=True)
+            return LookAhead(False, decompress(Codec(codec), records[HEADER_SIZE:size], limit_bytes, AT_ONCE_PIECES))
+        except (DecompressedTooLarge, TooManyPieces):
+            return _LONG
         except CorruptRecord:
             # `validate` comes to the same end, and answers with the reason.
-            return LookAhead(takes_long=False)
+            return _SHORT
 
     # -- steps
 
@@ -190,26 +243,33 @@ class LogValidator:
         """
         target = self._target
         if header.is_stamped or (target is not None and target.codec != header.codec_id):
-            return self._read(header, view, origin, body)
+            return self._read(header, view, header.size, origin, body)
         if self._terms.stamps_append_time:
             return with_append_time(header, view, self._clock.milliseconds())
         # The max timestamp in the header may be wrong, so a batch that seems too new is read: only a record that is too
         # new is to blame.
         after_ms = self._terms.after_max_ms
         if after_ms != UNLIMITED_MS and header.max_timestamp - self._clock.milliseconds() > after_ms:
-            return self._read(header, view, origin, body)
+            return self._read(header, view, header.size, origin, body)
         return stored_as_produced(header, view, header.size)
 
-    def _read(self, header: BatchHeader, view: memoryview, origin: AppendOrigin, body: bytes | None) -> StorableBatch:
+    def _read(
+        self, header: BatchHeader, view: memoryview, size: int, origin: AppendOrigin, body: bytes | None
+    ) -> StorableBatch:
         """Read every record, and bring the batch into the form in which it is stored.
 
         Raises RefusedBatch: INVALID_RECORD when the records cannot be read; InvalidRecords when some are to blame.
         """
         codec = header.attributes & CODEC_MASK
-        size = header.length + LOG_OVERHEAD
         try:
             if body is None:
-                body = bytes(view[HEADER_SIZE:size]) if not codec else decompress(Codec(codec), view[HEADER_SIZE:size])
+                if not codec and size <= AT_ONCE_BYTES:
+                    body = bytes(view[HEADER_SIZE:size])
+                else:
+                    body = self._small_body(Codec(codec), view[HEADER_SIZE:size])
+                    if body is None:
+                        with LARGE_BATCHES:
+                            return self._read_large(header, view, origin)
             summary = scan_records(body, header.record_count)
             # What nearly all batches are: nothing is to be looked up in the settings, nothing to be changed.
             if (
@@ -217,14 +277,47 @@ class LogValidator:
                 and header.base_timestamp + summary.max_timestamp_delta == header.max_timestamp
                 and not header.attributes & TIMESTAMP_TYPE_MASK
                 and header.base_timestamp + summary.min_timestamp_delta >= NO_TIMESTAMP
-                and (summary.offsets_consecutive or not codec)
+                and (not codec or summary.offsets_consecutive)
             ):
                 return stored_as_produced(header, view, size)
             read = ReadBatch(header, body, summary, TimeSpan.of(header, summary))
-            now_ms = self._clock.milliseconds()
-            self._record_rules.check(read, now_ms, origin)
+            return self._after_reading(read, view, self._clock.milliseconds(), origin)
         except CorruptRecord as error:
             raise invalid(str(error), self._terms) from None
+
+    @staticmethod
+    def _small_body(codec: Codec, stored: memoryview) -> bytes | None:
+        """Return the records of a batch, or None when they have more than `AT_ONCE_BYTES`. Raises CorruptRecord."""
+        if len(stored) > AT_ONCE_BYTES:
+            return None
+        try:
+            return decompress(codec, stored, AT_ONCE_BYTES, MOST_PIECES)
+        except DecompressedTooLarge:
+            return None
+
+    def _read_large(self, header: BatchHeader, view: memoryview, origin: AppendOrigin) -> StorableBatch:
+        """Do what `_read` does for records of more than `AT_ONCE_BYTES`. The caller holds `LARGE_BATCHES`.
+
+        Raises CorruptRecord, and what `_read` raises.
+        """
+        codec = Codec(header.codec_id)
+        now_ms = self._clock.milliseconds()
+        with view[HEADER_SIZE : header.size] as stored:
+            summary = scan_pieces(decompressed_pieces(codec, stored, limit_pieces=MOST_PIECES), header.record_count)
+            read = ReadBatch(header, b"", summary, TimeSpan.of(header, summary))
+            # The records are needed as a whole only to be encoded anew, or to name those that are to blame.
+            if (self._target is not None and self._target.codec != codec) or self._record_rules.may_blame(
+                read, now_ms, origin
+            ):
+                read = read._replace(body=decompress(codec, stored))
+        return self._after_reading(read, view, now_ms, origin)
+
+    def _after_reading(self, read: ReadBatch, view: memoryview, now_ms: int, origin: AppendOrigin) -> StorableBatch:
+        """Apply the rules for records, and bring the batch into the form in which it is stored.
+
+        Raises CorruptRecord, and what `_read` raises.
+        """
+        self._record_rules.check(read, now_ms, origin)
         return self._to_stored_form(read, view, now_ms)
 
     def _to_stored_form(self, read: ReadBatch, view: memoryview, now_ms: int) -> StorableBatch:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,8 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import HEADER_SIZE
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import read_records
-from barnabas.storage.validation.record_scan import RecordSummary, scan_records
+from barnabas.storage.validation import record_scan
+from barnabas.storage.validation.record_scan import RecordSummary, scan_pieces, scan_records
 
 fields = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
@@ -56,6 +59,62 @@ def test_same_as_the_reader(
     except CorruptRecord:
         found = None
     assert found == expected
+
+
+@given(records, mutations, st.integers(-1, 1), st.data())
+def test_a_body_in_pieces_is_the_same_body(
+    given_records: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]], int]],
+    changes: list[tuple[int, int]],
+    lie: int,
+    data: st.DataObject,
+) -> None:
+    builder = RecordBatchBuilder()
+    offset = 0
+    for timestamp, key, value, header_list, gap in given_records:
+        offset += gap
+        builder.append(timestamp, key, value, header_list, offset=offset)
+        offset += 1
+    body = bytearray(builder.build()[HEADER_SIZE:])
+    for place, byte in changes:
+        body[place % len(body)] = byte
+    count = max(1, len(given_records) + lie)
+    expected = found = None
+    with contextlib.suppress(CorruptRecord):
+        expected = scan_records(bytes(body), count)
+    size, window = data.draw(st.integers(1, 300)), data.draw(st.sampled_from((1, 10, 100, 1 << 20)))
+    pieces = (bytes(body[start : start + size]) for start in range(0, len(body), size))
+    with pytest.MonkeyPatch.context() as patch:
+        # The compiled module keeps its own window.
+        patch.setattr(record_scan, "_WINDOW_BYTES", window)
+        with contextlib.suppress(CorruptRecord):
+            found = scan_pieces(pieces, count)
+    assert found == expected
+
+
+def test_a_record_larger_than_a_window_is_skipped_in_a_stream() -> None:
+    builder = RecordBatchBuilder()
+    builder.append(5, b"small", b"value")
+    builder.append(7, bytes(3 << 20), bytes(4 << 20), [("h" * 2000, bytes(2 << 20)), ("", None)])
+    builder.append(6, None, b"value")
+    body = builder.build()[HEADER_SIZE:]
+
+    def pieces() -> Iterator[bytes]:
+        yield from (body[start : start + 5000] for start in range(0, len(body), 5000))
+
+    tracemalloc.start()
+    try:
+        assert scan_pieces(pieces(), 3) == scan_records(body, 3) == RecordSummary(0, 2, True, True)
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        scan_pieces(pieces(), 3)
+        assert tracemalloc.get_traced_memory()[1] - before < 4 << 20
+    finally:
+        tracemalloc.stop()
+    for cut in (10, 3000, len(body) - 1):
+        with pytest.raises(CorruptRecord):
+            scan_pieces(iter((body[:cut],)), 3)
+    with pytest.raises(CorruptRecord):
+        scan_pieces(iter((body, b"x")), 3)
 
 
 def test_offsets_of_one_two_and_three_bytes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,8 @@ from barnabas.records.record_reader import Record
 from barnabas.records.varint import zigzag
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords
+from barnabas.storage.validation import validator as validator_module
+from barnabas.storage.validation.validator import AT_ONCE_BYTES
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, read_all, without_place
 
 LEVELS = ("header", "framing", "full")
@@ -274,3 +277,72 @@ def with_deltas(codec: Codec, deltas: tuple[int, ...]) -> bytes:
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
 def test_any_buffer(wrap: Callable[[bytes], bytes]) -> None:
     assert Broker().log().append_as_leader(wrap(batch(3)), 0).record_count == 3
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_large_records_are_read_in_a_stream(codec: Codec) -> None:
+    """Eight requests of 7 KB took 2.6 GB: each of them was decompressed as a whole, all at once."""
+    produced = batch(2, size=16 << 20, codec=codec)
+    broker = Broker(config=log_config(max_message_bytes=1 << 30, segment_bytes=1 << 30))
+    validator = broker.log().validator
+    tracemalloc.start()
+    try:
+        stored = validator.validate(memoryview(produced), AppendOrigin.CLIENT)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert stored is not None
+    assert stored.size == len(produced)
+
+
+def test_large_batches_are_validated_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[int] = []
+
+    class Watched:
+        def __enter__(self) -> None:
+            entered.append(1)
+
+        def __exit__(self, *_: object) -> None:
+            entered.append(-1)
+
+    monkeypatch.setattr(validator_module, "LARGE_BATCHES", Watched())
+    for codec in Codec:
+        entered.clear()
+        store(batch(3, codec=codec))
+        assert not entered, "a small batch must never wait for a large one"
+        store(batch(3, size=AT_ONCE_BYTES // 2, codec=codec), max_message_bytes=4 * AT_ONCE_BYTES)
+        assert entered == [1, -1]
+
+
+@pytest.mark.parametrize("source", [Codec.NONE, Codec.ZSTD])
+def test_large_records_are_held_to_the_same_rules(source: Codec) -> None:
+    large = {"max_message_bytes": 4 * AT_ONCE_BYTES}
+    records = batch(3, size=AT_ONCE_BYTES // 2, codec=source)
+    assert [record.value for record in store(records, compression_type="gzip", **large).records()] == [
+        bytes([number]) * (AT_ONCE_BYTES // 2) for number in range(3)
+    ]
+    assert refuse(changed(records, count=4, last_delta=3), **large).code is ErrorCode.INVALID_RECORD
+    without_key = batch(3, size=AT_ONCE_BYTES // 2, codec=source, key=None)
+    assert refuse(without_key, cleanup_policy="compact", **large).code is ErrorCode.INVALID_RECORD
+    assert store(changed(records, max_timestamp=NOW), **large).max_timestamp == NOW + 2
+
+
+def test_coordinators_records_may_be_too_large() -> None:
+    """Their keys and values are those of clients: commits with long metadata, transactions of many partitions."""
+    for settings in ({}, {"compression_type": "uncompressed"}):
+        validator = Broker(config=log_config(max_message_bytes=200, **settings)).log().validator
+        assert validator.validate(batch(1, size=50), AppendOrigin.COORDINATOR) is not None
+        with pytest.raises(ApiError) as refused:
+            validator.validate(batch(1, size=300), AppendOrigin.COORDINATOR)
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("compression_type", ["producer", "uncompressed"])
+def test_coordinators_records_are_not_read(compression_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This broker has encoded them a moment ago, whichever of the coordinators' two topics they go to."""
+    validator = Broker(config=log_config(compression_type=compression_type)).log().validator
+    produced = changed(batch(3), crc=1, fix_crc=False)
+    stored = validator.validate(produced, AppendOrigin.COORDINATOR)
+    assert stored is not None
+    assert b"".join(stored.pieces) == produced[16:]
+    assert refuse(produced, compression_type=compression_type).code is ErrorCode.CORRUPT_MESSAGE

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.clients.admin import (
+    Admin,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+)
+from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.chaos.verification import fetched
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_log import wait_for_log_line
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.server_fixtures import AGAINST_KAFKA, make_server
+from tests.support.server_process import ServerFailed
 from tests.support.small_disk import SmallDisk
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(AGAINST_KAFKA, reason="looks at our own answer to a full disk, which is kinder")
 
@@ -158,6 +169,94 @@ def test_start_with_a_read_only_directory_beside_a_good_one(disk: SmallDisk, tmp
         assert server.stop() == 0
     finally:
         server.close()
+
+
+@pytest.fixture
+def tight(tmp_path: Path, disk: SmallDisk) -> Iterator[BarnabasProcess]:
+    """A broker whose data alone, and not its log, are on the small disk."""
+    broker = BarnabasProcess(tmp_path / "tight", {"log.segment.bytes": "200000"})
+    broker.data_dir = disk.path / "data"
+    broker.start()
+    yield broker
+    broker.close()
+
+
+def fill(client: RawClient, records: Acknowledged) -> None:
+    """Produce until the disk is full, and then some more."""
+    outcomes = [records.produce(client)]
+    while ErrorCode.KAFKA_STORAGE_ERROR not in outcomes[-10:-9]:
+        outcomes.append(records.produce(client))
+    assert set(outcomes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_a_full_disk_is_repaired_through_the_broker(tight: BarnabasProcess, disk: SmallDisk) -> None:
+    """Nothing but requests and signals: a topic is deleted, settings change, and stops and starts are in order."""
+    kept, dropped = Acknowledged("kept"), Acknowledged("dropped")
+    with RawClient(tight) as client, Admin(tight.bootstrap_servers) as admin:
+        for book in (kept, dropped):
+            admin.create_topics([NewTopic(book.topic, 1, 1, configs={"file.delete.delay.ms": "100"})])
+            client.wait_for_leaders(book.topic, 1)
+            assert book.produce(client) is ErrorCode.NONE
+        disk.take_room(but_bytes=2_000_000)
+        fill(client, dropped)
+        refused = client.produce(kept.topic, make_batch([b"v"]))
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        # Nothing new is made of the room that is kept, and what is there can be changed.
+        with pytest.raises(ApiError, match="No room for new logs") as full:
+            admin.create_topics([NewTopic("new", 1, 1)])
+        assert full.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        for number in range(100):
+            change = ConfigChange("retention.ms", ConfigOperation.SET, str(3_600_000 + number))
+            admin.incremental_alter_configs(ConfigResource(ConfigResourceType.TOPIC, dropped.topic), [change])
+        kept.check(client)
+    assert tight.log_text().count("No room while") == 1, "said once, whatever failed after it"
+    assert tight.stop() == 0
+    tight.start()
+    log = tight.log_text()
+    assert "Skipping recovery of logs" in log
+    assert "Traceback" not in log
+    assert "its logs will be recovered" not in log
+    with RawClient(tight) as client, Admin(tight.bootstrap_servers) as admin:
+        for book in (kept, dropped):
+            client.wait_for_leaders(book.topic, 1)
+            book.check(client)
+        assert kept.produce(client) is ErrorCode.KAFKA_STORAGE_ERROR
+        admin.delete_topics([dropped.topic])
+        wait_until(lambda: kept.produce(client) is ErrorCode.NONE, seconds=60)
+        kept.check(client)
+    wait_for_log_line(tight, "records are taken")
+    assert tight.stop() == 0
+
+
+def test_a_disk_without_any_room_says_so_at_a_start(tight: BarnabasProcess, disk: SmallDisk) -> None:
+    """Killed when even the reserve was used up: one sentence, and nothing is lost."""
+    records = Acknowledged("filling")
+    with RawClient(tight) as client:
+        client.create_topic("filling")
+        disk.take_room(but_bytes=1_000_000)
+        fill(client, records)
+    tight.kill()
+    disk.make_room()
+    filler = disk.path / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    with suppress(ServerFailed):
+        tight.start()
+    if tight.is_alive:
+        with RawClient(tight) as client:
+            records.check(client)
+            assert records.produce(client) is ErrorCode.KAFKA_STORAGE_ERROR
+        tight.kill()
+    else:
+        assert "the broker cannot start: " in tight.log_text()
+    assert "Traceback" not in tight.log_text()
+    filler.unlink()
+    tight.start()
+    with RawClient(tight) as client:
+        client.wait_for_leaders(records.topic, 1)
+        records.check(client)
+        assert records.produce(client) is ErrorCode.NONE
 
 
 def test_a_disk_that_gets_full_while_room_is_taken(disk: SmallDisk) -> None:

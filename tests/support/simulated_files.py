@@ -163,6 +163,12 @@ class SimulatedFile:
         del node.cached[size:]
         node.cached += bytes(size - len(node.cached))
 
+    def allocate(self, size: int) -> None:
+        node = self._open_node("allocate")
+        if self._disk.room_for(node, size) < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        self._put(node, bytes(size - len(node.cached)), len(node.cached))
+
     def sync(self) -> None:
         self._open_node("sync").sync()
 

@@ -95,8 +95,8 @@ class ServedParts:
 
     broker_epoch: of the registration in force. inter_broker_listener: the name of the brokers' own listener.
     own_principal: the one that this broker has at a listener, as a client. brokers_principals: those that other brokers
-    may have there. refused_orders: of controllers. delegation_tokens: None without their secret. acls: None
-    without an authorizer that keeps lists.
+    may have there. refused_orders: of controllers. require_room: checks that new logs find room.
+    delegation_tokens: None without their secret. acls: None without an authorizer that keeps lists.
     """
 
     dynamic: DynamicBrokerConfig
@@ -106,6 +106,7 @@ class ServedParts:
     own_principal: Callable[[str], str]
     brokers_principals: frozenset[str]
     refused_orders: RefusedOrders
+    require_room: Callable[[], None]
     clock: Clock
     replicas: ReplicaManager
     metadata: MetadataCache
@@ -139,7 +140,7 @@ def build_registry(
         config,
         validate_topic_config=lambda topic: validate_topic_config(topic, dynamic.current),
     )
-    admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics)
+    admin = TopicAdmin(parts.zk_client, parts.metadata, new_topics, require_room=parts.require_room)
     # One for Metadata and FindCoordinator: it knows which topics are being created.
     creation = AutoTopicCreation(admin, parts.metadata, InternalTopicsConfig.from_kafka_config(config))
     senders = BrokerSenders(parts.own_principal, parts.brokers_principals, _registered_addresses(parts).includes)

@@ -201,6 +201,7 @@ def _build_registry(
         own_principal=replication.connections.security.principal_at,
         brokers_principals=AuthorizerConfig.from_kafka_config(foundations.static).super_users,
         refused_orders=stages.control.refused,
+        require_room=storage.log_manager.require_room,
         clock=foundations.clock,
         replicas=replication.replicas,
         metadata=replication.metadata,

@@ -12,9 +12,10 @@ from barnabas.broker.dynamic_logs import DynamicLogs
 from barnabas.broker.dynamic_network import DynamicNetwork
 from barnabas.broker.dynamic_security import DynamicSecurity
 from barnabas.broker.front_stage import BuiltStages, FrontStage
-from barnabas.broker.no_metric_reporters import NoMetricReporters
 from barnabas.broker.settings_follower import SettingsFollower
 from barnabas.broker.thread_pools_config import RequestHandlerConfig, SchedulerConfig
+from barnabas.config.config_error import ConfigError
+from barnabas.config.kafka_config import KafkaConfig
 from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.log_manager_config import LogManagerConfig
@@ -49,3 +50,24 @@ def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: 
     dynamic.add_reconfigurable(NoMetricReporters())
     if (cleaner := log_manager.cleaner) is not None:
         dynamic.add_reconfigurable(SettingsFollower(CleanerConfig, cleaner.reconfigure, cleaner.validate))
+
+
+class NoMetricReporters:
+    """A part that keeps reporters, which are Java classes, from being added to `metric.reporters`.
+
+    Reporters may be removed. Kafka: DynamicMetricsReporters.
+    """
+
+    settings = frozenset({"metric.reporters"})
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """Check that no reporter is added. Raises ConfigError: one is."""
+        added = [name for name in proposed.list("metric.reporters") if name not in current.list("metric.reporters")]
+        if added:
+            raise ConfigError(
+                f"metric.reporters: the Java class {added[0]} cannot be loaded; metrics are read at metrics.listen",
+                "metric.reporters",
+            )
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """Do nothing: there is no reporter to remove."""

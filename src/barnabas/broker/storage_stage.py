@@ -76,7 +76,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     directories.open()
     lifecycle.on_stop("log directories", directories.release)
     metadata_dir = _metadata_dir(foundations, directories)
-    zk_client = KafkaZkClient(_open_store(foundations, metadata_dir), foundations.clock)
+    zk_client = KafkaZkClient(_open_store(foundations, metadata_dir, directories), foundations.clock)
     zk_client.make_sure_persistent_paths_exist()
     identity = establish_identity(foundations.static, zk_client, directories)
     repository = ConfigRepository(zk_client)
@@ -102,6 +102,7 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     lifecycle.on_stop("logs", lambda: log_manager.shutdown(registration.epoch))
     register_loading_metrics(foundations.metrics, log_manager)
     _load_logs(foundations, zk_client, log_manager, topic_configs)
+    directories.keep_room()
     config_changes = ConfigChangeListener(zk_client, foundations.scheduler, foundations.clock)
     config_changes.register(ConfigEntityType.TOPIC, topic_configs.updater(log_manager.update_log_config))
     config_changes.register(ConfigEntityType.BROKER, foundations.dynamic.entity_changed)
@@ -138,12 +139,16 @@ def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str 
     return path
 
 
-def _open_store(foundations: Foundations, metadata_dir: str | None) -> Store:
+def _open_store(foundations: Foundations, metadata_dir: str | None, directories: LogDirectories) -> Store:
     """Open a session with the embedded store in `metadata_dir`, or with ZooKeeper. Raises ConfigError, StoreError."""
     if metadata_dir is None:
         return _connect_to_zookeeper(foundations)
     check_not_moved(foundations.files, metadata_dir)
-    store = EmbeddedStore(metadata_dir, foundations.clock, foundations.lifecycle.fail)
+
+    def make_room(error: OSError) -> bool:
+        return directories.ran_full(metadata_dir, "changing the metadata", error)
+
+    store = EmbeddedStore(metadata_dir, foundations.clock, foundations.lifecycle.fail, make_room)
     store.start()
     foundations.lifecycle.on_stop("metadata store", store.close)
     return store.new_session()

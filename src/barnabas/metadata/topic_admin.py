@@ -56,6 +56,10 @@ class TopicAdminConfig(Settings):
     validate_topic_config: Callable[[Mapping[str, str]], None] = validate_topic_config
 
 
+def _do_nothing() -> None:
+    """Do nothing: the default of `require_room`."""
+
+
 class TopicToCreate(NamedTuple):
     """A topic to create: with numbers, or `assignments` (partition -> broker ids, the preferred leader first)."""
 
@@ -99,7 +103,10 @@ class TopicAdmin:
         metadata_cache: MetadataCache,
         config: TopicAdminConfig,
         chance: random.Random | None = None,
+        require_room: Callable[[], None] = _do_nothing,
     ) -> None:
+        """require_room: checks that logs can be made. Raises ApiError: KAFKA_STORAGE_ERROR."""
+        self._require_room = require_room
         self._zk = zk_client
         self._metadata = metadata_cache
         self._config = config
@@ -134,6 +141,7 @@ class TopicAdmin:
         self, topic: TopicToCreate, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> CreateTopicResult:
         try:
+            self._require_room()
             return self._try_to_create_topic(topic, quota, validate_only=validate_only)
         except ApiError as error:
             logger.info("Error processing create topic request %s: %s", topic, error)
@@ -286,6 +294,7 @@ class TopicAdmin:
         self, new: TopicToGrow, quota: ControllerMutationQuota, *, validate_only: bool
     ) -> ApiError | None:
         try:
+            self._require_room()
             self._try_to_create_partitions(new, quota, validate_only=validate_only)
         except ApiError as error:
             return error

@@ -52,6 +52,9 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut the file, or extend it with zeros, to `size` bytes."""
 
+    def allocate(self, size: int) -> None:
+        """Make the file at least `size` bytes long, with room on the disk for all of them. Raises OSError."""
+
     def sync(self) -> None:
         """Return once the file's data is on stable storage (fdatasync)."""
 
@@ -202,6 +205,12 @@ class OperatingSystemFile:
     def truncate(self, size: int) -> None:
         """Cut or extend the file."""
         os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        """Have the file system allocate all blocks up to `size`. Raises OSError: EOPNOTSUPP where it cannot."""
+        if not hasattr(os, "posix_fallocate"):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), self.path)
+        os.posix_fallocate(self._fd, 0, size)
 
     def sync(self) -> None:
         """Return once the data is on stable storage."""

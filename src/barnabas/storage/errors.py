@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import errno
 
-SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+SHORTAGES = NO_ROOM | {errno.EMFILE, errno.ENFILE}
 
 
 def is_shortage(error: OSError) -> bool:

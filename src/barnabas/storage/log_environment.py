@@ -39,7 +39,8 @@ class RecoveryProgress:
 class LogEnvironment:
     """Shared services of logs.
 
-    on_failure: called with log directory, operation and error when a disk fails (a full disk is no failure).
+    on_failure: called with log directory, operation and error when a disk fails or is full. require_room: checks that a
+    log directory takes records; raises OSError.
     write_checkpoints: writes recovery points and log start offsets of a log directory at once, because one of them
     has become smaller; may be called under a log's lock; raises OSError. write_later: has a small file written in the
     background (`BackgroundWrites.later`). producer_id_expiration_ms: how long an idle producer is remembered now.
@@ -55,6 +56,7 @@ class LogEnvironment:
     scheduler: Scheduler
     segments: SegmentFactory
     on_failure: Callable[[str, str, OSError], None]
+    require_room: Callable[[str], None]
     write_checkpoints: Callable[[str], None]
     write_later: Callable[[Callable[[], None]], None]
     producer_id_expiration_ms: Callable[[], int]

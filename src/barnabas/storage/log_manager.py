@@ -84,6 +84,7 @@ class LogManager:
             scheduler,
             SegmentFactory(OpenFiles(files, config.open_files), IndexPages(), clock, random_numbers),
             directories.failed,
+            directories.require_room,
             self.checkpoints.write_both,
             BackgroundWrites(scheduler).later,
             lambda: self._config.producer_id_expiration_ms,
@@ -100,6 +101,7 @@ class LogManager:
             files,
         )
         self.tasks = LogTasks(self._table, self.checkpoints, self._deletion, clock)
+        directories.when_full(self._pause_appends)
         self.get_log = self._table.get
         self.slow_topics = self._environment.slow_topics
         self.cleaner: LogCleaner | None = None
@@ -146,6 +148,7 @@ class LogManager:
         that it had.
         """
         logger.info("Shutting down.")
+        self._directories.give_room()
         # The cleaner first, since it swaps segments. Then flush and close, then the checkpoints, and the mark last: a
         # crash before the mark makes the next start recover the directory.
         if self.cleaner is not None:
@@ -166,6 +169,24 @@ class LogManager:
             except (OSError, ApiError):
                 logger.exception("Could not close %s in order; its logs will be recovered", directory.path)
         logger.info("Shutdown complete.")
+
+    def require_room(self) -> None:
+        """Check that a log directory takes new logs: they and their metadata would use up what is kept for deletions.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR when the disks of all directories are full.
+        """
+        for path in self.live_log_dirs:
+            try:
+                self._directories.require_room_for_logs(path)
+            except OSError:
+                continue
+            return
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"No room for new logs in {', '.join(self.live_log_dirs)}")
+
+    def _pause_appends(self, log_dir: str) -> None:
+        """Have every log of a directory whose disk is full ask for room before its next append."""
+        for log in self._table.in_dir(log_dir):
+            log.check_room()
 
     # -- logs
 

@@ -11,6 +11,7 @@ the calls that KafkaZkClient makes.
 
 from __future__ import annotations
 
+import errno
 import logging
 import queue
 import sqlite3
@@ -45,7 +46,8 @@ class _EndSession(NamedTuple):
 class EmbeddedStore:
     """The store and its two threads. `directory` None keeps everything in memory (tests).
 
-    A batch for which the disk has no room is rolled back and fails with StoreFullError; the store stays usable. When
+    A batch for which the disk has no room is rolled back. It is tried once more if `make_room` has made some, which is
+    called on the store thread; otherwise it fails with StoreFullError, and the store stays usable. When
     the database fails otherwise (a dead disk), `on_failure` is called once, on the store thread, since a broker without
     metadata must stop. Every later batch fails with StoreUnavailableError.
     """
@@ -55,10 +57,13 @@ class EmbeddedStore:
         directory: str | None,
         clock: Clock,
         on_failure: Callable[[BaseException], None] | None = None,
+        make_room: Callable[[OSError], bool] | None = None,
     ) -> None:
         self._directory = directory
         self._clock = clock
         self._on_failure = on_failure
+        self._make_room = make_room
+        self._is_full = False
         self._lock = threading.Lock()
         self._open = False
         self._next_session_id = 0
@@ -72,11 +77,18 @@ class EmbeddedStore:
     def start(self) -> None:
         """Open the database, drop the ephemeral znodes of earlier processes, start the threads.
 
-        Raises StoreLockedError when another process has the store, StoreUnavailableError when it can't be used.
+        Raises StoreLockedError when another process has the store, StoreFullError when the disk is full,
+        StoreUnavailableError when it can't be used.
         """
         connection = open_database(self._directory)
-        self._table = ZnodeTable(connection, self._clock)
-        self._table.delete_ephemerals()
+        try:
+            self._table = ZnodeTable(connection, self._clock)
+            self._table.delete_ephemerals()
+        except sqlite3.Error as error:
+            connection.close()
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise StoreFullError(self._directory or "", "has no room for the metadata: make some first") from error
+            raise StoreUnavailableError(self._directory or "", f"can't be used: {error}") from error
         # As in ZooKeeper, differs from process to process.
         self._next_session_id = (self._clock.milliseconds() << 8) + 1
         with self._lock:
@@ -147,10 +159,8 @@ class EmbeddedStore:
                 work.future.set_exception(StoreUnavailableError("", "the metadata store has failed"))
                 continue
             try:
-                if isinstance(work, _Batch):
-                    self._apply(table, work)
-                else:
-                    self._end_session(table, work)
+                self._work_on(table, work)
+                self._is_full = False
             except sqlite3.Error as error:
                 # A full disk is no defect of the database: the batch fails, and the next one may succeed.
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
@@ -162,6 +172,21 @@ class EmbeddedStore:
                 logger.exception("A batch of the metadata store failed")
                 work.future.set_exception(error)
         table.close()
+
+    def _work_on(self, table: ZnodeTable, work: _Batch | _EndSession) -> None:
+        """Apply a batch or end a session, in a second attempt if room could be made for it. Raises sqlite3.Error."""
+        step = self._apply if isinstance(work, _Batch) else self._end_session
+        try:
+            step(table, work)  # type: ignore[arg-type] # each its own
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+                raise
+            full = OSError(errno.ENOSPC, str(error), self._directory)
+            made_room = self._make_room is not None and self._make_room(full)
+            # What the write-ahead log has may be four megabytes; its move may need the room of the reserve itself.
+            if not table.give_back_log() and not made_room:
+                raise
+            step(table, work)  # type: ignore[arg-type] # as above
 
     def _apply(self, table: ZnodeTable, batch: _Batch) -> None:
         outcomes, fired = table.apply(batch.session.session_id, batch.operations)
@@ -193,7 +218,9 @@ class EmbeddedStore:
                 self._watches.put(partial(watch, event))
 
     def _refuse(self, error: sqlite3.Error, work: _Batch | _EndSession) -> None:
-        logger.error("No room in %s for a change of the metadata: %s", self._directory, error)
+        if not self._is_full:  # once, until a change succeeds
+            logger.error("No room in %s for a change of the metadata: %s", self._directory, error)
+        self._is_full = True
         work.future.set_exception(StoreFullError(self._directory or "", f"has no room: {error}"))
 
     def _fail(self, error: sqlite3.Error, work: _Batch | _EndSession) -> None:

@@ -52,6 +52,9 @@ DATABASE_NAME = "metadata.sqlite"
 # In PRAGMA user_version: a later version of this program recognises the format by it.
 _FORMAT = 1
 
+# Free pages in the file, of sqlite's size: room for some hundred znodes.
+_FREE_PAGES, _PAGE_BYTES = 128, 4096
+
 # `creates` counts the children ever created: the next sequence number, and half of ZooKeeper's cversion.
 _SCHEMA = """
 CREATE TABLE znode (
@@ -120,6 +123,8 @@ def open_database(directory: str | None) -> sqlite3.Connection:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {_FORMAT}")
         connection.execute("COMMIT")
+        if directory is not None and found in (0, _FORMAT):
+            _keep_free_pages(connection)
     except sqlite3.Error as error:
         connection.close()
         if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -131,6 +136,27 @@ def open_database(directory: str | None) -> sqlite3.Connection:
         connection.close()
         raise StoreUnavailableError(path, f"has format {found}; this version reads format {_FORMAT}")
     return connection
+
+
+def _keep_free_pages(connection: sqlite3.Connection) -> None:
+    """Have the file contain free pages. Raises sqlite3.Error, but not when the disk is full.
+
+    On a full disk the write-ahead log can be moved into the database then, though new znodes need pages.
+    """
+    if connection.execute("PRAGMA freelist_count").fetchone()[0] >= _FREE_PAGES // 2:
+        return
+    try:
+        connection.execute("BEGIN")
+        connection.execute("CREATE TABLE spare (room BLOB)")
+        connection.execute("INSERT INTO spare VALUES (zeroblob(?))", (_FREE_PAGES * _PAGE_BYTES,))
+        connection.execute("DROP TABLE spare")
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            raise
 
 
 class ZnodeTable:
@@ -179,6 +205,16 @@ class ZnodeTable:
     def delete_ephemerals(self) -> None:
         """Delete every ephemeral znode: they are left from sessions of earlier processes."""
         self._delete_where("owner <> 0", ())
+
+    def give_back_log(self) -> bool:
+        """Move what the write-ahead log has into the database, and return whether this has given its room back."""
+        try:
+            busy, pages, _moved = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                return False
+            raise
+        return not busy and pages == 0
 
     def close(self) -> None:
         """Close the database."""

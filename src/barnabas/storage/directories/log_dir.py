@@ -23,6 +23,7 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.directories.clean_shutdown import take_clean_shutdown
 from barnabas.storage.directories.meta_properties import MetaProperties, read_meta_properties
+from barnabas.storage.directories.reserve import DiskReserve
 from barnabas.storage.file_names import (
     DELETE_DIR_SUFFIX,
     RAFT_METADATA_TOPIC,
@@ -46,17 +47,22 @@ class Lock(Protocol):
 class LogDirectory:
     """A log directory that is in use.
 
-    is_online: False from the first disk error on. is_loaded: its logs were all opened, so it can be closed in order.
+    is_online: False from the first disk error on. is_full: no records are appended until there is room again. reserve:
+    the room kept for that time. is_loaded: its logs were all opened, so it can be closed in order.
     """
 
     def __init__(self, path: str, files: Files, lock_directory: Callable[[str], Lock]) -> None:
         """Make the directory if need be and lock it. Raises LogDirectoryLocked, OSError."""
         self.path = path
         self.is_online = True
+        self.is_full = False
+        self.reserve = DiskReserve(path, files)
         self.is_loaded = False
         self._files = files
         _make_durably(files, path)
         self._lock = lock_directory(path)
+        # What an earlier process kept is room for this start.
+        self.reserve.release()
         self._recovery_point_file = OffsetCheckpointFile(path, RECOVERY_POINT_FILE, files)
         self._log_start_offset_file = OffsetCheckpointFile(path, LOG_START_OFFSET_FILE, files)
         self.had_clean_shutdown = False

@@ -1,7 +1,8 @@
 """The directories of `log.dirs` together: which of them are online, and which broker they belong to.
 
 Opened by `broker` on its starting thread, used by LogManager, read by any thread. A directory goes offline at its first
-disk error and stays so until the broker starts again; `_lock` makes sure that a failure is reported once.
+disk error and stays so until the broker starts again; one whose disk is full takes no records until there is room again
+(`reserve`). `_lock` makes sure that each is reported once; it may be taken under the lock of a log.
 Kafka: LogManager, LogDirFailureChannel, MetaPropertiesEnsemble.
 """
 
@@ -17,9 +18,14 @@ from barnabas.runtime.files import Files
 from barnabas.storage.directories.lock import DirectoryLock
 from barnabas.storage.directories.log_dir import Lock, LogDirectory
 from barnabas.storage.directories.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
-from barnabas.storage.errors import is_shortage
+from barnabas.storage.directories.reserve import LEAST_BYTES
+from barnabas.storage.errors import NO_ROOM, is_shortage
 
 logger = logging.getLogger(__name__)
+
+
+def _ignore(_path: str) -> None:
+    """Do nothing: the default of `when_full`."""
 
 
 class LogDirectories:
@@ -41,6 +47,7 @@ class LogDirectories:
         self._lock_directory = lock_directory
         self._on_failure = on_failure
         self._lock = threading.Lock()
+        self._on_full: Callable[[str], None] = _ignore
         self._directories: dict[str, LogDirectory] = {}
 
     def __getitem__(self, path: str) -> LogDirectory:
@@ -92,11 +99,89 @@ class LogDirectories:
         A full disk, or too many open files, is only logged: the operation has failed, and may succeed later.
         """
         # ENOSPC and EMFILE pass; EIO, EROFS and the like mean that the disk can no longer be trusted.
+        if error.errno in NO_ROOM and path in self._directories:
+            self.ran_full(path, doing, error)
+            return
         if is_shortage(error):
             logger.error("No room, or too many open files, while %s in %s: %s", doing, path, error)
             return
         logger.error("Error while %s in %s", doing, path, exc_info=error)
         self.give_up(path)
+
+    # -- a full disk
+
+    def when_full(self, pause_appends: Callable[[str], None]) -> None:
+        """Have `pause_appends` called with the directory whose disk is full, perhaps under the lock of a log."""
+        self._on_full = pause_appends
+
+    def keep_room(self) -> None:
+        """Claim the reserve of every directory, once the start needs its room no more."""
+        for directory in self.online():
+            try:
+                directory.reserve.claim()
+            except OSError as error:
+                self.failed(directory.path, "keeping a reserve", error)
+
+    def give_room(self) -> None:
+        """Release all reserves, for an orderly stop."""
+        for directory in self.online():
+            self._release(directory)
+
+    def ran_full(self, path: str, doing: str, error: OSError) -> bool:
+        """Pause the appends of a directory whose disk is full, and release its reserve.
+
+        Returns whether this has made room, so that a change of the metadata is worth another attempt.
+        """
+        directory = self._directories.get(path)
+        if directory is None:
+            return False
+        with self._lock:
+            was_full, directory.is_full = directory.is_full, True
+            made_room = directory.reserve.is_held
+            self._release(directory)
+        if not was_full:
+            # Once: until there is room, every append, checkpoint and snapshot would say the same.
+            logger.error(
+                "No room while %s in %s: %s. Records are refused (KAFKA_STORAGE_ERROR) until %d bytes are free. Room "
+                "was kept to delete topics or records, and to stop the broker",
+                doing,
+                path,
+                error,
+                2 * self._size_of_reserve(directory),
+            )
+            self._on_full(path)
+        return made_room
+
+    def require_room(self, path: str) -> None:
+        """Check, before records are appended, that the disk is not full. Raises OSError: ENOSPC when it is."""
+        directory = self._directories.get(path)
+        if directory is None or not directory.is_full:
+            return
+        with self._lock:
+            if directory.is_full:
+                directory.reserve.claim()
+                directory.is_full = False
+                logger.info("There is room in %s again: records are taken", path)
+
+    def require_room_for_logs(self, path: str) -> None:
+        """Check, before a topic is created, that its log would not need the reserve. Raises OSError: ENOSPC."""
+        self.require_room(path)
+        directory = self._directories.get(path)
+        if directory is not None and directory.reserve.free_bytes < directory.reserve.size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def _release(self, directory: LogDirectory) -> None:
+        try:
+            directory.reserve.release()
+        except OSError as error:
+            logger.warning("The reserve of %s cannot be removed: %s", directory.path, error)
+
+    @staticmethod
+    def _size_of_reserve(directory: LogDirectory) -> int:
+        try:
+            return directory.reserve.size
+        except OSError:
+            return LEAST_BYTES
 
     def give_up(self, path: str) -> None:
         """Take the directory offline, whatever the reason, and report it once."""

@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.errors import CorruptRecord
-from barnabas.storage.errors import is_shortage
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.segment.index_file import CorruptIndex
@@ -40,15 +39,11 @@ class LogFailures:
         ) from error
 
     def report(self, doing: str, error: OSError) -> None:
-        """Log a full disk, or too many open files: the log goes on when there is room.
+        """Report a disk error. After a full disk, or too many open files, the log goes on when there is room.
 
         Any other error takes the log directory offline.
         """
-        partition = self._local.topic_partition
-        if is_shortage(error):
-            logger.error("No room while %s for %s in %s: %s", doing, partition, self._parent_dir, error)
-        else:
-            self._environment.on_failure(self._parent_dir, f"{doing} for {partition}", error)
+        self._environment.on_failure(self._parent_dir, f"{doing} for {self._local.topic_partition}", error)
 
     def refuse_closed(self) -> NoReturn:
         """Reject an append. Raises ApiError: KAFKA_STORAGE_ERROR, always, because the log is closed."""

@@ -62,6 +62,8 @@ def append_batches(state: LogState, batches: Sequence[Batch], records: Buffer) -
             last,
         )
     try:
+        if not state.is_ready:
+            state.prepare_append()
         for batch in batches:
             _append(state, batch, view[batch.position : batch.end])
     except OSError as error:

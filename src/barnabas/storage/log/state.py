@@ -8,6 +8,7 @@ Owned by a UnifiedLog and handed to the modules that do its larger tasks (`follo
 from __future__ import annotations
 
 import logging
+import os
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.errors import CorruptRecord
@@ -64,7 +65,7 @@ class LogState:
         self.environment = environment
         self.failures = LogFailures(local, environment)
         self.is_closed = False
-        self.is_ready = True
+        self.is_ready = False
         self.bounds = self._bounds_at_start(log_start_offset)
         self.update_first_unstable_offset()
 
@@ -86,9 +87,10 @@ class LogState:
     def prepare_append(self) -> None:
         """Write `partition.metadata` if that is due.
 
-        Raises ApiError: KAFKA_STORAGE_ERROR when the log is closed. Raises OSError.
+        Raises ApiError: KAFKA_STORAGE_ERROR when the log is closed. Raises OSError, also when the disk is full.
         """
         self.refuse_if_closed()
+        self.environment.require_room(os.path.dirname(self.local.directory))
         self.write_identity()
         self.is_ready = True
 

@@ -565,6 +565,11 @@ class UnifiedLog:
                 except OSError as error:
                     self._state.failures.report("writing partition metadata", error)
 
+    def check_room(self) -> None:
+        """Have the next append ask for room on the disk first. Called under no lock, or under that of any log."""
+        # One assignment. An append that is under way may undo it, and its successor then finds the disk full itself.
+        self._state.is_ready = False
+
     def exchange_files(self, future: UnifiedLog) -> None:
         """Exchange files with a copy that has this log's high watermark, under both locks."""
         exchange(self._state, future._state)

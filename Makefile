@@ -140,6 +140,10 @@ test-compiled: compiled ## run a sample of the tests against build/compiled
 	BARNABAS_TESTS_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -m "not slow and not java and not interpreted" \
 		$(COMPILED_TESTS) $(PYTEST_ARGS)
 
+.PHONY: bytecodes
+bytecodes: $(VENV)/.installed-test ## count the bytecodes a network thread runs per request, before and after a change (a minute)
+	$(BIN)/python -m benchmarks.bytecodes $(ARGS)
+
 .PHONY: measure-source
 measure-source: $(VENV)/.installed-test ## print the shape of the source: sizes, comments, double names (ARGS="src/barnabas/replica")
 	@$(BIN)/python -m tests.architecture.measure_source $(ARGS)

@@ -23,8 +23,8 @@ bounds 2 to 4 let it pass; bound 5 raises NeedsHandlerThread; `Apis.handle` queu
 `request.brief` is unset and no check is made.
 
 What a handler thread does has bounds too, because it shares the processor and the memory (`api.large_requests`):
-MOST_ELEMENTS an array, DECODED_PER_BYTE of memory for the decoded request, HEAVY_AT_ONCE requests of more than
-HEAVY_BYTES.
+MOST_ELEMENTS an array, DECODED_PER_BYTE of memory for the decoded request, one request of more than HEAVY_BYTES and
+one of more than HUGE_BYTES at a time.
 
 Marks and costs are read by `Handler`s and handler families, on whichever thread runs them; immutable. Kafka has no such
 thing: all its requests go through the queue, after its network thread has decoded them.
@@ -52,14 +52,20 @@ BRIEF_LIMIT_BYTES: Final = 8 * 1024
 """About a millisecond: 500 partitions of ListOffsets, 240 of a Fetch."""
 HEAVY_BYTES: Final = 128 * 1024
 """A longer request is heavy, unless its bytes are records: it may take a handler thread 0.1 s and more."""
-HEAVY_AT_ONCE: Final = 2
-"""The heavy requests that are decoded and handled at a time, in the whole process: the other handler threads stay free,
-and few threads compute beside the network threads."""
+HUGE_BYTES: Final = 1024 * 1024
+"""A longer one is huge. Of heavy and of huge requests one each is decoded and handled at a time, in the whole process:
+the other handler threads stay free, two threads at most compute beside the network threads, and a client of 10,000
+partitions, whose requests have 0.2 to 0.7 MB, does not wait behind a hostile one's of 20 MB."""
 NEVER: Final = 1 << 15
 """The version since which an API is brief that is never brief: above every version."""
 
+MOST_ANSWERED_SETTINGS: Final = 1_000_000
+"""Of one DescribeConfigs: the settings of 20,000 topics. A few bytes ask for some hundred settings with their texts."""
+
 # The costs, in microseconds, decide on the thread that runs a request, and never on its answer.
 BUDGET_US: Final = 1_000
+AUTHORIZED_NAME_US: Final = 3
+"""Of each name that the authorizer is asked about, where a short request stands for any number of them."""
 COMMITTED_OFFSET_US: Final = 10
 COORDINATOR_KEY_US: Final = 5
 FETCHED_GROUP_US: Final = 8

@@ -7,15 +7,15 @@ handler a line of the table that leads to `LargeRequests.handle`, which decodes 
 A hostile client sends 20 MB of names with one letter on each of six connections:
 
     network threads   read the headers: six requests in the queue
-    handler 1, 2      HEAVY_AT_ONCE of them are decoded; their objects would take more than ten times the bytes of the
-                      frame, so decoding ends before, with a log line, and the connection is closed
-    handler 3         takes the third, finds both places taken, puts the request into the line, and is free again
+    handler 1         takes the first, whose objects would take more than ten times the bytes of the frame: decoding
+                      ends before, with a log line, and the connection is closed
+    handler 2 to 6    take the others, find the place of huge requests taken, put them into its line, and are free again
     handler 1         passes its place on to the oldest in the line, unless its connection is closed meanwhile
 
-The line is as long as there are open connections, since each has one request in progress.
+A line is as long as there are open connections at most, since each has one request in progress.
 
-Decoders are interpreted, so another thread gets the GIL after each switch interval. `_lock` guards the places and the
-line; nothing is called under it.
+Decoders are interpreted, so another thread gets the GIL after each switch interval. The lock of a line guards its place
+and its requests; nothing is called under it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from barnabas.api.brief import HEAVY_AT_ONCE, HEAVY_BYTES
+from barnabas.api.brief import HEAVY_BYTES, HUGE_BYTES
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_log import RequestLog
 from barnabas.protocol.decoder_source import Bound
@@ -47,77 +47,92 @@ class Undecoded:
         self.offset = offset
 
 
+class _Line:
+    """One place, and the requests that wait for it, the oldest first."""
+
+    __slots__ = ("_is_taken", "_lock", "_waiting")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_taken = False
+        self._waiting: deque[Request[Any]] = deque()
+
+    def takes_place(self, request: Request[Any]) -> bool:
+        """Take the place, or put the request into the line."""
+        with self._lock:
+            if not self._is_taken:
+                self._is_taken = True
+                return True
+            # A client may send 20 MB and leave, again and again: the line must not keep all that.
+            given_up = [each for each in self._waiting if each.channel.is_abandoned]
+            for each in given_up:
+                self._waiting.remove(each)
+            # Another object, which owns the frame: the caller releases what it has handled.
+            self._waiting.append(request.handed_to(request.handler))
+        _give_up(given_up)
+        return False
+
+    def pass_place_on(self) -> Request[Any] | None:
+        """Return the request that has the place now: no other one, which may come meanwhile, overtakes it."""
+        given_up: list[Request[Any]] = []
+        following = None
+        with self._lock:
+            while self._waiting and following is None:
+                oldest = self._waiting.popleft()
+                if oldest.channel.is_abandoned:
+                    given_up.append(oldest)
+                else:
+                    following = oldest
+            self._is_taken = following is not None
+        _give_up(given_up)
+        return following
+
+
 class LargeRequests:
-    """The decoding of large requests, and the places for the heavy ones among them."""
+    """The decoding of large requests, and the places of the heavy ones among them."""
 
     def __init__(self, log: RequestLog, resume: Callable[[Request[Any]], None]) -> None:
-        """resume: runs a request that has waited in the line, on a request handler's thread (Apis.handle_moved)."""
+        """resume: runs a request that has waited in a line, on a request handler's thread (Apis.handle_moved)."""
         self._log = log
         self._resume = resume
-        self._lock = threading.Lock()
-        self._places = HEAVY_AT_ONCE
-        self._line: deque[Request[Any]] = deque()
+        self._heavy, self._huge = _Line(), _Line()
+        # Filled by single assignments, from any thread.
         self._lines: dict[Handler, Handler] = {}
-        self._handlers: dict[Handler, Handler] = {}
+        self._placed_lines: dict[Handler, Handler] = {}
 
     def leading_here(self, handler: Handler) -> Handler:
         """Return the line of the table for undecoded requests of `handler`: one each, made when first asked for."""
         found = self._lines.get(handler)
         if found is None:
-            found = self._lines.setdefault(handler, handler.redirected(partial(self.handle, handler)))
-            self._handlers[found] = handler
+            found = handler.redirected(partial(self.handle, handler))
+            self._placed_lines[found] = handler.redirected(partial(self._handle_placed, handler))
+            self._lines[handler] = found
         return found
 
     def handle(self, handler: Handler, request: Request[Any]) -> None:
-        """Decode a request and have `handler` handle it, or put it into the line. Raises what `handler` raises."""
+        """Decode a request and have `handler` handle it, or put it into a line. Raises what `handler` raises."""
         if request.request_size <= HEAVY_BYTES:
             self._decode_and_handle(handler, request)
-        elif self._takes_place(request):
-            self._handle_heavy(handler, request)
+        elif self._line_of(request).takes_place(request):
+            self._handle_placed(handler, request)
 
-    def _handle_heavy(self, handler: Handler, request: Request[Any]) -> None:
+    def _handle_placed(self, handler: Handler, request: Request[Any]) -> None:
         """Handle a request that has a place."""
+        line = self._line_of(request)
         try:
             self._decode_and_handle(handler, request)
         finally:
-            self._pass_place_on()
+            following = line.pass_place_on()
+            if following is not None:
+                following.handler = self._placed_lines[following.handler]
+                following.channel.resume(partial(self._resume, following))
+
+    def _line_of(self, request: Request[Any]) -> _Line:
+        return self._heavy if request.request_size <= HUGE_BYTES else self._huge
 
     def _decode_and_handle(self, handler: Handler, request: Request[Any]) -> None:
         if self._decode(handler, request):
             handler.handle(request)
-
-    def _takes_place(self, request: Request[Any]) -> bool:
-        with self._lock:
-            if self._places:
-                self._places -= 1
-                return True
-            # A client may send 20 MB and leave, again and again: the line must not keep all that.
-            given_up = [each for each in self._line if each.channel.is_abandoned]
-            for each in given_up:
-                self._line.remove(each)
-            # Another object, which owns the frame: the caller releases what it has handled.
-            self._line.append(request.handed_to(request.handler))
-        _give_up(given_up)
-        return False
-
-    def _pass_place_on(self) -> None:
-        given_up: list[Request[Any]] = []
-        following = None
-        with self._lock:
-            while self._line and following is None:
-                oldest = self._line.popleft()
-                if oldest.channel.is_abandoned:
-                    given_up.append(oldest)
-                else:
-                    following = oldest
-            if following is None:
-                self._places += 1
-        _give_up(given_up)
-        if following is not None:
-            # It has the place already: a request that comes in between cannot overtake it.
-            handler = self._handlers[following.handler]
-            following.handler = handler.redirected(partial(self._handle_heavy, handler))
-            following.channel.resume(partial(self._resume, following))
 
     def _decode(self, handler: Handler, request: Request[Any]) -> bool:
         """Decode the body. Returns False when the bytes are no request: the connection is closed."""

@@ -81,6 +81,7 @@ class RequestParser:
         if handler is None:
             raise InvalidRequest(f"unknown API key {header.api_key} (version {header.api_version})")
         version = header.api_version
+        body: Any
         if size > handler.brief_bytes:
             body = self._left_undecoded(handler, header, buffer, offset)
             handler = self._large.leading_here(handler)

@@ -30,20 +30,32 @@ def has_all_leaders(topic: TopicMetadata | None, count: int = 1) -> bool:
 class DelayedTopicChange(DelayedOperation):
     """Completes when none of the topics is unfinished (case A); on time-out it answers with the unfinished ones."""
 
-    __slots__ = ("_answer", "_unfinished")
+    __slots__ = ("_answer", "_is_unfinished", "_names", "_waits_for")
 
-    def __init__(self, timeout_ms: int, unfinished: Callable[[], frozenset[str]], answer: Answer) -> None:
+    def __init__(
+        self, timeout_ms: int, names: frozenset[str], is_unfinished: Callable[[str], bool], answer: Answer
+    ) -> None:
         super().__init__(timeout_ms)
-        self._unfinished = unfinished
+        self._names = names
+        self._is_unfinished = is_unfinished
         self._answer = answer
+        self._waits_for = next(iter(names), "")
 
     def try_complete(self) -> bool:
         """Check case A."""
-        return not self._unfinished() and self.force_complete()
+        # The last topic that was found unfinished first: all topics are looked at once, not once for each of them. A
+        # topic that was finished may be unfinished again, so the answer looks at all of them.
+        if self._names and self._is_unfinished(self._waits_for):
+            return False
+        for name in self._names:
+            if self._is_unfinished(name):
+                self._waits_for = name
+                return False
+        return self.force_complete()
 
     def on_complete(self) -> None:
         """Answer with the topics that are unfinished now: none, unless the operation timed out."""
-        self._answer(self._unfinished())
+        self._answer(frozenset(filter(self._is_unfinished, self._names)))
 
 
 class TopicChanges:
@@ -88,11 +100,11 @@ class TopicChanges:
         is_unfinished: Callable[[MetadataImage, str], bool],
         answer: Answer,
     ) -> None:
-        def unfinished() -> frozenset[str]:
-            image = self._metadata.image
-            return frozenset(name for name in names if is_unfinished(image, name))
+        def is_still_unfinished(name: str) -> bool:
+            return is_unfinished(self._metadata.image, name)
 
+        change = DelayedTopicChange(timeout_ms, names, is_still_unfinished, answer)
         if timeout_ms <= 0:
-            answer(unfinished())
+            change.on_complete()
         else:
-            self.purgatory.try_complete_else_watch(DelayedTopicChange(timeout_ms, unfinished, answer), names)
+            self.purgatory.try_complete_else_watch(change, names)

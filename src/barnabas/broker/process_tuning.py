@@ -26,8 +26,10 @@ MALLOC_SETTINGS = (
 )
 """Parameters and values of glibc's mallopt(3). Setting the first two ends their adjustment by use."""
 
-GENERATION_0_THRESHOLD = 50_000
-"""Requests make no cycles (a test checks that), so the collector would find nothing: it runs rarely."""
+COLLECTION_THRESHOLDS = (50_000, 1_000, 2)
+"""Requests make no cycles (a test checks that), so the collector would find nothing: it runs rarely. The second
+generation is collected after 50 million objects more and not after one million, which are those of one large request:
+the collector would look at each of them, and keep the GIL from the network threads for 0.1 s."""
 
 MANY_GROUP_RECORDS = 100_000
 
@@ -71,7 +73,7 @@ def freeze_startup_objects() -> None:
     # Collected first: the collector never looks at frozen objects again, garbage among them.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)
+    gc.set_threshold(*COLLECTION_THRESHOLDS)
 
 
 def freeze_loaded_groups(record_count: int) -> None:

@@ -118,10 +118,15 @@ class AclAdmin:
         A binding that several filters select belongs to the first of them.
         """
         results: list[list[DeletedAcl]] = [[] for _ in filters]
+        # What equal filters select belongs to the first of them: the others need not be compared with every list.
+        first: dict[AclBindingFilter, int] = {}
+        for index, each in enumerate(filters):
+            first.setdefault(each, index)
+        distinct = [(index, each) for each, index in first.items()]
         with self._lock:
             named = (pattern for each in filters for pattern in each.pattern.only_patterns())
             for pattern in dict.fromkeys([*self._authorizer.snapshot.lists, *named]):
-                indexes = [index for index, each in enumerate(filters) if each.pattern.matches(pattern)]
+                indexes = [index for index, each in distinct if each.pattern.matches(pattern)]
                 if indexes:
                     self._delete_from(pattern, filters, indexes, results)
         return [sorted(each, key=lambda deleted: deleted.binding) for each in results]

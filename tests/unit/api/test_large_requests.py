@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from barnabas.api.brief import (
     BRIEF_LIMIT_BYTES,
     DECODED_PER_BYTE,
     FEW_ELEMENTS,
-    HEAVY_AT_ONCE,
     HEAVY_BYTES,
+    HUGE_BYTES,
     LOGIN_FRAME_BYTES,
     MAX_FRAME_BYTES,
     MOST_ELEMENTS,
@@ -354,85 +355,75 @@ def test_a_request_that_is_refused_on_a_handler_thread_loses_its_connection() ->
 # -- heavy requests
 
 
-def heavy(broker: Broker, name: str, channel: RecordingChannel) -> Request[Any]:
-    request = broker.receive(groups(HEAVY_BYTES // 20, name.ljust(20)), 5, channel)
-    assert request.request_size > HEAVY_BYTES
+def large(broker: Broker, least_bytes: int, channel: RecordingChannel, release: Any = None) -> Request[Any]:
+    data = frame(groups(least_bytes // 20, "n" * 20), 5)
+    request = broker.parser.parse(data, connection(), channel=channel, received_ns=1, release=release)
+    assert least_bytes < request.request_size < 2 * least_bytes
     return request
 
 
-def test_few_heavy_requests_are_handled_at_a_time_and_the_others_in_their_order() -> None:
+def test_heavy_requests_are_handled_one_at_a_time_in_their_order() -> None:
     broker = Broker()
-    channels = {name: WaitingChannel() for name in "abcd"}
-    requests = [heavy(broker, name, channel) for name, channel in channels.items()]
-    most = 0
+    channels = [WaitingChannel() for _ in range(4)]
+    requests = [large(broker, HEAVY_BYTES, channel) for channel in channels]
 
-    def nested() -> None:
-        nonlocal most
-        most = max(most, running := len(broker.handled))
-        if running <= 3:
-            broker.apis.handle(requests[running])
+    def arrive() -> None:
+        """The others arrive on other handler threads while the first is handled."""
+        broker.while_handling = lambda: None
+        for request in requests[1:3]:
+            broker.apis.handle(request)
+        assert len(broker.handled) == 1
 
-    # Each request that is handled has the next one arrive on another handler thread meanwhile.
-    broker.while_handling = nested
+    broker.while_handling = arrive
     broker.apis.handle(requests[0])
-    assert most == HEAVY_AT_ONCE == 2
-    assert [len(channel.frames) for channel in channels.values()] == [1, 1, 0, 0]
-    broker.while_handling = lambda: None
-    assert [len(channel.continuations) for channel in channels.values()] == [0, 0, 1, 0]
-    broker.apis.handle(requests[3])  # it came later, and finds both places free or passed on
-    channels["c"].continuations[0]()
-    for channel in channels.values():
-        for continuation in channel.continuations[len(channel.frames) :]:
-            continuation()
-    assert [len(channel.frames) for channel in channels.values()] == [1, 1, 1, 1]
+    # The second has the place now, though no handler thread has taken it up: the last one goes behind the third.
+    broker.apis.handle(requests[3])
+    assert [(len(each.frames), len(each.continuations)) for each in channels] == [(1, 0), (0, 1), (0, 0), (0, 0)]
+    channels[1].continuations[0]()
+    assert [(len(each.frames), len(each.continuations)) for each in channels] == [(1, 0), (1, 1), (0, 1), (0, 0)]
+    channels[2].continuations[0]()
+    channels[3].continuations[0]()
+    assert [len(each.frames) for each in channels] == [1, 1, 1, 1]
+    broker.apis.handle(large(broker, HEAVY_BYTES, again := RecordingChannel()))
+    assert len(again.frames) == 1
 
 
-def test_a_short_request_overtakes_the_line() -> None:
+def test_neither_a_short_nor_a_heavy_request_waits_for_a_huge_one() -> None:
     broker = Broker()
-    requests = [heavy(broker, name, WaitingChannel()) for name in "abc"]
-    short = RecordingChannel()
+    huge, waiting, heavy, short = (WaitingChannel() for _ in range(4))
 
-    def nested() -> None:
-        if len(broker.handled) < HEAVY_AT_ONCE:
-            broker.apis.handle(requests[len(broker.handled)])
-        else:
-            broker.while_handling = lambda: None
-            broker.apis.handle(requests[2])
-            broker.apis.handle(broker.receive(groups(BRIEF_LIMIT_BYTES), 5, short))
+    def arrive() -> None:
+        broker.while_handling = lambda: None
+        broker.apis.handle(large(broker, HUGE_BYTES, waiting))
+        broker.apis.handle(large(broker, HEAVY_BYTES, heavy))
+        broker.apis.handle(large(broker, BRIEF_LIMIT_BYTES, short))
+        assert [len(channel.frames) for channel in (huge, waiting, heavy, short)] == [0, 0, 1, 1]
 
-    broker.while_handling = nested
-    broker.apis.handle(requests[0])
-    assert len(short.frames) == 1
+    broker.while_handling = arrive
+    broker.apis.handle(large(broker, HUGE_BYTES, huge))
+    assert [len(channel.frames) for channel in (huge, waiting, heavy, short)] == [1, 0, 1, 1]
+    assert len(waiting.continuations) == 1
 
 
-def test_a_heavy_request_in_the_line_whose_client_has_left_is_dropped_with_its_frame() -> None:
+def test_a_request_in_the_line_whose_client_has_left_is_dropped_with_its_frame() -> None:
     broker = Broker()
     channels = [WaitingChannel() for _ in range(4)]
     released: list[int] = []
     requests = [
-        broker.parser.parse(
-            frame(groups(HEAVY_BYTES // 20, "n" * 20), 5),
-            connection(),
-            channel=channel,
-            received_ns=1,
-            release=lambda number=number: released.append(number),  # type: ignore[misc]
-        )
-        for number, channel in enumerate(channels)
+        large(broker, HEAVY_BYTES, channel, partial(released.append, number)) for number, channel in enumerate(channels)
     ]
 
-    def nested() -> None:
-        running = len(broker.handled)
-        if running < HEAVY_AT_ONCE:
-            broker.apis.handle(requests[running])
-        elif running == HEAVY_AT_ONCE:
-            broker.apis.handle(requests[2])
-            assert released == []
-            channels[2].is_abandoned = True
-            broker.apis.handle(requests[3])
-            assert released == [2]
+    def arrive() -> None:
+        broker.while_handling = lambda: None
+        broker.apis.handle(requests[1])
+        channels[1].is_abandoned = True
+        broker.apis.handle(requests[2])
+        assert released == [1]
+        channels[2].is_abandoned = True
 
-    broker.while_handling = nested
+    broker.while_handling = arrive
     broker.apis.handle(requests[0])
-    assert channels[2].events == ["close"]
-    channels[3].continuations[0]()
-    assert released == [2, 1, 0, 3]
+    assert released == [1, 2, 0]
+    assert [channel.events for channel in channels[:3]] == [["send"], ["close"], ["close"]]
+    broker.apis.handle(requests[3])
+    assert len(channels[3].frames) == 1

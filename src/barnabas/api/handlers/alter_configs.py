@@ -43,6 +43,8 @@ Replacement = AlterConfigsRequest.AlterConfigsResource
 Change = IncrementalAlterConfigsRequest.AlterConfigsResource
 R = TypeVar("R", Replacement, Change)
 
+MOST_NAMES_LOGGED = 100
+"""Of the settings of one resource whose change fails: a request may name any number."""
 REPLACEABLE = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS})
 CHANGEABLE = REPLACEABLE | {ConfigResourceType.BROKER_LOGGER}
 
@@ -171,7 +173,7 @@ def _alter_all(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiEr
 
 
 def _log_text(resource: Replacement | Change) -> str:
-    names = sorted(config.name for config in resource.configs)
+    names = sorted(config.name for config in resource.configs[:MOST_NAMES_LOGGED])
     return f"type {resource.resource_type}, name {resource.resource_name!r}: {names}"
 
 

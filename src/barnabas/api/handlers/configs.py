@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
+from barnabas.api.brief import MOST_ANSWERED_SETTINGS
 from barnabas.api.config_entries import DescribedSetting, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.config.broker_settings import BrokerSettings
@@ -34,6 +35,7 @@ from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 NO_MESSAGE = ""
+_TYPES = frozenset(ConfigResourceType)
 ResultEntry = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
@@ -62,18 +64,30 @@ class ConfigsApi:
         return (Handler(ApiKey.DESCRIBE_CONFIGS, self.describe_configs),)
 
     def describe_configs(self, request: Request[DescribeConfigsRequest]) -> None:
-        """Answer every resource on its own.
+        """Answer every resource on its own, one that is asked for twice once.
 
-        Raises ApiError INVALID_REQUEST for the whole request when a resource has a type that does not exist.
+        Raises ApiError INVALID_REQUEST for the whole request when a resource has a type that does not exist, or when
+        the answer would have MOST_ANSWERED_SETTINGS settings.
         """
         # An unknown type fails the whole request, so all types are looked at before the first answer is made.
         for resource in request.body.resources:
-            if resource.resource_type not in set(ConfigResourceType):
+            if resource.resource_type not in _TYPES:
                 message = f"Unexpected resource type UNKNOWN for resource {resource.resource_name}"
                 raise ApiError(ErrorCode.INVALID_REQUEST, message)
-        request.respond(
-            DescribeConfigsResponse(results=[self._result(request, resource) for resource in request.body.resources])
-        )
+        # Equal questions once: six bytes could ask for all settings of the broker, again and again.
+        asked = {
+            (each.resource_type, each.resource_name, frozenset(each.configuration_keys or ())): each
+            for each in request.body.resources
+        }
+        results: list[Result] = []
+        settings = 0
+        for resource in asked.values():
+            results.append(self._result(request, resource))
+            settings += len(results[-1].configs)
+            if settings > MOST_ANSWERED_SETTINGS:
+                message = f"The answer would have more than {MOST_ANSWERED_SETTINGS} settings; ask for fewer resources."
+                raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        request.respond(DescribeConfigsResponse(results=results))
 
     def _result(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource

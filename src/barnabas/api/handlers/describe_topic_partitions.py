@@ -8,6 +8,7 @@ Kafka: DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.getTopicMetadat
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -23,6 +24,7 @@ from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 NO_LEADER: Final = -1
+_SORTED_AT_ONCE: Final = 20_000
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
@@ -84,8 +86,8 @@ def _names_from_cursor(body: DescribeTopicPartitionsRequest, names: Iterable[str
     """
     cursor = body.cursor
     if cursor is None:
-        return sorted(set(names))
-    wanted = sorted({name for name in names if name >= cursor.topic_name})
+        return _sorted(set(names))
+    wanted = _sorted({name for name in names if name >= cursor.topic_name})
     if body.topics and cursor.topic_name not in wanted:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -98,6 +100,15 @@ def _names_from_cursor(body: DescribeTopicPartitionsRequest, names: Iterable[str
             f"Cursor(topicName='{cursor.topic_name}', partitionIndex={cursor.partition_index})",
         )
     return wanted
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    """Sort names in slices: one call would keep the GIL for 0.3 s if there were a million."""
+    names = list(names)
+    if len(names) <= _SORTED_AT_ONCE:
+        return sorted(names)
+    slices = [sorted(names[first : first + _SORTED_AT_ONCE]) for first in range(0, len(names), _SORTED_AT_ONCE)]
+    return list(heapq.merge(*slices))
 
 
 def _page(

@@ -92,7 +92,7 @@ class FindCoordinatorApi:
         keys = [body.key] if request.api_version < 4 else body.coordinator_keys
         if request.brief:
             check_cost(len(keys) * COORDINATOR_KEY_US)
-        found = [self._find(request, key) for key in keys]
+        found = self._find_all(request, keys)
         topic = _TOPICS.get(body.key_type)
         # Unless the client may describe none of its groups or ids, which then must not create the topic.
         if topic is not None and topic not in self._metadata.image.topics and _NOT_AVAILABLE in found:
@@ -112,9 +112,15 @@ class FindCoordinatorApi:
             return
 
         def answer(_without_leader: frozenset[str]) -> None:
-            request.respond(_answer(request, keys, [self._find(request, key) for key in keys]))
+            request.respond(_answer(request, keys, self._find_all(request, keys)))
 
         self._topic_changes.when_leaders_elected(frozenset([topic]), CREATION_TIMEOUT_MS, request.deferred(answer))
+
+    def _find_all(self, request: Request[FindCoordinatorRequest], keys: list[str]) -> list[_CoordinatorOrError]:
+        if len(keys) == 1:
+            return [self._find(request, keys[0])]
+        found = {key: self._find(request, key) for key in dict.fromkeys(keys)}
+        return [found[key] for key in keys]
 
     def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _CoordinatorOrError:
         kind = request.body.key_type

@@ -82,16 +82,20 @@ class GroupAdminApi:
     # -- DescribeGroups
 
     def describe_groups(self, request: Request[DescribeGroupsRequest]) -> None:
-        """Describe classic groups; those that the client may not describe come first, as in Kafka's answers."""
+        """Describe classic groups; those that the client may not describe come first, as in Kafka's answers.
+
+        A group named twice is described once: a few bytes could ask for a thousand members, again and again.
+        """
         body = request.body
-        allowed = self._permitted(request, AclOperation.DESCRIBE, body.groups)
+        names = dict.fromkeys(body.groups)
+        allowed = self._permitted(request, AclOperation.DESCRIBE, names)
         refused = [
             Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            for group_id in body.groups
+            for group_id in names
             if group_id not in allowed
         ]
         described = self._groups.describe_groups(
-            [group_id for group_id in body.groups if group_id in allowed],
+            [group_id for group_id in names if group_id in allowed],
             tells_missing=request.api_version >= MISSING_IS_AN_ERROR_SINCE,
         )
         if body.include_authorized_operations:
@@ -103,22 +107,21 @@ class GroupAdminApi:
     # -- ConsumerGroupDescribe
 
     def consumer_group_describe(self, request: Request[ConsumerGroupDescribeRequest]) -> None:
-        """Describe groups of KIP-848.
+        """Describe groups of KIP-848, one named twice once.
 
         Raises ApiError UNSUPPORTED_VERSION when `group.coordinator.rebalance.protocols` leaves them out.
         """
         if not self._groups.serves_consumer_groups:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         body = request.body
-        allowed = self._permitted(request, AclOperation.DESCRIBE, body.group_ids)
+        names = dict.fromkeys(body.group_ids)
+        allowed = self._permitted(request, AclOperation.DESCRIBE, names)
         refused = [
             DescribedConsumerGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            for group_id in body.group_ids
+            for group_id in names
             if group_id not in allowed
         ]
-        described = self._groups.describe_consumer_groups(
-            [group_id for group_id in body.group_ids if group_id in allowed]
-        )
+        described = self._groups.describe_consumer_groups([group_id for group_id in names if group_id in allowed])
         if body.include_authorized_operations:
             for group in described:
                 if group.error_code == ErrorCode.NONE:

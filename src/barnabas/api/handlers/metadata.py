@@ -30,7 +30,7 @@ from barnabas.api.authorize import (
     is_allowed,
     permitted,
 )
-from barnabas.api.brief import BRIEF, METADATA_PARTITION_US, check_costs
+from barnabas.api.brief import AUTHORIZED_NAME_US, BRIEF, METADATA_PARTITION_US, check_cost, check_costs
 from barnabas.api.encoded_answers import EncodedAnswers
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
@@ -52,6 +52,7 @@ NEVER_REFUSED = 1 << 15
 """No version has the topics that it would create refused for a quota: they are only counted."""
 
 THROTTLE_TIME_SINCE = 3
+BY_ID_SINCE = 12
 
 CREATED_SOON = {
     ErrorCode.NONE: ErrorCode.LEADER_NOT_AVAILABLE,
@@ -89,7 +90,8 @@ class MetadataApi:
 
         Raises ApiError INVALID_REQUEST when a topic is asked for by id before v12.
         """
-        self._check_names_and_ids(request)
+        if request.api_version < BY_ID_SINCE:
+            self._check_names_and_ids(request)
         image = self._metadata.image
         if _asks_for_all(request):
             self._answer_for_all_topics(request, image)
@@ -98,6 +100,11 @@ class MetadataApi:
         names = _names_asked_for(request, image)
         if request.brief:
             check_costs(map(_cost_us, map(image.topics.get, names)))
+        else:
+            # Each topic once, as in Kafka: two bytes could ask for a thousand partitions, again and again.
+            names = list(dict.fromkeys(names))
+            once = {(topic.topic_id, topic.name): topic for topic in request.body.topics or ()}
+            request.body.topics = list(once.values())
         errors = self._not_to_be_described(request, names, log_if_denied=True)
         missing = [name for name in self._missing_topics(request, image) if name not in errors]
         if missing and self._may_create(request):
@@ -115,6 +122,8 @@ class MetadataApi:
         one may see."""
         body, version = request.body, request.api_version
         if self._authorizer is not None:
+            if request.brief:
+                check_cost(len(image.topics) * AUTHORIZED_NAME_US)
             hidden = self._not_to_be_described(request, image.topics, log_if_denied=False)
             # The kept answer is for clients that see every topic: what depends on the client is made for it.
             if hidden or body.include_topic_authorized_operations or body.include_cluster_authorized_operations:
@@ -142,12 +151,11 @@ class MetadataApi:
 
         Raises ApiError: INVALID_REQUEST for a topic without a name, or by id, before v12.
         """
-        if request.api_version < 12:
-            for topic in request.body.topics or ():
-                if topic.name is None:
-                    raise ApiError(ErrorCode.INVALID_REQUEST, "Topic name can not be null for version < 12")
-                if topic.topic_id != ZERO_UUID:
-                    raise ApiError(ErrorCode.INVALID_REQUEST, "Topic IDs are not supported for version < 12")
+        for topic in request.body.topics or ():
+            if topic.name is None:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Topic name can not be null for version < 12")
+            if topic.topic_id != ZERO_UUID:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Topic IDs are not supported for version < 12")
 
     @staticmethod
     def _missing_topics(request: Request[MetadataRequest], image: MetadataImage) -> list[str]:

@@ -200,6 +200,8 @@ class OffsetsApi:
         groups = _groups_asked_for(request)
         if request.brief:
             check_costs(map(self._fetch_cost_us, groups))
+        elif len(groups) > 1:
+            groups = _whole_groups_once(groups)
         answers = [self._fetch_group(request, group) for group in groups]
         request.respond(_fetch_response(request, answers))
 
@@ -360,6 +362,19 @@ def _groups_asked_for(request: Request[OffsetFetchRequest]) -> Sequence[FetchGro
             else [FetchTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
         )
     ]
+
+
+def _whole_groups_once(groups: Sequence[FetchGroup]) -> list[FetchGroup]:
+    """Leave out repeated questions for all offsets of a group: a few bytes could ask for ten thousand each time."""
+    whole: set[str] = set()
+    kept = []
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in whole:
+                continue
+            whole.add(group.group_id)
+        kept.append(group)
+    return kept
 
 
 def _fetch_error_answer(request: Request[OffsetFetchRequest], error: ApiError) -> OffsetFetchResponse:

@@ -35,17 +35,21 @@ class ProducersApi:
         return (Handler(ApiKey.DESCRIBE_PRODUCERS, self.describe_producers),)
 
     def describe_producers(self, request: Request[DescribeProducersRequest]) -> None:
-        """Answer every partition on its own."""
+        """Answer every partition on its own, one named twice once."""
         response = DescribeProducersResponse()
+        # Each partition once: four bytes could ask for all of its producers, again and again.
+        asked: dict[str, dict[int, None]] = {}
         for topic in request.body.topics:
-            answer = DescribeProducersResponse.TopicResponse(topic.name)
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        for name, indexes in asked.items():
+            answer = DescribeProducersResponse.TopicResponse(name)
             response.topics.append(answer)
             try:
-                self._check_topic(request, topic.name)
+                self._check_topic(request, name)
             except ApiError as error:
-                answer.partitions = [_failed(index, error) for index in topic.partition_indexes]
+                answer.partitions = [_failed(index, error) for index in indexes]
             else:
-                answer.partitions = [self._partition(topic.name, index) for index in topic.partition_indexes]
+                answer.partitions = [self._partition(name, index) for index in indexes]
         request.respond(response)
 
     def _check_topic(self, request: Request[DescribeProducersRequest], name: str) -> None:

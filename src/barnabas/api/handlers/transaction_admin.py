@@ -46,8 +46,9 @@ class TransactionAdminApi:
         )
 
     def describe_transactions(self, request: Request[DescribeTransactionsRequest]) -> None:
-        """Answer every transactional id on its own; topics that the client may not describe are left out."""
-        states = [self._described(request, each) for each in request.body.transactional_ids]
+        """Answer every transactional id on its own, one named twice once; topics that the client may not describe are
+        left out."""
+        states = [self._described(request, each) for each in dict.fromkeys(request.body.transactional_ids)]
         request.respond(DescribeTransactionsResponse(transaction_states=states))
 
     def _described(self, request: Request[Any], transactional_id: str) -> _Described:

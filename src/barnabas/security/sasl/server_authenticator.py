@@ -139,7 +139,7 @@ class SaslServerAuthenticator:
                 raise
             if answer:
                 conversation.send(answer)
-            if self._server is not None:
+            if self._mechanism in LONG_TOKENS:
                 conversation.limit_frames(self._longest_frame)
         conversation.limit_frames(None)
 

@@ -61,7 +61,7 @@ def test_the_sample_of_tests_has_the_packages_with_compiled_modules() -> None:
 
 def imported_packages() -> set[str]:
     """The packages that compiled modules import, those of Python and of the project left out."""
-    found = set()
+    found: set[str] = set()
     for name in listed_modules():
         for node in ast.walk(ast.parse(SOURCES.joinpath(*name.split(".")).with_suffix(".py").read_text())):
             if isinstance(node, ast.Import):

@@ -118,6 +118,9 @@ def _answer(start_response: Callable[..., Any], status: str, content: dict[str, 
 
 
 class _Answer(ServerHandler):
+    request_handler: WSGIRequestHandler
+    """The base class logs the request's line by it."""
+
     def log_exception(self, exc_info: Any) -> None:
         """Log a page that failed. A client that is gone, or does not read its answer, is no error of the broker."""
         error = exc_info[1]
@@ -137,9 +140,11 @@ class _Handler(WSGIRequestHandler):
             self.requestline = self.request_version = self.command = ""
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
         elif self.parse_request():
-            answer = _Answer(self.rfile, self.wfile, self.get_stderr(), self.get_environ(), multithread=False)
+            # The base classes' types are narrower than what these attributes are.
+            handler: Any = self
+            answer = _Answer(handler.rfile, handler.wfile, self.get_stderr(), self.get_environ(), multithread=False)
             answer.request_handler = self
-            answer.run(self.server.get_app())
+            answer.run(handler.server.get_app())
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 its name there
         """Log at level debug only, because scrapes come every few seconds."""

@@ -301,27 +301,40 @@ class ThreadsSelector(MortalSelector):
         self._woken.set()
 
 
+def begin(producer: Producer) -> None:
+    producer.begin_transaction()
+    producer.send("t", b"v")
+
+
+def in_a_transaction(producer: Producer) -> None:
+    with producer.transaction():
+        producer.send("t", b"v")
+
+
 WAIT_S = 60
-PRODUCER: dict[str, Callable[[Producer], object]] = {
-    "close": lambda producer: (producer.send("t", b"v"), producer.close()),
-    "flush": lambda producer: (producer.send("t", b"v"), producer.flush()),
-    "partition_count": lambda producer: producer.partition_count("t"),
-    "partitions_for": lambda producer: producer.partitions_for("t"),
-    "send": lambda producer: producer.send("t", b"v").result(WAIT_S),
-    "send_batch": lambda producer: producer.send_batch("t", 0, a_batch()).result(WAIT_S),
-    "send_table": lambda producer: producer.send_table("t", pa.table({"value": [b"v"]})).result(WAIT_S),
+Steps = tuple[Callable[[Producer], object], ...]
+PRODUCER: dict[str, Steps] = {
+    "close": (lambda producer: producer.send("t", b"v"), lambda producer: producer.close()),
+    "flush": (lambda producer: producer.send("t", b"v"), lambda producer: producer.flush()),
+    "partition_count": (lambda producer: producer.partition_count("t"),),
+    "partitions_for": (lambda producer: producer.partitions_for("t"),),
+    "send": (lambda producer: producer.send("t", b"v").result(WAIT_S),),
+    "send_batch": (lambda producer: producer.send_batch("t", 0, a_batch()).result(WAIT_S),),
+    "send_table": (lambda producer: producer.send_table("t", pa.table({"value": [b"v"]})).result(WAIT_S),),
 }
-TRANSACTIONS: dict[str, Callable[[Producer], object]] = {
-    "abort_transaction": lambda producer: (begin(producer), producer.abort_transaction()),
-    "commit_transaction": lambda producer: (begin(producer), producer.commit_transaction()),
-    "init_transactions": lambda producer: producer.init_transactions(),
-    "prepare_transaction": lambda producer: (begin(producer), producer.prepare_transaction()),
-    "send_offsets_to_transaction": lambda producer: (
-        begin(producer),
-        producer.send_offsets_to_transaction({PLACE: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g")),
-        producer.commit_transaction(),
+TRANSACTIONS: dict[str, Steps] = {
+    "abort_transaction": (begin, lambda producer: producer.abort_transaction()),
+    "commit_transaction": (begin, lambda producer: producer.commit_transaction()),
+    "init_transactions": (lambda producer: producer.init_transactions(),),
+    "prepare_transaction": (begin, lambda producer: producer.prepare_transaction()),
+    "send_offsets_to_transaction": (
+        begin,
+        lambda producer: producer.send_offsets_to_transaction(
+            {PLACE: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g")
+        ),
+        lambda producer: producer.commit_transaction(),
     ),
-    "transaction": lambda producer: in_a_transaction(producer),  # noqa: PLW0108 - defined below
+    "transaction": (in_a_transaction,),
 }
 PRODUCER_WITHOUT_REQUESTS = {
     "abort",
@@ -345,25 +358,18 @@ def a_batch() -> bytes:
     return builder.build()
 
 
-def begin(producer: Producer) -> None:
-    producer.begin_transaction()
-    producer.send("t", b"v")
-
-
-def in_a_transaction(producer: Producer) -> None:
-    with producer.transaction():
-        producer.send("t", b"v")
-
-
 @pytest.mark.parametrize("death", DEATHS, ids=str)
 @pytest.mark.parametrize("call", [*PRODUCER, *TRANSACTIONS])
 def test_a_producers_call_outlives_a_broker(call: str, death: Death) -> None:
     cluster = MortalCluster(is_one_for_all=death.is_one_for_all)
     selector = ThreadsSelector(cluster)
     cluster.add_selector(selector)
-    transactional = {"transactional_id": "x"} if call in TRANSACTIONS else {}
+    transactional_id = "x" if call in TRANSACTIONS else None
     with Producer(
-        BOOTSTRAP, clock=cluster.clock, make_selector=lambda clock, *, max_idle_ms: selector, **transactional
+        BOOTSTRAP,
+        clock=cluster.clock,
+        make_selector=lambda clock, *, max_idle_ms: selector,
+        transactional_id=transactional_id,
     ) as producer:
         if call in TRANSACTIONS and call != "init_transactions":
             producer.init_transactions()
@@ -371,7 +377,8 @@ def test_a_producers_call_outlives_a_broker(call: str, death: Death) -> None:
         elif call in PRODUCER and death.office is not Office.BOOTSTRAP:
             producer.send("t", b"v").result(WAIT_S)
         let_die(cluster, death)
-        (PRODUCER | TRANSACTIONS)[call](producer)
+        for step in (PRODUCER | TRANSACTIONS)[call]:
+            step(producer)
         check_requests(cluster)
 
 

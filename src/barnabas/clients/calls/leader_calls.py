@@ -60,8 +60,8 @@ def ask_leaders(
                     deadline_ms=waits.deadline_ms,
                     may_have_moved=True,
                 )
-            except Disconnected as error:
-                last_error = error
+            except Disconnected as lost:
+                last_error = lost
                 continue
             for partition, code, result in results_in(cast("A", answer)):
                 error = error_of(code)

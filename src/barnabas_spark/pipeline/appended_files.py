@@ -73,7 +73,8 @@ class AppendedFiles:
         own = sinks.FileStreamSinkLog(
             sinks.FileStreamSinkLog.VERSION(),
             session._jsparkSession,  # noqa: SLF001
-            os.path.join(self._state, str(batch)),
+            # With the scheme: Spark's default may be another file system.
+            f"file:{os.path.join(self._state, str(batch))}",
             jvm.scala.Option.empty(),
         )
         is_repeated = own.getLatestBatchId().isDefined()

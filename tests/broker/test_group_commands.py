@@ -64,7 +64,9 @@ def test_a_reset_is_shown_first_and_then_done(run: Run, filled: str) -> None:
     assert plan(run(*reset, "--to-offset=6", "--execute")) == [("0", "10", "6"), ("1", "4", "4")]
     assert plan(run(*reset, "--to-earliest")) == [("0", "6", "0"), ("1", "4", "0")]
     assert plan(run(*reset, "--to-current")) == [("0", "6", "6"), ("1", "4", "4")]
-    assert plan(run(*reset, "--to-datetime=2020-01-31T12:00")) == [("0", "6", "0"), ("1", "4", "0")]
+    planned = run(*reset, "--to-datetime=2020-01-31T12:00")
+    assert "to the first records from 2020-01-31T12:00:00.000+00:00 on" in planned.stderr.splitlines()
+    assert plan(planned) == [("0", "6", "0"), ("1", "4", "0")]
     assert plan(run(*reset, "--to-datetime=2999-01-31T12:00Z")) == [("0", "6", "10"), ("1", "4", "4")]
     assert plan(run(*reset, "--to-datetime=1969-12-31T23:59:59.999Z")) == [("0", "6", "0"), ("1", "4", "0")]
     assert plan(run(*reset, f"--by-duration=P{'9' * 30}D")) == [("0", "6", "0"), ("1", "4", "0")]

@@ -17,10 +17,15 @@ from barnabas.cli.command_config import command_config_option, command_settings
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import Admin
+    from barnabas.clients.metadata.cluster import PartitionInfo
+    from barnabas.clients.producer import Producer
     from barnabas.protocol.topic_partition import TopicPartition
 
 BOOTSTRAP_TIMEOUT_MS = 3_000
 """The time in which a command must reach a first broker, long enough for a broker that is just starting."""
+
+_CREATION_TIMEOUT_MS = 5_000
+"""The time in which a broker must have made a topic, if it makes topics by itself."""
 
 _REPEAT_SECONDS = 9.0
 """For how long a line about a broker that cannot be reached is not repeated."""
@@ -142,6 +147,29 @@ def partitions_of(admin: Admin, topics: tuple[str, ...], indexes: tuple[int, ...
         if missing := sorted(set(indexes) - set(existing)):
             raise ValueError(f"{name} has no partition {missing[0]}; it has {len(existing)}, counted from 0")
         found += [TopicPartition(name, index) for index in existing if not indexes or index in indexes]
+    return found
+
+
+def check_place(
+    producer: Producer, topic: str, timeout_ms: int, partition: int | None = None
+) -> tuple[PartitionInfo, ...]:
+    """Return the partitions of a topic before the first record is sent: the send would wait for a missing one.
+
+    A broker that makes topics by itself makes this one now, for which it gets a few seconds. Raises ApiError,
+    ValueError, ClientTimeout.
+    """
+    from barnabas.clients.errors import ClientTimeout, Unreachable
+    from barnabas.protocol.errors import ApiError, ErrorCode
+
+    try:
+        found = producer.partitions_for(topic, min(timeout_ms, _CREATION_TIMEOUT_MS))
+    except Unreachable:
+        raise
+    except ClientTimeout as error:
+        text = f"there is no topic {topic}, and no broker has made it ({error})"
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) from None
+    if partition is not None and partition >= len(found):
+        raise ValueError(f"{topic} has no partition {partition}; it has {len(found)}, counted from 0")
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 import click
 
-from barnabas.cli.client_options import fail
+from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, fail
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.properties_file import load_properties
@@ -53,6 +55,9 @@ def migrate(
         store = ZookeeperStore(ZookeeperConfig.from_kafka_config(_settings(zookeeper, config_file)))
     except ConfigError as error:
         fail(str(error))
+    # Kazoo logs each attempt to connect; the command says the outcome.
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())
     try:
         store.start()
         with MetadataMigration(log_dirs, metadata_dir, store, zookeeper) as migration:
@@ -71,8 +76,10 @@ def _settings(zookeeper: str, config_file: str | None) -> KafkaConfig:
     """Return the settings of the connection. Raises ConfigError: a setting of the file cannot be used."""
     properties = {} if config_file is None else load_properties(config_file)
     of_zookeeper = {name: text for name, text in properties.items() if name.startswith("zookeeper.")}
+    # A person waits: a broker that starts together with its ZooKeeper needs the longer default, this command does not.
+    patience = {"zookeeper.connection.timeout.ms": str(BOOTSTRAP_TIMEOUT_MS)}
     return KafkaConfig.parse(
-        {**of_zookeeper, "zookeeper.connect": zookeeper, "metadata.store": "zookeeper"},
+        {**patience, **of_zookeeper, "zookeeper.connect": zookeeper, "metadata.store": "zookeeper"},
         config_file or "the command line",
         tolerated=of_zookeeper.keys(),
     )

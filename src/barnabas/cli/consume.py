@@ -36,7 +36,7 @@ RECORDS_PER_POLL = 5000
     "--from",
     "start",
     metavar="beginning|end|OFFSET|TIME",
-    help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (local time unless it has a time zone)."
+    help="Where to begin: an offset, or a time such as 2026-01-31T12:00:00 (UTC unless it has a time zone)."
     " [default: beginning; in a group, its committed offsets, or else the beginning]",
 )
 @click.option(

@@ -19,7 +19,7 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.moments import parse_timestamp_ms
+from barnabas.cli.moments import parse_timestamp_ms, utc_time
 from barnabas.cli.number_types import OFFSET, SHIFT
 from barnabas.cli.tables import print_table
 
@@ -56,7 +56,7 @@ topic_option = click.option(
 @click.option(
     "--to-datetime",
     metavar="TIME",
-    help="To the first record from this time on, such as 2026-01-31T12:00:00 (local time unless it has a time zone).",
+    help="To the first record from this time on, such as 2026-01-31T12:00:00 (UTC unless it has a time zone).",
 )
 @click.option(
     "--by-duration", metavar="DURATION", help="To the first record of this last span of time, such as P7D or PT1H30M."
@@ -111,6 +111,7 @@ def reset_offsets(
         _print_csv(planned)
     else:
         _print_plan(planned, committed, results)
+    _print_instant(where)
     if not execute and not export:
         click.echo("nothing was changed; --execute would do it", err=True)
     _report_errors(results)
@@ -173,6 +174,14 @@ def _timestamp_ms(text: str) -> int:
     if timestamp_ms is None:
         raise ValueError(f"--to-datetime takes a time such as 2026-01-31T12:00:00, not {text!r}")
     return timestamp_ms
+
+
+def _print_instant(where: Reset) -> None:
+    """Show the instant that the offsets were looked up by: a text without a zone may have been meant otherwise."""
+    from barnabas.clients.admin.group_offset_reset import ToTimestamp
+
+    if isinstance(where, ToTimestamp):
+        click.echo(f"to the first records from {utc_time(where.timestamp_ms)} on", err=True)
 
 
 def _ago_ms(text: str) -> int:

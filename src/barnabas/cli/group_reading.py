@@ -101,9 +101,16 @@ class GroupReading:
         """The offsets after the written records, for the partitions that this member still has."""
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Join the group. Commit revoked partitions first, because an asynchronous commit may be rejected by then."""
-        from barnabas.clients.consumer import RebalanceListener
+        """Join the group. Commit revoked partitions first, because an asynchronous commit may be rejected by then.
 
+        Raises ApiError for a topic that does not exist: a member of its group would wait for it without a word.
+        """
+        from barnabas.clients.consumer import RebalanceListener
+        from barnabas.protocol.errors import ApiError, ErrorCode
+
+        for topic in topics:
+            if not self._consumer.partitions_for(topic):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
         reading = self
 
         class Committing(RebalanceListener):
@@ -137,7 +144,10 @@ class GroupReading:
                     return
 
     def _is_at_end(self, ends: dict[TopicPartition, int], idle_polls: int) -> bool:
-        """Return whether this member has read its partitions. Raises ClientTimeout if it could not join."""
+        """Return whether this member has read its partitions.
+
+        Raises ClientTimeout if it could not join, ValueError if no topic matches its pattern.
+        """
         consumer = self._consumer
         # A member without a generation has no partitions yet, so an empty poll says nothing about the end.
         if consumer.group_metadata().generation_id < 0:
@@ -148,7 +158,11 @@ class GroupReading:
             return False
         assigned = consumer.assignment()
         if not assigned:
-            return idle_polls >= _IDLE_POLLS_WITHOUT_PARTITIONS
+            if idle_polls < _IDLE_POLLS_WITHOUT_PARTITIONS:
+                return False
+            if not consumer.subscription():
+                raise ValueError(f"no topic matches --pattern {self._options.pattern!r}")
+            return True
         new = assigned - ends.keys()
         if new:
             ends.update(consumer.end_offsets(new))

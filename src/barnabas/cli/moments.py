@@ -1,4 +1,4 @@
-"""Times on the command line: `2026-01-31T12:00:00`, in local time unless the text has a time zone.
+"""Times on the command line: `2026-01-31T12:00:00`, in UTC unless the text has a time zone, as Kafka's tools take it.
 
 Used by the commands that take or show times, on the main thread. No state.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 def parse_timestamp_ms(text: str) -> int | None:
     """Return milliseconds since the epoch (0 for earlier times), or None if the text is not an ISO 8601 time."""
-    from datetime import datetime
+    from datetime import UTC, datetime
 
     try:
-        seconds = datetime.fromisoformat(text).timestamp()
+        moment = datetime.fromisoformat(text)
+        # Not local time: the same command means the same instant on every machine, and in a log read later.
+        seconds = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
     # Negative timestamps have another meaning in ListOffsets: -1 is the latest offset, -2 the earliest.

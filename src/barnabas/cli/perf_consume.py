@@ -65,6 +65,7 @@ def perf_consume(**given: Any) -> None:
     """
     from barnabas.cli.perf_rebalance_times import RebalanceTimes
     from barnabas.clients.consumer import Consumer, ConsumerConfig
+    from barnabas.protocol.errors import ApiError, ErrorCode
 
     options = ReadingOptions(**given)
     clock = SystemClock()
@@ -76,11 +77,14 @@ def perf_consume(**given: Any) -> None:
             ConsumerConfig,
             "auto.offset.reset=earliest",
             "max.poll.records=5000",
+            # A typing error in a topic's name must not create that topic.
+            "allow.auto.create.topics=false",
             group_id=options.group or f"perf-consumer-{uuid4().hex[:8]}",
         )
         with Consumer(options.bootstrap_servers, **settings) as consumer:
             try:
-                consumer.partitions_for(options.topic)
+                if not consumer.partitions_for(options.topic):
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {options.topic}")
                 consumer.subscribe([options.topic], listener=rebalances)
                 loop = PollLoop(consumer, counts, clock, options.idle_seconds)
                 if loop.read(options.warmup):

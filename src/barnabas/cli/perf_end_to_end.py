@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, bootstrap_option, fail, friendly_errors, timeout_option
+from barnabas.cli.client_options import (
+    BOOTSTRAP_TIMEOUT_MS,
+    bootstrap_option,
+    check_place,
+    fail,
+    friendly_errors,
+    timeout_option,
+)
 from barnabas.cli.command_config import command_settings
 from barnabas.cli.perf_counts import NANOSECONDS_PER_SECOND, Pace, PerfCounts
 from barnabas.cli.perf_options import (
@@ -88,7 +95,8 @@ def perf_end_to_end(timeout_seconds: float, **given: Any) -> None:
         consumer = Consumer(options.bootstrap_servers, config=ConsumerConfig(**reading))
         try:
             # The producer's look-up makes the topic, if the broker makes topics.
-            partitions = [TopicPartition(topic, info.partition) for info in producer.partitions_for(topic)]
+            found = check_place(producer, topic, producer.config.max_block_ms)
+            partitions = [TopicPartition(topic, info.partition) for info in found]
             consumer.assign(partitions)
             consumer.seek_to_end()
             for partition in partitions:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from barnabas.cli.client_options import bootstrap_option, fail, friendly_errors
+from barnabas.cli.client_options import bootstrap_option, check_place, fail, friendly_errors
 from barnabas.cli.perf_counts import Pace, PerfCounts
 from barnabas.cli.perf_options import (
     SendingOptions,
@@ -83,7 +83,7 @@ def perf_produce(**given: Any) -> None:
     with friendly_errors(options.bootstrap_servers):
         producer = Producer(options.bootstrap_servers, **options.producer_settings(ProducerConfig))
         try:
-            producer.partitions_for(options.topic)
+            check_place(producer, options.topic, producer.config.max_block_ms)
             sending = Sending(producer, counts, clock, time.sleep)
             values = random_values(options.size)
             sending.send_all(options.topic, values, options.warmup, None)

@@ -18,6 +18,7 @@ import click
 from barnabas.cli.client_options import (
     BOOTSTRAP_TIMEOUT_MS,
     bootstrap_option,
+    check_place,
     fail,
     friendly_errors,
     parse_pairs,
@@ -114,6 +115,8 @@ def produce(
         producer = Producer(bootstrap_servers, ProducerConfig(**settings))
         with producer:
             for number, line in enumerate(_lines(file, show_progress=not quiet), 1):
+                if number == 1:
+                    check_place(producer, topic, timeout_ms, partition)
                 key, value = _split(line, separator, number)
                 producer.send(
                     topic,

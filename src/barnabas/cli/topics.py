@@ -17,6 +17,7 @@ from barnabas.cli.client_options import (
     friendly_errors,
     open_admin,
     parse_pairs,
+    partitions_of,
     timeout_option,
 )
 from barnabas.cli.number_types import COUNT, NUMBER
@@ -171,14 +172,11 @@ def delete_records(
     \f
     Raises click.UsageError for options that do not go together, or a wrong value.
     """
-    from barnabas.protocol.topic_partition import TopicPartition
-
     if before != "end" and not before.isdecimal():
         raise click.UsageError(f"--before takes an offset or `end`, not {before!r}")
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        indexes = partitions or [info.partition for info in admin.describe_topics([name])[name].partitions]
         offset = HIGH_WATERMARK if before == "end" else int(before)
-        starts = admin.delete_records({TopicPartition(name, index): offset for index in indexes})
+        starts = admin.delete_records(dict.fromkeys(partitions_of(admin, (name,), partitions), offset))
         for key, start in sorted(starts.items()):
             click.echo(f"{name}\tpartition {key.partition}\tbegins at {start}")
 

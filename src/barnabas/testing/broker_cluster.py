@@ -18,7 +18,13 @@ from typing import Final
 
 from barnabas.testing.broker_command import Setting
 from barnabas.testing.broker_probe import known_brokers
-from barnabas.testing.broker_process import PLAINTEXT, START_TIMEOUT_SECONDS, BrokerFailed, BrokerProcess
+from barnabas.testing.broker_process import (
+    PLAINTEXT,
+    START_TIMEOUT_SECONDS,
+    BrokerFailed,
+    BrokerProcess,
+    data_dir_problems,
+)
 from barnabas.testing.broker_security import security_of
 from barnabas.testing.network_splits import NetworkSplits
 from barnabas.testing.znode_server import ZnodeServer
@@ -239,7 +245,8 @@ def cluster(
     start, ends on its own, or does not stop cleanly.
     """
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else data_dir
-    os.makedirs(directory, exist_ok=True)
+    with data_dir_problems(directory):
+        os.makedirs(directory, exist_ok=True)
     running = Cluster(
         directory,
         size,

@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from barnabas.config.server_defaults import LONE_BROKER_DEFAULTS
 from barnabas.testing.broker_command import BrokerCommand, Setting
@@ -48,6 +48,16 @@ _READY = re.compile(
 
 class BrokerFailed(RuntimeError):
     """The broker did not start, or did not stop cleanly. The message ends with its log."""
+
+
+@contextmanager
+def data_dir_problems(data_dir: str) -> Iterator[None]:
+    """Name the directory and the file that a place for a broker's data cannot be used for. Raises BrokerFailed."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        raise BrokerFailed(f"data_dir={data_dir!r} cannot be used: {where}{error.strerror or error}") from error
 
 
 class _PortTaken(BrokerFailed):
@@ -190,19 +200,23 @@ class BrokerProcess:
 
         Raises _PortTaken if another program has one of the ports, BrokerFailed if the process does not get ready.
         """
-        with open(self.log_path, "ab") as log, self._fault_pipes() as pipes:
+        with self._open_log() as log, self._fault_pipes() as pipes:
             log_end = log.tell()
-            self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
-                [*self._command.words(addresses), *_fault_option(pipes)],
-                # The broker ends when its standard input does. The pipe's other end closes with this process, however
-                # it dies.
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                pass_fds=pipes,
-                env=None if self._environment is None else {**os.environ, **self._environment},
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 our own interpreter and module
+                    [*self._command.words(addresses), *_fault_option(pipes)],
+                    # The broker ends when its standard input does. The pipe's other end closes with this process,
+                    # however it dies.
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    pass_fds=pipes,
+                    env=None if self._environment is None else {**os.environ, **self._environment},
+                )
+            except OSError as error:
+                python = " ".join(self._command.python)
+                raise BrokerFailed(f"the interpreter {python!r} cannot be started: {error.strerror}") from error
         # Reading blocks until the ready line or the end of the process; the timer makes sure that one of them comes.
         kill_timer = threading.Timer(timeout_seconds, self._process.kill)
         kill_timer.daemon = True
@@ -211,6 +225,12 @@ class BrokerProcess:
             self._read_ready_line(self._process, timeout_seconds, log_end)
         finally:
             kill_timer.cancel()
+
+    def _open_log(self) -> BinaryIO:
+        """Open the log of the process, beside its data. Raises BrokerFailed if that is impossible."""
+        with data_dir_problems(self.data_dir):
+            os.makedirs(os.path.dirname(self.log_path) or ".", exist_ok=True)
+            return open(self.log_path, "ab")
 
     def terminate(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
         """Stop the broker by SIGTERM. Returns its exit status, 0 after a clean stop. Raises BrokerFailed on timeout."""
@@ -385,7 +405,10 @@ def _with_own_rights(settings: Mapping[str, Setting], shared: BrokerSecurity | N
 
 
 def _own_security(data_dir: str, kind: str) -> BrokerSecurity | None:
-    return None if kind == PLAINTEXT else security_of(data_dir, kind)
+    if kind == PLAINTEXT:
+        return None
+    with data_dir_problems(data_dir):
+        return security_of(data_dir, kind)
 
 
 def _new_faults() -> Faults:

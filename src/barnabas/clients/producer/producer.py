@@ -248,10 +248,13 @@ class Producer:
             ignore_keys=config.partitioner_ignore_keys,
         )
 
-    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return the topic's partitions, fetched if needed. Raises ClientTimeout after `max_block_ms`, ApiError."""
+    def partitions_for(self, topic: str, timeout_ms: int | None = None) -> tuple[PartitionInfo, ...]:
+        """Return the topic's partitions, fetched if needed.
+
+        Raises ClientTimeout after `timeout_ms` (None: `max_block_ms`), ApiError.
+        """
         self._thread.check_usable()
-        return self._topics.wait(topic, None).cluster.topics[topic]
+        return self._topics.wait(topic, None, timeout_ms).cluster.topics[topic]
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions the topic has. Raises ClientTimeout after `max_block_ms`, ApiError."""

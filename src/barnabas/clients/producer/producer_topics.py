@@ -52,10 +52,11 @@ class ProducerTopics:
         self._fresh: dict[str, _Fresh] = {}
         """What `send` finds for every record but the first of a second. No lock: a lost update costs one more turn."""
 
-    def wait(self, topic: str, partition: int | None) -> KnownTopic:
+    def wait(self, topic: str, partition: int | None, timeout_ms: int | None = None) -> KnownTopic:
         """Wait until the snapshot has the topic and the partition.
 
-        Raises ClientTimeout after `max_block_ms`, ApiError for a topic that cannot be described, ClientClosed.
+        Raises ClientTimeout after `timeout_ms` (None: `max_block_ms`), ApiError for a topic that cannot be described,
+        ClientClosed.
         """
         fresh = self.fresh(topic, partition)
         if fresh is not None:
@@ -69,7 +70,8 @@ class ProducerTopics:
             self._fresh[topic] = _Fresh(known, now_ms + _TOUCH_INTERVAL_MS)
             return known
         with self.waits.measured(Wait.METADATA):
-            return self._wait_for_update(topic, partition, now_ms, count)
+            limit_ms = self._max_block_ms if timeout_ms is None else timeout_ms
+            return self._wait_for_update(topic, partition, now_ms, count, limit_ms)
 
     def fresh(self, topic: str, partition: int | None) -> KnownTopic | None:
         """Return the topic if `wait` has found it, with the partition, in this snapshot and less than a second ago."""
@@ -80,13 +82,15 @@ class ProducerTopics:
         is_current = known.cluster is self._metadata.cluster and self._now() < until_ms
         return known if is_current and (partition is None or partition < known.partition_count) else None
 
-    def _wait_for_update(self, topic: str, partition: int | None, now_ms: int, count: int | None) -> KnownTopic:
+    def _wait_for_update(
+        self, topic: str, partition: int | None, now_ms: int, count: int | None, limit_ms: int
+    ) -> KnownTopic:
         """Wait for updates of the metadata until one has the topic and the partition. `count`: the partitions so far.
 
-        Raises ClientTimeout after `max_block_ms` (Unreachable if no broker was ever reached), ApiError for a topic that
+        Raises ClientTimeout after `limit_ms` (Unreachable if no broker was ever reached), ApiError for a topic that
         cannot be described, ClientClosed, and the error because of which no metadata request can ever be sent.
         """
-        deadline_ms = now_ms + self._max_block_ms
+        deadline_ms = now_ms + limit_ms
         while True:
             # In each turn again: the topic may have been dropped as idle while this thread waited for it.
             self._metadata.add_topic(topic, now_ms)
@@ -98,7 +102,7 @@ class ProducerTopics:
             except Unreachable:
                 raise
             except ClientTimeout:
-                text = _missing(topic, partition, count, self._max_block_ms)
+                text = _missing(topic, partition, count, limit_ms)
                 raise ClientTimeout(self._metadata.with_last_failure(text)) from None
             cluster = self._metadata.cluster
             self._metadata.raise_topic_error(topic)

@@ -25,7 +25,10 @@ NOISE_MS: Final = TICK_SECONDS * 1000
 
 
 class Measurement(NamedTuple):
-    """What one kind of requests of one size did to one broker. Waits in ms, sizes in MB (bytes: MiB)."""
+    """What one kind of requests of one size did to one broker. Waits in ms, sizes in MB, memory in MiB.
+
+    quiet_ms: the longest wait just before, without the requests: the noise of the machine.
+    """
 
     kind: str
     size_mb: float
@@ -99,7 +102,7 @@ class Row(NamedTuple):
             yield "Kafka answered"
 
 
-_COLUMNS: Final = ("worst ms", "p99 ms", "memory MiB", "seconds", "answer")
+_COLUMNS: Final = ("quiet ms", "worst ms", "p99 ms", "memory MiB", "seconds", "answer")
 
 
 def markdown(rows: Sequence[Row], systems: Sequence[str], title: str) -> str:
@@ -123,7 +126,14 @@ def _cells(row: Row, systems: Sequence[str]) -> list[str]:
 def _figures(found: Measurement) -> list[str]:
     worst = f"{found.worst_ms:.0f}" if found.is_victim_answered else f"over {found.worst_ms:.0f}"
     answer = found.answer_text if found.is_alive else f"{found.answer_text}; the broker died"
-    return [worst, f"{found.p99_ms:.0f}", f"{found.memory_mib:.0f}", f"{found.seconds:.1f}", answer]
+    return [
+        f"{found.quiet_ms:.0f}",
+        worst,
+        f"{found.p99_ms:.0f}",
+        f"{found.memory_mib:.0f}",
+        f"{found.seconds:.1f}",
+        answer,
+    ]
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -135,8 +145,9 @@ def terminal_line(row: Row, systems: Sequence[str]) -> str:
     parts = [f"{row.kind.name[:58]:58} {row.size_mb:4g}"]
     for system in systems:
         if (found := row.measured.get(system)) is not None:
-            worst, p99, memory, seconds, answer = _figures(found)
-            parts.append(f"{system}: {worst:>9} ms (p99 {p99:>5}) {memory:>5} MiB {seconds:>5} s {answer[:40]:40}")
+            quiet, worst, p99, memory, seconds, answer = _figures(found)
+            wait = f"{worst:>9} ms (p99 {p99:>5}, quiet {quiet:>3})"
+            parts.append(f"{system}: {wait} {memory:>5} MiB {seconds:>5} s {answer[:40]:40}")
     return " | ".join([*parts, f"MISSED: {'; '.join(row.missed)}" if row.missed else "well"])
 
 

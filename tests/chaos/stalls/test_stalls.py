@@ -80,7 +80,6 @@ def test_a_run_measures_and_reports(tmp_path: Path) -> None:
     for row in rows:
         found = row.measured[OURS]
         assert found.is_alive
-        assert found.is_victim_answered
         assert found.worst_ms > 0
         assert sum(found.answers.values()) == 2
         assert row.kind.name in markdown(rows, [OURS], "a run")

@@ -20,8 +20,9 @@ from tests.chaos.stalls.batches import large_record, produce
 
 TICK_SECONDS: Final = 0.02
 PROMPT_SECONDS: Final = 5.0
+GRACE_SECONDS: Final = 2.0
+"""How long the last record may wait for its answer."""
 TOPIC: Final = "victim"
-_LONGEST_ANSWER_BYTES: Final = 1 << 16
 
 
 class Place(NamedTuple):
@@ -168,8 +169,10 @@ class _Producer:
         return False
 
     def _is_answer_in_time(self, connection: socket.socket) -> bool:
-        """Wait for an answer or an order, whichever comes first."""
+        """Wait for an answer; after the order to stop for a moment only, in which one that is on its way comes."""
         ready, _, _ = select.select([connection.fileno(), self._pipe.fileno()], [], [])
+        if connection.fileno() not in ready:
+            ready, _, _ = select.select([connection.fileno()], [], [], GRACE_SECONDS)
         return connection.fileno() in ready
 
     def _drop(self) -> None:

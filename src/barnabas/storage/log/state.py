@@ -133,8 +133,8 @@ class LogState:
         # it by positions, and positions of two segments say nothing about each other.
         at_end = bounds.high_watermark.message_offset >= local.end.message_offset
         base_offset = max(expected_next_offset, local.end.message_offset)
-        # Without a sync, since a roll comes in the middle of an append: `_flush_before` syncs the snapshot later.
-        snapshot_taken = self.producers.take_snapshot(base_offset, sync=False)
+        # Without a sync, since a roll comes in the middle of an append: `_flush_before` writes and syncs the snapshot.
+        snapshot_taken = self.producers.begin_snapshot(base_offset)
         local.roll(expected_next_offset)
         if at_end:
             self.bounds = bounds.with_high_watermark(local.end)
@@ -159,11 +159,20 @@ class LogState:
             return
         try:
             if snapshot_taken:
+                self._write_begun_snapshot(base_offset)
                 self.producers.sync_snapshot(base_offset)
             self.flush(base_offset)
         except OSError as error:
             if self._is_open(local):
                 self.failures.report("flushing the log behind a roll", error)
+
+    def _write_begun_snapshot(self, offset: int) -> None:
+        """Write the producers' snapshot of a roll. Only the write holds the log's lock. Raises OSError."""
+        producers = self.producers
+        content = producers.encode_begun(offset)
+        if content is not None:
+            with self.lock:
+                producers.write_begun(offset, content)
 
     def _is_open(self, local: LocalLog) -> bool:
         """Return whether `local` is open, and still this log's: after a move other files are, which were flushed."""

@@ -56,12 +56,14 @@ class ProducerStateEntry:
     """One producer. Numbers are -1 where nothing is known.
 
     batches: oldest first, all of `producer_epoch`. last_timestamp: of the newest batch or marker.
-    transaction_first_offset: where the producer's open transaction begins.
+    transaction_first_offset: where the producer's open transaction begins. generation: of the states that may change
+    this object; those of a later generation change a copy, since a snapshot of this one is being encoded.
     """
 
     __slots__ = (
         "batches",
         "coordinator_epoch",
+        "generation",
         "last_timestamp",
         "producer_epoch",
         "producer_id",
@@ -83,6 +85,7 @@ class ProducerStateEntry:
         self.last_timestamp = last_timestamp
         self.transaction_first_offset = transaction_first_offset
         self.batches: list[BatchMetadata] = [] if batch is None else [batch]
+        self.generation = 0
 
     @property
     def last_sequence(self) -> int:
@@ -107,6 +110,19 @@ class ProducerStateEntry:
             if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
                 return batch
         return None
+
+    def copy(self, generation: int) -> ProducerStateEntry:
+        """Return a copy for the states of a later generation."""
+        copied = ProducerStateEntry(
+            self.producer_id,
+            self.producer_epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.transaction_first_offset,
+        )
+        copied.batches = self.batches.copy()
+        copied.generation = generation
+        return copied
 
     def begin_epoch(self, producer_epoch: int) -> None:
         """Take a new epoch and forget the batches of the old one, whose sequence numbers are void now."""

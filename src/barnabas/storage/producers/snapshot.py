@@ -56,9 +56,14 @@ def read_snapshot(files: Files, path: str) -> list[ProducerStateEntry]:
 
 def write_snapshot(files: Files, path: str, entries: Collection[ProducerStateEntry], *, sync: bool) -> None:
     """Write the file; with `sync` its content is on stable storage when this returns. Raises OSError."""
+    write_content(files, path, encode_snapshot(entries), sync=sync)
+
+
+def write_content(files: Files, path: str, content: bytes, *, sync: bool) -> None:
+    """Write the file with this content, as `write_snapshot` does. Raises OSError."""
     file = files.open(path, create=True, truncate=True)
     try:
-        file.write([encode_snapshot(entries)], 0)
+        file.write([content], 0)
         if sync:
             file.sync()
     finally:

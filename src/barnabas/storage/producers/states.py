@@ -89,10 +89,12 @@ class ProducerStates:
     verifies_transactions: whether a batch may begin a transaction only after its verification, as of now.
     """
 
-    __slots__ = ("_ongoing", "_partition", "_unreplicated", "_verifications", "_verifies", "entries")
+    __slots__ = ("_generation", "_ongoing", "_partition", "_unreplicated", "_verifications", "_verifies", "entries")
 
     def __init__(self, topic_partition: TopicPartition, verifies_transactions: Callable[[], bool]) -> None:
         self.entries: dict[int, ProducerStateEntry] = {}
+        self._generation = 0
+        """The number of times that the entries were frozen."""
         self._partition = topic_partition
         self._verifies = verifies_transactions
         self._verifications: dict[int, Verification] = {}
@@ -106,6 +108,18 @@ class ProducerStates:
     def is_empty(self) -> bool:
         """Whether no producer and no transaction is known."""
         return not (self.entries or self._ongoing or self._unreplicated or self._verifications)
+
+    def freeze(self) -> list[ProducerStateEntry]:
+        """Return the entries as they are now. None of them is changed any more: what changes is copied before."""
+        self._generation += 1
+        return list(self.entries.values())
+
+    def _entry_to_change(self, producer_id: int, entry: ProducerStateEntry | None) -> ProducerStateEntry:
+        """Return an entry of this generation: a new one, or a copy of the frozen `entry`."""
+        changed = ProducerStateEntry(producer_id) if entry is None else entry.copy(self._generation)
+        changed.generation = self._generation
+        self.entries[producer_id] = changed
+        return changed
 
     # -- data
 
@@ -224,8 +238,8 @@ class ProducerStates:
         """Note a batch that was appended; `timestamp` is its largest. True when it begins a transaction."""
         producer_id, producer_epoch, base_sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
+        if entry is None or entry.generation != self._generation:
+            entry = self._entry_to_change(producer_id, entry)
         if producer_epoch != entry.producer_epoch:
             entry.begin_epoch(producer_epoch)
         first = first_offset[0]
@@ -272,8 +286,8 @@ class ProducerStates:
     def add_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> None:
         """Note a marker that was appended. The caller calls `complete` next, if the marker ended a transaction."""
         entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = ProducerStateEntry(producer_id)
+        if entry is None or entry.generation != self._generation:
+            entry = self._entry_to_change(producer_id, entry)
         # A coordinator that fences a producer writes the abort marker with a raised epoch: batches of the old one fail.
         entry.begin_epoch(producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch

@@ -18,6 +18,8 @@ from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.producers.entry import ActiveProducer
+from barnabas.storage.producers.snapshot import encode_snapshot
+from barnabas.storage.producers.state_manager import MANY_PRODUCERS
 from barnabas.storage.segment.factory import SegmentFactory
 from barnabas.storage.segment.index_pages import IndexPages
 from barnabas.storage.segment.open_files import OpenFiles
@@ -501,3 +503,48 @@ def test_a_transaction_index_that_was_rebuilt_is_as_durable_as_the_others() -> N
         log.raise_high_watermark_to_end()
         aborted = log.read(0, 1000, COMMITTED).aborted_transactions
         assert aborted == [AbortedTransaction(1, 0)], seed
+
+
+def test_a_roll_leaves_the_snapshot_of_many_producers_to_the_background() -> None:
+    """A snapshot of 60,000 producers took half a second of the appending thread, under the log's lock."""
+    broker = Broker(config=log_config())
+    log = broker.log()
+    many = MANY_PRODUCERS + 1
+    for producer_id in range(many):
+        send(log, producer_id, 0)
+    expected = encode_snapshot(list(log.producer_states.states.entries.values()))  # type: ignore[union-attr]
+    log.roll()
+    assert snapshots(broker, log) == []
+    # The snapshot is that of the roll, whatever is appended before it is written.
+    end_transaction(log, 0)
+    for producer_id in range(many):
+        send(log, producer_id, 0 if producer_id == 0 else 1, epoch=int(producer_id == 0))
+    assert log.append_as_leader(produced(1, 1), 0).is_duplicate
+    broker.scheduler.tick()
+    assert snapshots(broker, log) == [many]
+    assert broker.files.read_bytes(log.producer_states.snapshot_path(many)) == expected
+    # A stop writes what the background has not come to; a cut log forgets what it was asked for.
+    log.roll()
+    end = log.log_end_offset
+    log = broker.restart()
+    assert snapshots(broker, log) == [many, end]
+    for producer_id in range(1, many):
+        send(log, producer_id, 2)
+    log.roll()
+    log.truncate_to(end)
+    broker.scheduler.tick()
+    assert snapshots(broker, log) == [many, end]
+    assert log.append_as_leader(produced(5, 1), 0).is_duplicate
+    assert not send(log, 5, 2).is_duplicate
+
+
+def test_a_kill_before_the_snapshot_is_written_costs_reading_only() -> None:
+    broker = Broker(config=log_config())
+    log = broker.log()
+    for producer_id in range(MANY_PRODUCERS + 1):
+        send(log, producer_id, 0)
+    log.roll()
+    send(log, 3, 1)
+    log = broker.kill()
+    assert len(log.active_producers()) == MANY_PRODUCERS + 1
+    assert log.append_as_leader(produced(3, 1), 0).is_duplicate

@@ -27,6 +27,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from barnabas.records.compression import (
+    ANY_NUMBER,
     DEFAULT_LIMIT_BYTES,
     Buffer,
     Codec,
@@ -148,7 +149,7 @@ class LegacyBatch:
         value, _ = self._field(position)
         return key, value
 
-    def records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+    def records(self, limit_bytes: int = DEFAULT_LIMIT_BYTES, limit_pieces: int = ANY_NUMBER) -> Iterator[Record]:
         """Iterate over the records with their absolute offsets.
 
         A wrapper stamped with append time stamps the messages inside. Raises CorruptRecord or InvalidMessageSet, before
@@ -158,7 +159,7 @@ class LegacyBatch:
             key, value = self.key_and_value()
             yield Record(self.last_offset, self.timestamp, key, value)
             return
-        inner = self._inner_messages(limit_bytes)
+        inner = self._inner_messages(limit_bytes, limit_pieces)
         # KIP-31: inner offsets of magic 1 are relative, and the wrapper has the absolute offset of the last one.
         base = self.last_offset - inner[-1].last_offset if self.magic == 1 else -1
         append_time = self.timestamp if self.timestamp_type == LOG_APPEND_TIME else None
@@ -168,7 +169,7 @@ class LegacyBatch:
             offset = message.last_offset + base if base >= 0 else message.last_offset
             yield Record(offset, message.timestamp if append_time is None else append_time, key, value)
 
-    def _inner_messages(self, limit_bytes: int) -> list[LegacyBatch]:
+    def _inner_messages(self, limit_bytes: int, limit_pieces: int) -> list[LegacyBatch]:
         """Return the messages inside a wrapper.
 
         Raises CorruptRecord when they cannot be read, InvalidMessageSet when they can and Kafka refuses them.
@@ -179,7 +180,7 @@ class LegacyBatch:
         if self.codec == Codec.LZ4 and self.magic == 0:
             body = decompress_lz4_magic_0(value, limit_bytes)
         else:
-            body = decompress(self.codec, value, limit_bytes)
+            body = decompress(self.codec, value, limit_bytes, limit_pieces)
         positions = []
         position = 0
         # A message that is cut off by the end is left out, as Kafka does it here and for outer messages.

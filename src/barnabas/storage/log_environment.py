@@ -65,3 +65,10 @@ class LogEnvironment:
     """The times that segments took to reach stable storage (LogFlushStats)."""
     recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
     slow_topics: set[str] = field(default_factory=set)
+
+    def note_settings(self, topic: str, *, is_slow: bool) -> None:
+        """Note whether the settings of a topic may make small appends take long."""
+        if is_slow:
+            self.slow_topics.add(topic)
+        else:
+            self.slow_topics.discard(topic)

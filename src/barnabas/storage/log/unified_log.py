@@ -534,15 +534,8 @@ class UnifiedLog:
             self._note_settings()
 
     def _note_settings(self) -> None:
-        """Tell those who append on network threads whether the settings make appends to the topic take long."""
-        # A future log has no fsync while it is copied, whatever its topic says.
-        if self.is_future:
-            return
-        topics, topic = self._environment.slow_topics, self.topic_partition.topic
-        if self.validator.has_slow_settings:
-            topics.add(topic)
-        else:
-            topics.discard(topic)
+        if not self.is_future:  # while it is copied, a future log has other settings than its topic
+            self._environment.note_settings(self.topic_partition.topic, is_slow=self.validator.has_slow_settings)
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Note the topic's id; written before the first append, or soon.

@@ -7,11 +7,12 @@ Kafka: LogValidator.convertAndAssignOffsetsNonCompressed, LogValidator.validateM
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from barnabas.protocol.errors import ErrorCode
 from barnabas.records.errors import CorruptRecord, InvalidMessageSet
 from barnabas.records.legacy_records import MIN_MESSAGE_SIZE, LegacyBatch, legacy_batches
 from barnabas.records.record_batch import (
+    CODEC_MASK,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_POSITION,
@@ -22,11 +23,20 @@ from barnabas.records.record_conversion import up_convert
 from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
-from barnabas.storage.log_append_info import InvalidRecords, RecordError
-from barnabas.storage.validation.rebuild import TargetCompression, stored_as_rebuilt
+from barnabas.storage.validation.rebuild import TargetCompression, negative_timestamp, stored_as_rebuilt
 from barnabas.storage.validation.record_rules import RecordRules
-from barnabas.storage.validation.rules import RecordCase, TopicTerms, corrupt, invalid, too_large
+from barnabas.storage.validation.rules import (
+    LARGE_BATCHES,
+    MOST_PIECES,
+    RecordCase,
+    TopicTerms,
+    corrupt,
+    invalid,
+    too_large,
+)
 from barnabas.storage.validation.storable_batch import StorableBatch
+
+_SMALL_WRAPPER_BYTES: Final = 1024
 
 
 class LegacyValidator:
@@ -54,6 +64,15 @@ class LegacyValidator:
             raise corrupt(
                 f"{len(records)} bytes of magic {records[MAGIC_POSITION]} are not a record batch", self._terms
             )
+        # The first message suffices: a compressed one must be the only one. Gzip, the strongest codec of these formats,
+        # makes 1 MB of 1 KB.
+        if len(records) > _SMALL_WRAPPER_BYTES and records[MAGIC_POSITION + 1] & CODEC_MASK:
+            with LARGE_BATCHES:
+                return self._convert(records)
+        return self._convert(records)
+
+    def _convert(self, records: Buffer) -> StorableBatch:
+        """Check a message set and convert it. Raises what `validate` raises."""
         now_ms = self._clock.milliseconds()
         started_ns = self._clock.nanoseconds()
         append_time = now_ms if self._terms.stamps_append_time else None
@@ -104,10 +123,9 @@ class LegacyValidator:
 
         Kafka comes to such a timestamp when it rebuilds the message, and answers UNKNOWN_SERVER_ERROR.
         """
-        for record in message.records():
+        for record in message.records(limit_pieces=MOST_PIECES):
             if record.timestamp < NO_TIMESTAMP and not self._terms.stamps_append_time:
-                text = f"Invalid negative timestamp {record.timestamp}"
-                raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, text, [RecordError(0, text)])
+                raise negative_timestamp(record.timestamp)
             yield record
 
 

@@ -28,6 +28,7 @@ from barnabas.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_LEADE
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import read_records
 from barnabas.runtime.clock import Clock
+from barnabas.storage.log_append_info import InvalidRecords, RecordError
 from barnabas.storage.validation.record_rules import ReadBatch
 from barnabas.storage.validation.rules import TopicTerms
 from barnabas.storage.validation.storable_batch import StorableBatch, stored_as_produced
@@ -84,9 +85,13 @@ def with_create_time(header: BatchHeader, view: memoryview, max_timestamp: int) 
 def re_encoded(read: ReadBatch, target: TargetCompression, terms: TopicTerms, clock: Clock) -> StorableBatch:
     """Return the batch with another codec and offsets that count from 0, stamped if the topic wants that.
 
-    Raises ApiError: MESSAGE_TOO_LARGE when the batch has become too large.
+    Raises ApiError: MESSAGE_TOO_LARGE when the batch has become too large. Raises InvalidRecords: INVALID_TIMESTAMP for
+    a timestamp before -1, which is none: Kafka comes to it when it rebuilds the batch, and answers
+    UNKNOWN_SERVER_ERROR. A batch that keeps its codec keeps such a timestamp, in Kafka, too.
     """
     started_ns = clock.nanoseconds()
+    if read.span.earliest < NO_TIMESTAMP and not terms.stamps_append_time:
+        raise negative_timestamp(read.span.earliest)
     append_time = clock.milliseconds() if terms.stamps_append_time else NO_TIMESTAMP
     # Records whose offsets count from 0 are compressed as they are. With gaps, each is encoded anew with the next
     # offset, as Kafka does it in batches that it rebuilds.
@@ -95,6 +100,12 @@ def re_encoded(read: ReadBatch, target: TargetCompression, terms: TopicTerms, cl
     else:
         data = _rebuild(read, target, append_time)
     return stored_as_rebuilt(data, append_time, terms, clock.nanoseconds() - started_ns)
+
+
+def negative_timestamp(timestamp: int) -> InvalidRecords:
+    """Return INVALID_TIMESTAMP for a record whose timestamp no rebuilt batch can carry."""
+    text = f"Invalid negative timestamp {timestamp}"
+    return InvalidRecords(ErrorCode.INVALID_TIMESTAMP, text, [RecordError(0, text)])
 
 
 def stored_as_rebuilt(data: bytes, log_append_time_ms: int, terms: TopicTerms, took_ns: int) -> StorableBatch:

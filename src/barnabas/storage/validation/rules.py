@@ -17,6 +17,7 @@ Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch, LogVali
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -30,6 +31,14 @@ from barnabas.records.record_reader import Record
 from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 
 UNLIMITED_MS: Final = 2**63 - 1
+MOST_PIECES: Final = 16 * 1024
+"""The most members or blocks of a batch. A writer that ends one with each record of a batch makes fewer."""
+LARGE_BATCHES: Final = threading.Lock()
+"""Held while more than 1 MB of records are validated, or a compressed message set that may hold so much.
+
+It is taken before the lock of a log, and never on a network thread, which leaves such batches to a handler. No other
+lock is taken under it.
+"""
 ORDINARY_ATTRIBUTES: Final = frozenset({*Codec, *(codec | TRANSACTIONAL_MASK for codec in Codec)})
 """A codec that exists, perhaps in a transaction, and no other bit set."""
 

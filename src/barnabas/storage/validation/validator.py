@@ -28,7 +28,6 @@ Kafka: UnifiedLog.analyzeAndValidateRecords, LogValidator.
 
 from __future__ import annotations
 
-import threading
 from typing import Final, NamedTuple
 
 from barnabas.config.keys.bounds import LONG_MAX
@@ -57,6 +56,8 @@ from barnabas.storage.validation.record_scan import scan_pieces, scan_records
 from barnabas.storage.validation.rules import (
     COVERED_HEADER_RULES,
     HEADER_RULES,
+    LARGE_BATCHES,
+    MOST_PIECES,
     UNLIMITED_MS,
     ProducedBatch,
     TopicTerms,
@@ -74,15 +75,6 @@ AT_ONCE_COMPRESSED_BYTES: Final = 16 * 1024
 """The largest compressed batch that a network thread decompresses."""
 AT_ONCE_PIECES: Final = 64
 """The most members or blocks of one batch that a network thread decompresses."""
-MOST_PIECES: Final = 16 * 1024
-"""The most members or blocks of a batch. A writer that ends one with each record of a batch makes fewer."""
-
-LARGE_BATCHES: Final = threading.Lock()
-"""Held while more than `AT_ONCE_BYTES` of records are validated. No other lock is taken under it.
-
-It is taken before the lock of a log, and never on a network thread, which leaves such batches to a handler.
-"""
-
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 

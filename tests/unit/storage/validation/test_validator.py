@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import tracemalloc
 from collections.abc import Callable
@@ -11,13 +12,14 @@ from crc32c import crc32c
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.compression import Codec, compress
-from barnabas.records.legacy_records import encode_message_set
+from barnabas.records.legacy_records import encode_message, encode_message_set
 from barnabas.records.record_batch import HEADER, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import Record
 from barnabas.records.varint import zigzag
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords
+from barnabas.storage.validation import legacy as legacy_module
 from barnabas.storage.validation import validator as validator_module
 from barnabas.storage.validation.validator import AT_ONCE_BYTES
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, read_all, without_place
@@ -346,3 +348,45 @@ def test_coordinators_records_are_not_read(compression_type: str, monkeypatch: p
     assert stored is not None
     assert b"".join(stored.pieces) == produced[16:]
     assert refuse(produced, compression_type=compression_type).code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("source", list(Codec))
+@pytest.mark.parametrize("target", ["producer", "uncompressed", "gzip"])
+def test_a_negative_timestamp_is_kept_and_never_encoded_anew(source: Codec, target: str) -> None:
+    """Kafka stores a batch as it is, and throws when it rebuilds one: its answer is UNKNOWN_SERVER_ERROR."""
+    rebuilds = target != "producer" and Codec.from_name("none" if target == "uncompressed" else target) != source
+    for timestamp in (-2, -(2**40)):
+        produced = batch(3, timestamp=timestamp, codec=source)
+        if rebuilds:
+            refused = refuse(produced, compression_type=target)
+            assert refused.code is ErrorCode.INVALID_TIMESTAMP
+            assert refused.message == f"Invalid negative timestamp {timestamp}"
+            stamped = store(produced, compression_type=target, message_timestamp_type="LogAppendTime")
+            assert stamped.max_timestamp == NOW
+        else:
+            assert next(store(produced, compression_type=target).records()).timestamp == timestamp
+    # -1 is no timestamp, and may be stored in every form.
+    assert next(store(batch(1, timestamp=-1, codec=source), compression_type=target).records()).timestamp == -1
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_large_message_sets_are_validated_one_after_the_other(magic: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[int] = []
+
+    class Watched:
+        def __enter__(self) -> None:
+            entered.append(1)
+
+        def __exit__(self, *_: object) -> None:
+            entered.append(-1)
+
+    monkeypatch.setattr(legacy_module, "LARGE_BATCHES", Watched())
+    store(encode_message_set(magic, [Record(0, NOW, b"key", b"value")], Codec.GZIP))
+    assert not entered
+    large = encode_message_set(magic, [Record(0, NOW, b"key", bytes(2 << 20))], Codec.GZIP)
+    assert len(large) < 1 << 20
+    store(large, max_message_bytes=4 << 20)
+    assert entered == [1, -1]
+    # Pieces are bounded in every format.
+    wrapper = encode_message(magic, 0, NOW, None, gzip.compress(b"") * 20_000, Codec.GZIP)
+    assert refuse(wrapper).code is ErrorCode.CORRUPT_MESSAGE

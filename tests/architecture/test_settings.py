@@ -21,7 +21,7 @@ from tests.architecture.declared_settings import CHECKED_BY_RULES, OF_THE_CONTRO
 from tests.architecture.source_tree import modules
 
 TYPED_READERS = {"integer", "optional_integer", "floating", "boolean", "string", "optional_string", "list"}
-READ_BY_NAME = {"barnabas/broker/no_metric_reporters.py": "it refuses what nothing acts on"}
+READ_BY_NAME = {"barnabas/broker/reconfigurable_parts.py": "it refuses what nothing acts on"}
 """Outside `barnabas.config`: modules that read a setting by its name, and why."""
 
 

@@ -57,6 +57,8 @@ class LogDirMoves:
         self._on_moved = on_moved
         self._changed = threading.Condition()
         self._waiting: dict[TopicPartition, Partition] = {}
+        self._moving: set[TopicPartition] = set()
+        """The partitions that a thread copies: a further order for one waits until that thread is done with it."""
         self._threads: list[ShutdownableThread] = []
         self._is_shut_down = False
 
@@ -112,7 +114,7 @@ class LogDirMoves:
         self._add(partition)
 
     def _add(self, partition: Partition) -> None:
-        """Have a thread move the partition; a thread that is moving it goes on."""
+        """Have a thread move the partition; a thread that is moving it goes on, and no other one joins it."""
         with self._changed:
             if self._is_shut_down:
                 return
@@ -159,11 +161,26 @@ class LogDirMoves:
     def _move_next(self, thread: ShutdownableThread) -> None:
         """Wait for a partition, and move it."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_shut_down)
-            if self._is_shut_down:
+            self._changed.wait_for(lambda: self._next_key() is not None or self._is_shut_down)
+            key = self._next_key()
+            if self._is_shut_down or key is None:
                 return
-            key = next(iter(self._waiting))
             partition = self._waiting.pop(key)
+            self._moving.add(key)
+        try:
+            self._move(thread, key, partition)
+        finally:
+            with self._changed:
+                self._moving.remove(key)
+                # An order that came meanwhile may be for another directory, or the first one's thread has failed.
+                self._changed.notify()
+
+    def _next_key(self) -> TopicPartition | None:
+        """Return a partition that waits and that no thread copies. Called under the lock."""
+        return next((key for key in self._waiting if key not in self._moving), None)
+
+    def _move(self, thread: ShutdownableThread, key: TopicPartition, partition: Partition) -> None:
+        """Copy a log until it has moved, its move is given up, or the thread is to end."""
         while thread.is_running and (future := self._log_manager.futures.get(key)) is not None:
             if self._hosted.get(key) is not partition:
                 return  # stopped or offline; its copy is resumed when the partition is opened again

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, Protocol
 
+from barnabas.api.brief import LOOKED_UP_AT_ONCE, each_once
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -99,13 +101,13 @@ def permitted(
     names: Iterable[str],
     *,
     log_if_denied: bool = True,
-) -> frozenset[str]:
+) -> AbstractSet[str]:
     """Return those of `names` to which the client may do `operation`. A repeated name is asked for once.
 
     Kafka: AuthHelper.filterByAuthorized.
     """
     if authorizer is None:
-        return frozenset(names)
+        return names.keys() if isinstance(names, dict) else each_once(names).keys()
     names = list(names)
     if len(names) == 1:
         # Most requests name one resource, and a Counter costs more than the decision.
@@ -113,14 +115,16 @@ def permitted(
         allowed = authorizer.authorize(request.connection, [action], request.handler.api_key)[0]
         return frozenset(names) if allowed else frozenset()
     # One call for all names: an authorizer can look a client's rules up once. The count is for its audit log.
+    counts: Counter[str] = Counter()
+    for first in range(0, len(names), LOOKED_UP_AT_ONCE):
+        counts.update(names[first : first + LOOKED_UP_AT_ONCE])
     actions = [
-        Action(operation, resource_type, name, count, log_if_denied=log_if_denied)
-        for name, count in Counter(names).items()
+        Action(operation, resource_type, name, count, log_if_denied=log_if_denied) for name, count in counts.items()
     ]
     if not actions:
         return frozenset()
     answers = authorizer.authorize(request.connection, actions, request.handler.api_key)
-    return frozenset(action.resource_name for action, allowed in zip(actions, answers, strict=True) if allowed)
+    return {action.resource_name: None for action, allowed in zip(actions, answers, strict=True) if allowed}.keys()
 
 
 NOT_REQUESTED: Final = -(2**31)

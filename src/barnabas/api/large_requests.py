@@ -143,12 +143,15 @@ class LargeRequests:
             decode = message.decoders.bounded(Bound.MEMORY)[request.api_version]
             request.body, _ = decode(undecoded.buffer, undecoded.offset)
         except DecodeError as error:
+            connection = request.connection
             logger.warning(
-                "Closing connection %s: unreadable body of %s v%d, %d bytes from client %r: %s",
-                request.connection.connection_id,
+                "Closing connection %s (listener %s, principal %s): invalid request: unreadable body of %s v%d "
+                "from client %r: %s",
+                connection.connection_id,
+                connection.listener_name,
+                connection.principal,
                 handler.api_key.name,
                 request.api_version,
-                request.request_size,
                 request.header.client_id,
                 error,
             )

@@ -15,10 +15,10 @@ Kafka: ConfigHelper.handleDescribeConfigsRequest and describeConfigs; the error 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
-from barnabas.api.brief import MOST_ANSWERED_SETTINGS
+from barnabas.api.brief import LOOKED_UP_AT_ONCE, MOST_ANSWERED_SETTINGS, each_once
 from barnabas.api.config_entries import DescribedSetting, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
 from barnabas.config.broker_settings import BrokerSettings
@@ -75,10 +75,7 @@ class ConfigsApi:
                 message = f"Unexpected resource type UNKNOWN for resource {resource.resource_name}"
                 raise ApiError(ErrorCode.INVALID_REQUEST, message)
         # Equal questions once: six bytes could ask for all settings of the broker, again and again.
-        asked = {
-            (each.resource_type, each.resource_name, frozenset(each.configuration_keys or ())): each
-            for each in request.body.resources
-        }
+        asked = {(each.resource_type, each.resource_name, _names_of_few(each)): each for each in request.body.resources}
         results: list[Result] = []
         settings = 0
         for resource in asked.values():
@@ -100,7 +97,7 @@ class ConfigsApi:
         )
         try:
             self._check_permission(request, resource)
-            keys = frozenset(resource.configuration_keys or ())  # there may be as many as fit into a request
+            keys = each_once(resource.configuration_keys or ())  # there may be as many as fit into a request
             is_wanted: Wanted = lambda name: not keys or name in keys  # noqa: E731 - a predicate, passed on
             if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
                 result.configs = self._loggers(resource.resource_name, is_wanted)
@@ -179,6 +176,12 @@ class ConfigsApi:
         name = resource.resource_name if is_topic else CLUSTER_NAME
         if not is_allowed(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS, kind, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _names_of_few(resource: DescribeConfigsRequest.DescribeConfigsResource) -> Hashable:
+    """Return the names of the settings asked for, by which questions are compared; of very many, the question."""
+    names = resource.configuration_keys or ()
+    return frozenset(names) if len(names) <= LOOKED_UP_AT_ONCE else id(resource)
 
 
 def _broker_id(name: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.api.authorize import NOT_REQUESTED, Authorizer, authorized_operations, permitted
+from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
@@ -86,7 +87,7 @@ def _names_from_cursor(body: DescribeTopicPartitionsRequest, names: Iterable[str
     """
     cursor = body.cursor
     if cursor is None:
-        return _sorted(set(names))
+        return _sorted(each_once(names))
     wanted = _sorted({name for name in names if name >= cursor.topic_name})
     if body.topics and cursor.topic_name not in wanted:
         raise ApiError(

@@ -23,6 +23,7 @@ Kafka: KafkaApis.handleFetchRequest.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
@@ -245,7 +246,7 @@ class FetchApi:
         if is_follower:
             cluster = (AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
             # Refused as a whole: every partition below is then hidden.
-            readable = frozenset[str]()
+            readable: AbstractSet[str] = frozenset()
             if is_allowed(authorizer, request, *cluster):
                 return to_read
         else:

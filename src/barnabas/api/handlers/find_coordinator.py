@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
-from barnabas.api.brief import BRIEF, COORDINATOR_KEY_US, check_cost
+from barnabas.api.brief import BRIEF, COORDINATOR_KEY_US, check_cost, each_once
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
 from barnabas.api.topic_changes import TopicChanges
@@ -119,7 +119,7 @@ class FindCoordinatorApi:
     def _find_all(self, request: Request[FindCoordinatorRequest], keys: list[str]) -> list[_CoordinatorOrError]:
         if len(keys) == 1:
             return [self._find(request, keys[0])]
-        found = {key: self._find(request, key) for key in dict.fromkeys(keys)}
+        found = {key: self._find(request, key) for key in each_once(keys)}
         return [found[key] for key in keys]
 
     def _find(self, request: Request[FindCoordinatorRequest], key: str) -> _CoordinatorOrError:

@@ -17,9 +17,11 @@ handleConsumerGroupDescribe (4.3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, authorized_operations, is_allowed, permitted
+from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.admin import GroupAdminService
 from barnabas.protocol.api_keys import ApiKey
@@ -87,7 +89,7 @@ class GroupAdminApi:
         A group named twice is described once: a few bytes could ask for a thousand members, again and again.
         """
         body = request.body
-        names = dict.fromkeys(body.groups)
+        names = each_once(body.groups)
         allowed = self._permitted(request, AclOperation.DESCRIBE, names)
         refused = [
             Described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -114,7 +116,7 @@ class GroupAdminApi:
         if not self._groups.serves_consumer_groups:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         body = request.body
-        names = dict.fromkeys(body.group_ids)
+        names = each_once(body.group_ids)
         allowed = self._permitted(request, AclOperation.DESCRIBE, names)
         refused = [
             DescribedConsumerGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -153,7 +155,7 @@ class GroupAdminApi:
 
     def delete_groups(self, request: Request[DeleteGroupsRequest]) -> None:
         """Delete the groups that the client may delete; a group named twice is answered once."""
-        names = list(dict.fromkeys(request.body.groups_names))  # each group once, as in Kafka
+        names = list(each_once(request.body.groups_names))  # each group once, as in Kafka
         allowed = self._permitted(request, AclOperation.DELETE, names)
 
         def answer(errors: Mapping[str, ErrorCode]) -> None:
@@ -171,7 +173,7 @@ class GroupAdminApi:
 
     def _permitted(
         self, request: Request[Any], operation: AclOperation, names: Iterable[str], *, log_if_denied: bool = True
-    ) -> frozenset[str]:
+    ) -> AbstractSet[str]:
         return permitted(self._authorizer, request, operation, ResourceType.GROUP, names, log_if_denied=log_if_denied)
 
     def _operations(self, request: Request[Any], group_id: str) -> int:
@@ -180,7 +182,7 @@ class GroupAdminApi:
 
 def _deletion_error(request: Request[DeleteGroupsRequest], error: ApiError) -> DeleteGroupsResponse:
     """Say the error of every group, once."""
-    names = dict.fromkeys(request.body.groups_names)
+    names = each_once(request.body.groups_names)
     return DeleteGroupsResponse(results=[Deleted(group_id=group_id, error_code=error.code) for group_id in names])
 
 

@@ -30,7 +30,7 @@ from barnabas.api.authorize import (
     is_allowed,
     permitted,
 )
-from barnabas.api.brief import AUTHORIZED_NAME_US, BRIEF, METADATA_PARTITION_US, check_cost, check_costs
+from barnabas.api.brief import AUTHORIZED_NAME_US, BRIEF, METADATA_PARTITION_US, check_cost, check_costs, each_once
 from barnabas.api.encoded_answers import EncodedAnswers
 from barnabas.api.request import Handler, Request
 from barnabas.api.throttle import mutation_quota
@@ -102,7 +102,7 @@ class MetadataApi:
             check_costs(map(_cost_us, map(image.topics.get, names)))
         else:
             # Each topic once, as in Kafka: two bytes could ask for a thousand partitions, again and again.
-            names = list(dict.fromkeys(names))
+            names = list(each_once(names))
             once = {(topic.topic_id, topic.name): topic for topic in request.body.topics or ()}
             request.body.topics = list(once.values())
         errors = self._not_to_be_described(request, names, log_if_denied=True)

@@ -15,6 +15,7 @@ Kafka: KafkaApis.handleOffsetForLeaderEpochRequest, ReplicaManager.lastOffsetFor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.brief import BRIEF
@@ -65,7 +66,7 @@ class OffsetForLeaderEpochApi:
             )
         )
 
-    def _allowed(self, request: Request[OffsetForLeaderEpochRequest]) -> frozenset[str]:
+    def _allowed(self, request: Request[OffsetForLeaderEpochRequest]) -> AbstractSet[str]:
         names = frozenset(topic.topic for topic in request.body.topics)
         # Followers have this one permission instead of one for each topic.
         if is_allowed(self._authorizer, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):

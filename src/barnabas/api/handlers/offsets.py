@@ -23,6 +23,7 @@ Kafka: KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
@@ -185,7 +186,7 @@ class OffsetsApi:
         names = self._metadata.image.topic_names
         return [names.get(topic.topic_id) for topic in request.body.topics]
 
-    def _readable_topics(self, request: Request[OffsetCommitRequest], names: Sequence[str | None]) -> frozenset[str]:
+    def _readable_topics(self, request: Request[OffsetCommitRequest], names: Sequence[str | None]) -> AbstractSet[str]:
         """Return those of the topics that the client may read."""
         known = [name for name in names if name is not None]
         return permitted(self._authorizer, request, AclOperation.READ, ResourceType.TOPIC, known)
@@ -328,7 +329,7 @@ class OffsetsApi:
         self._offsets.delete_offsets(body.group_id, deleted, request.deferred(on_deleted))
 
 
-def _commit_refusal(name: str | None, readable: frozenset[str] | None) -> ErrorCode:
+def _commit_refusal(name: str | None, readable: AbstractSet[str] | None) -> ErrorCode:
     """Return why nothing of a topic is committed, or NONE. (Whether a partition exists is checked for each.)"""
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID

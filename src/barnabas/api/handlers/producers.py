@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.api.authorize import Authorizer, is_allowed
+from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
@@ -40,7 +41,7 @@ class ProducersApi:
         # Each partition once: four bytes could ask for all of its producers, again and again.
         asked: dict[str, dict[int, None]] = {}
         for topic in request.body.topics:
-            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+            asked.setdefault(topic.name, {}).update(each_once(topic.partition_indexes))
         for name, indexes in asked.items():
             answer = DescribeProducersResponse.TopicResponse(name)
             response.topics.append(answer)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
+from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.transaction.admin import TransactionAdmin, TransactionFilter
 from barnabas.protocol.api_keys import ApiKey
@@ -48,7 +49,7 @@ class TransactionAdminApi:
     def describe_transactions(self, request: Request[DescribeTransactionsRequest]) -> None:
         """Answer every transactional id on its own, one named twice once; topics that the client may not describe are
         left out."""
-        states = [self._described(request, each) for each in dict.fromkeys(request.body.transactional_ids)]
+        states = [self._described(request, each) for each in each_once(request.body.transactional_ids)]
         request.respond(DescribeTransactionsResponse(transaction_states=states))
 
     def _described(self, request: Request[Any], transactional_id: str) -> _Described:

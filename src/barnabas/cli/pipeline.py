@@ -77,7 +77,8 @@ def check(path: str, parameters: tuple[str, ...], no_spark: bool) -> None:
         if not no_spark:
             from barnabas_spark.pipeline.run import check_with_spark
 
-            check_with_spark(found)
+            for line in check_with_spark(found):
+                click.echo(f"{path}: {line}")
         click.echo(
             f"{path}: pipeline {found.name}, {_counted(len(found.sources), 'source')},"
             f" {_counted(len(found.transforms), 'transform')}, {_counted(len(found.sinks), 'sink')}: no mistake found"

@@ -77,6 +77,11 @@ _SOURCE = _entry(
         },
         "schema": _text("The columns, as in SQL: 'id BIGINT, time TIMESTAMP'. JSON, and streams of Parquet."),
         **_FORMAT,
+        "strict": {
+            "type": "boolean",
+            "description": "JSON: whether values that do not fit their columns without a loss are bad records (the"
+            " default). false reads them as Spark's from_json does.",
+        },
         "key": {"enum": ["binary", "string"], "description": "The type of the column _key. The default is string."},
         "headers": {"type": "boolean", "description": "Whether there is a column _headers."},
         "watermark": {

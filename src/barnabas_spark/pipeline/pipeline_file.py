@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from barnabas_spark.pipeline.iceberg.iceberg_target import iceberg_target
 from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
 from barnabas_spark.pipeline.parameters import Parameters
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
@@ -108,7 +108,7 @@ class _Reading:
         if not is_topic:
             self._refuse(
                 path, entry, "of files",
-                ("format", "key", "headers", "dead_letters", "brokers", *_CODING_KEYS),
+                ("format", "strict", "key", "headers", "dead_letters", "brokers", *_CODING_KEYS),
             )  # fmt: skip
             if not is_table and "schema" not in entry:
                 self._note(path, f"sources.{name} needs 'schema': a stream of files has no other")
@@ -118,7 +118,7 @@ class _Reading:
                     path, f"sources.{name} needs 'schema', the columns of its JSON, such as 'id BIGINT, at TIMESTAMP'"
                 )
         else:
-            self._refuse(path, entry, f"of format {entry['format']}", ("schema",))
+            self._refuse(path, entry, f"of format {entry['format']}", ("schema", "strict"))
         if is_table:
             self._refuse(path, entry, "with read: table", ("watermark", "dead_letters"))
         coding = self._coding(entry, path) if is_topic else None
@@ -133,6 +133,7 @@ class _Reading:
             schema=entry.get("schema"),
             format=entry.get("format", "json"),
             coding=coding,
+            is_strict=entry.get("strict", True),
             key_is_text=entry.get("key", "string") == "string",
             has_headers=entry.get("headers", False),
             watermark=None if watermark is None else Watermark(watermark["column"], watermark["delay"]),
@@ -334,3 +335,25 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
 def _as_text(value: object) -> str:
     """Return a value as Spark and its options write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- Iceberg
+
+
+def iceberg_target(table: str, catalog: str | Mapping[str, str], key_columns: tuple[str, ...]) -> IcebergTarget:
+    """Return a table. catalog: the absolute path of a directory, or the properties of any catalog of pyiceberg's."""
+    if isinstance(catalog, str):
+        properties = {
+            "type": "sql",
+            "uri": f"sqlite:///{os.path.join(catalog, 'catalog.db')}",
+            "warehouse": f"file://{catalog}",
+        }
+        return IcebergTarget(table, properties, catalog, catalog, key_columns)
+    return IcebergTarget(table, dict(catalog), None, _place(catalog), key_columns)
+
+
+def _place(catalog: Mapping[str, str]) -> str:
+    """Return a catalog in words, without the password that an address may have."""
+    parts = urlsplit(catalog.get("uri", ""))
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else parts.path
+    return f"the catalog {address or catalog.get('type') or catalog.get('warehouse', '')}"

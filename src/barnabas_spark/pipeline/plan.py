@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as sql
 
 from barnabas_spark.connection_security import security_options
 from barnabas_spark.option_values import OptionError
@@ -23,7 +22,14 @@ from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
 from barnabas_spark.pipeline.specification import IcebergTarget, Pipeline, Sink, Source, Transform
-from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_columns, plain_columns
+from barnabas_spark.pipeline.value_formats import (
+    bad_records,
+    decoded_rows,
+    encoded_columns,
+    last_of_each_key,
+    left_out,
+    plain_columns,
+)
 from barnabas_spark.sink_columns import check_sink_schema
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
@@ -51,6 +57,8 @@ class PlannedSink(NamedTuple):
     """What is written of the query's rows: for a topic, key and value."""
     iceberg: IcebergTable | None = None
     """The table, if the sink is one."""
+    left_out: tuple[str, ...] = ()
+    """The columns of the query's rows that are not written."""
 
     def written(self, rows: DataFrame) -> DataFrame:
         """Return what the sink writes of the query's rows, or of those of one micro-batch."""
@@ -87,6 +95,16 @@ class PipelinePlan:
             sinks_of.setdefault(sink.query, []).append(sink)
         self.queries = [self._query(name, sinks) for name, sinks in sinks_of.items()]
         self.queries += [self._dead_letters(source) for source in pipeline.sources if source.dead_letters is not None]
+
+    def left_out_in_words(self) -> list[str]:
+        """Return a line for each sink that does not write all columns of its rows."""
+        return [
+            f"sinks.{planned.sink.name} leaves out {', '.join(planned.left_out)} of {planned.sink.reads}:"
+            " rename a column to write it"
+            for query in self.queries
+            for planned in query.sinks
+            if planned.left_out
+        ]
 
     def _query(self, name: str, sinks: Sequence[Sink]) -> PlannedQuery:
         """Return the query of these sinks, which read the same and have one mode. Raises PipelineError."""
@@ -127,7 +145,7 @@ class PipelinePlan:
             if sink_options is not None:
                 check_sink_schema(written.schema, sink_options)
             table = None if sink.iceberg is None else _iceberg_table(sink, sink.iceberg, written)
-            return PlannedSink(sink, columns, table)
+            return PlannedSink(sink, columns, table, tuple(left_out(rows, sink)))
 
     def _dead_letters(self, source: Source) -> PlannedQuery:
         name = f"{source.name}{DEAD_LETTERS}"
@@ -182,9 +200,7 @@ class PipelinePlan:
             SourceOptions.parse(self._options(source), streaming=False)
             reader = self._session.read.format("barnabas").options(**self._options(source))
             records = reader.schema(_COLUMNS + (_HEADERS if source.has_headers else "")).load()
-            last = records.groupBy("key").agg(sql.max_by(sql.struct("*"), "offset").alias("last")).select("last.*")
-            # A key whose last record is a tombstone is deleted.
-            return decoded_rows(last.where(sql.col("value").isNotNull()), source).persist()
+            return decoded_rows(last_of_each_key(records), source).persist()
 
     def _records(self, source: Source, query: str) -> DataFrame:
         options = {**self._options(source), "startingOffsetsLocation": self._layout.start(query, source.name)}

@@ -78,11 +78,16 @@ class BrokerConnection(NamedTuple):
     security: ClientSecurityConfig
 
 
-def check_with_spark(pipeline: Pipeline) -> None:
-    """Let Spark's analyser check all queries, without a broker. Raises PipelineError, JavaNotFound."""
+def check_with_spark(pipeline: Pipeline) -> list[str]:
+    """Let Spark's analyser check all queries, without a broker, and return what their sinks leave out, as lines.
+
+    Raises PipelineError, JavaNotFound.
+    """
     layout = CheckpointLayout(pipeline.checkpoints)
     with _own_session(pipeline, layout) as session:
-        _claimable(pipeline, PipelinePlan(session, pipeline, layout), layout)
+        plan = PipelinePlan(session, pipeline, layout)
+        _claimable(pipeline, plan, layout)
+        return plan.left_out_in_words()
 
 
 def plan_in_words(pipeline: Pipeline) -> list[str]:
@@ -102,7 +107,7 @@ def plan_in_words(pipeline: Pipeline) -> list[str]:
             begins = "is new" if batch is None else f"goes on with micro-batch {batch}"
             reads = ", ".join(query.identity.reads)
             lines.append(f"{query.name}: {reads} -> {query.identity.writes}; {begins} ({layout.query(query.name)})")
-        return lines
+        return lines + plan.left_out_in_words()
 
 
 def run_pipeline(

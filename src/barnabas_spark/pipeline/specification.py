@@ -60,6 +60,8 @@ class Source(NamedTuple):
     """json, text, raw, avro or protobuf."""
     coding: ValueCoding | None
     """Avro and Protobuf alone have one."""
+    is_strict: bool
+    """Whether values that do not fit their columns are bad. Otherwise JSON is read as Spark's `from_json` does."""
     key_is_text: bool
     has_headers: bool
     watermark: Watermark | None

@@ -1,26 +1,41 @@
 """Turns the records of a source into columns, and the rows of a sink into records.
 
 Called by `plan` on the driver; no state, no lock. All are Spark's own expressions, but for Avro and Protobuf, which
-Python decodes and encodes in the executors (`coding`).
+Python decodes and encodes in the executors (`coding`), and for JSON that is read strictly, which Python decodes there.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
-from barnabas_spark.pipeline.coding.coded_columns import ERROR, VALUE, decoded_column, encoded_column
+from barnabas_spark.pipeline.coding.coded_columns import (
+    ERROR,
+    VALUE,
+    decoded_column,
+    encoded_column,
+    strict_json_column,
+)
 from barnabas_spark.pipeline.coding.coding_errors import FormatError
 from barnabas_spark.pipeline.specification import CODED_FORMATS, Sink, Source
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
-"""The columns of every record. No sink writes columns whose names begin with `_`."""
+"""The columns of every record. No sink but the console writes them, nor HEADERS_COLUMN."""
 HEADERS_COLUMN = "_headers"
 
 _CORRUPT = "_barnabas_corrupt"
 _ERROR = "_barnabas_error"
 _DECODED = "_barnabas_decoded"
 _SHOWN_CHARACTERS = 80
+_RESERVED = {*RECORD_COLUMNS, HEADERS_COLUMN}
+_JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    # Spark's own patterns end with milliseconds. Three X are the zone, with a colon.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" + 3 * "X",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
@@ -36,7 +51,7 @@ def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
         # A filter, because a query may use none of the columns: an unused one is not computed.
         kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message(source))))
     names = [name for name in _value_columns(parsed, source) if name != _CORRUPT]
-    clash = sorted({*RECORD_COLUMNS, HEADERS_COLUMN} & set(names))
+    clash = [name for name in names if name.lower() in _RESERVED]
     if clash:
         raise FormatError(f"the schema has the column {clash[0]}, which is one of the record's own")
     key = sql.col("key").cast("string") if source.key_is_text else sql.col("key")
@@ -85,7 +100,7 @@ def encoded_columns(rows: DataFrame, sink: Sink) -> tuple[Column, ...]:
     elif sink.coding is not None:
         value = encoded_column(rows, columns, name, sink.coding)
     else:
-        value = sql.to_json(_struct(columns), {"ignoreNullFields": "false"})
+        value = sql.to_json(_struct(columns), _JSON_OPTIONS)
     key = [sql.expr(sink.key).alias("key")] if sink.key is not None else []
     return (*key, value.alias("value"))
 
@@ -95,18 +110,86 @@ def plain_columns(rows: DataFrame, *, with_record: bool) -> tuple[Column, ...]:
     return tuple(_quoted(name) for name in (rows.columns if with_record else _written_names(rows)))
 
 
+def left_out(rows: DataFrame, sink: Sink) -> list[str]:
+    """Return those columns of such rows that a sink does not write."""
+    if sink.console_rows is not None:
+        return []
+    has_value_only = sink.topic is not None and sink.format in ("raw", "text")
+    written = ["value"] if has_value_only else _written_names(rows)
+    return [name for name in rows.columns if name not in written]
+
+
+def last_of_each_key(records: DataFrame) -> DataFrame:
+    """Return the last record of each key, without the keys whose last record is a tombstone.
+
+    The offset decides within a partition. Between the partitions that have records of a key, as they do where
+    partitions were added or where several topics are read, the timestamp decides. A query of the rows fails at a record
+    without a key, and at a key whose last records in two partitions differ, though their timestamps do not say which is
+    newer.
+    """
+    told = "%s-%d, offset %d: the record has no key: 'read: table' has the last record of each key"
+    no_key = sql.format_string(told, "topic", "partition", "offset")
+    keyed = records.where(sql.when(sql.col("key").isNotNull(), True).otherwise(sql.raise_error(no_key)))
+    in_partitions = keyed.groupBy("key", "topic", "partition").agg(sql.max_by(sql.struct("*"), "offset").alias("last"))
+    by_key = in_partitions.groupBy("key").agg(sql.collect_list("last").alias("found"))
+
+    def place(record: Column) -> Column:
+        return sql.struct(*[record[name].alias(name) for name in ("timestamp", "topic", "partition", "offset")])
+
+    newest = by_key.select("found", sql.array_max(sql.transform("found", place)).alias("newest"))
+    chosen = newest.select(
+        "found", sql.get(sql.filter("found", lambda record: place(record) == sql.col("newest")), 0).alias("last")
+    )
+    last = sql.col("last")
+
+    def rivals(record: Column) -> Column:
+        # Before 1970 stands what has no timestamp (-1), which cannot be compared with others.
+        has_none = record["timestamp"] < sql.timestamp_seconds(sql.lit(0))
+        return (has_none | (record["timestamp"] == last["timestamp"])) & ~record["value"].eqNullSafe(last["value"])
+
+    rival = sql.get(sql.filter("found", rivals), 0)
+    told = (
+        "%s-%d, offset %d and %s-%d, offset %d: which of these records of one key is the last cannot be told: their"
+        " timestamps are equal, or missing. Write the key once more"
+    )
+    places = [record[name] for record in (rival, last) for name in ("topic", "partition", "offset")]
+    undecided = sql.format_string(told, *places)
+    decided = chosen.where(sql.when(rival.isNull(), True).otherwise(sql.raise_error(undecided))).select("last.*")
+    # A key whose last record is a tombstone is deleted.
+    return decided.where(sql.col("value").isNotNull())
+
+
 def _written_names(rows: DataFrame) -> list[str]:
-    return [name for name in rows.columns if not name.startswith("_")]
+    # SQL does not distinguish case.
+    return [name for name in rows.columns if name.lower() not in _RESERVED]
 
 
 def _with_error(records: DataFrame, source: Source) -> DataFrame:
-    """Return the records with two columns more: the decoded value, and why it could not be decoded.
+    """Return the records with two columns more: the decoded value, and why the record is bad, if it is.
+
+    Raises FormatError, RegistryFailed.
+    """
+    parsed = _with_value(records, source)
+    if not (source.key_is_text and source.is_strict):
+        return parsed
+    is_bad = sql.col("key").isNotNull() & sql.try_validate_utf8(sql.col("key").cast("string")).isNull()
+    told = sql.when(is_bad, sql.lit("the key is not UTF-8, as a text is: set 'key: binary' for the source"))
+    return parsed.withColumn(_ERROR, sql.coalesce(sql.col(_ERROR), told))
+
+
+def _with_value(records: DataFrame, source: Source) -> DataFrame:
+    """Return the records with the decoded value, and why it could not be decoded.
 
     Raises FormatError, RegistryFailed.
     """
     value = sql.col("value")
-    if source.coding is not None:
-        told = decoded_column(value, source.format, source.coding)
+    strict_json = source.format == "json" and source.is_strict
+    if source.coding is not None or strict_json:
+        if source.coding is not None:
+            told = decoded_column(value, source.format, source.coding)
+        else:
+            zone = records.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+            told = strict_json_column(value, _json_columns(source), zone)
         return records.select("*", told.alias(_DECODED)).select(
             *records.columns,
             sql.col(f"{_DECODED}.{VALUE}").alias(_DECODED),
@@ -125,11 +208,18 @@ def _with_error(records: DataFrame, source: Source) -> DataFrame:
         f"{source.schema}, {_CORRUPT} STRING",
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
     )
-    # A NULL value, a tombstone, is no error.
+    # A NULL value, a tombstone, is no error here.
     is_bad = value.isNotNull() & (sql.col(_DECODED).isNull() | sql.col(f"{_DECODED}.{_CORRUPT}").isNotNull())
     return records.select("*", decoded.alias(_DECODED)).select(
         "*", sql.when(is_bad, sql.lit("the value is no JSON of the schema")).alias(_ERROR)
     )
+
+
+def _json_columns(source: Source) -> types.StructType:
+    """Return the columns of a source's JSON. Raises Spark's ParseException."""
+    # One column more, as for `from_json`: a lone type such as INT is no list of columns.
+    parsed: Any = types.DataType.fromDDL(f"{source.schema}, {_CORRUPT} STRING")
+    return types.StructType(parsed.fields[:-1])
 
 
 def _value_columns(parsed: DataFrame, source: Source) -> list[str]:
@@ -145,7 +235,8 @@ def _message(source: Source) -> Column:
     if source.format in CODED_FORMATS:
         shown = sql.hex(sql.substring(value, 1, _SHOWN_CHARACTERS // 2))
     else:
-        shown = sql.substring(value.cast("string"), 1, _SHOWN_CHARACTERS)
+        shown = sql.try_validate_utf8(sql.substring(value.cast("string"), 1, _SHOWN_CHARACTERS))
+        shown = sql.coalesce(shown, sql.hex(sql.substring(value, 1, _SHOWN_CHARACTERS // 2)), sql.lit("NULL"))
     where = sql.format_string("%s-%d, offset %d: ", "topic", "partition", "offset")
     return sql.concat(where, sql.col(_ERROR), sql.lit(": "), shown)
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.clients.producer import Producer
-from barnabas_spark.pipeline.iceberg.iceberg_target import iceberg_target
 from barnabas_spark.pipeline.pipeline_error import PipelineError, RunFailed
+from barnabas_spark.pipeline.pipeline_file import iceberg_target
 from tests.spark.pipeline.pipeline_in_session import run_in_session
 
 if importlib.util.find_spec("pyiceberg") is None:

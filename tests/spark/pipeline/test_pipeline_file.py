@@ -71,7 +71,12 @@ def test_aliases_and_nesting_are_bounded(read: Read) -> None:
     assert read(shared.replace("topic: large", "topic: large\n    options: *shared")).sinks[0].options == {"a": "1"}
 
 
-def test_names_of_topics(read: Read) -> None:
+def test_strict_and_names_of_topics(read: Read) -> None:
+    assert read(GOOD).sources[0].is_strict
+    assert not read(GOOD.replace("schema: id BIGINT", "schema: id BIGINT\n    strict: false")).sources[0].is_strict
+    assert said(read, GOOD.replace("schema: id BIGINT", "format: text\n    strict: false")) == [
+        (7, "'strict' has no meaning for a source of format text")
+    ]
     assert said(read, GOOD.replace("topic: large", "topic: large,small")) == [
         (15, "sinks.out.topic is 'large,small'; it must be letters, digits, '.', '_' and '-'")
     ]

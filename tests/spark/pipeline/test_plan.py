@@ -104,6 +104,13 @@ def test_sinks_of_one_query_share_its_rows(spark: SparkSession, tmp_path: Path) 
     assert two.identity.writes == f"topic large and files of {tmp_path}/copies"
 
 
+def test_columns_that_a_sink_leaves_out_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    assert planned(spark, tmp_path, GOOD).left_out_in_words() == []
+    text = GOOD.replace("SELECT id,", "SELECT id, orders._offset, 5 AS _id,").replace("key: name", "key: string(_id)")
+    plan = planned(spark, tmp_path, text)
+    assert plan.left_out_in_words() == ["sinks.out leaves out _offset of marked: rename a column to write it"]
+
+
 def test_an_aggregation_without_a_watermark_cannot_be_appended(spark: SparkSession, tmp_path: Path) -> None:
     text = GOOD.replace("upper(customer) AS name", "string(count(*)) AS name").replace(
         "USING (id)", "USING (id) GROUP BY id"

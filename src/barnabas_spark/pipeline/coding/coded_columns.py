@@ -1,4 +1,4 @@
-"""Columns that are decoded from values, or encoded into them, by a schema: Avro and Protobuf.
+"""Columns that are decoded from values, or encoded into them, by a schema: Avro and Protobuf, and JSON when it is read.
 
 `decoded_column` and `encoded_column` are called by `value_formats` on the driver, which reads the schema and so knows
 the columns. What they return runs in the executors' Python workers, on Arrow batches; each worker makes a codec once
@@ -8,6 +8,7 @@ for each column. No lock.
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from barnabas_spark.pipeline.coding.protobuf_schema import ProtobufSchema
 from barnabas_spark.pipeline.coding.schema_files import avro_file, protobuf_file
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, PROTOBUF, registry_at
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder
 from barnabas_spark.pipeline.specification import AVRO_FORMAT, ValueCoding
 
 VALUE, ERROR = "value", "error"
@@ -37,11 +39,36 @@ class _Codec(NamedTuple):
     schema: SchemaText
 
 
+class _JsonCodec(NamedTuple):
+    """What an executor needs to know of JSON values: the columns, as Spark writes types, and the session's zone."""
+
+    columns: str
+    zone: str
+
+    def decoder(self) -> StrictJsonDecoder:
+        """Return a decoder. Raises FormatError."""
+        return StrictJsonDecoder(types.StructType.fromJson(json.loads(self.columns)), self.zone)
+
+
 def decoded_column(values: Column, value_format: str, coding: ValueCoding) -> Column:
     """Return a struct of VALUE and ERROR for a column of bytes. Raises FormatError, RegistryFailed."""
     schema = _reader_schema(value_format, coding)
     codec = _Codec(value_format, coding, schema)
-    columns = _columns(codec)
+    return _decoding_column(values, codec, _columns(codec))
+
+
+def strict_json_column(values: Column, columns: types.StructType, zone: str) -> Column:
+    """Return a struct of VALUE and ERROR for a column of bytes, which are JSON. Raises FormatError.
+
+    zone: the session's time zone, for timestamps that name none.
+    """
+    codec = _JsonCodec(columns.json(), zone)
+    # Wrong types are told on the driver.
+    codec.decoder()
+    return _decoding_column(values, codec, _nullable(columns))
+
+
+def _decoding_column(values: Column, codec: _Codec | _JsonCodec, columns: types.StructType) -> Column:
     told = types.StructType([types.StructField(VALUE, columns), types.StructField(ERROR, types.StringType())])
 
     def decode(batch: pa.Array) -> pa.Array:
@@ -104,6 +131,15 @@ def _kind(value_format: str) -> str:
     return AVRO if value_format == AVRO_FORMAT else PROTOBUF
 
 
+def _nullable(kind: Any) -> Any:
+    """Return a type whose fields may all be NULL, as those of a value are that could not be decoded."""
+    if isinstance(kind, types.StructType):
+        return types.StructType([types.StructField(each.name, _nullable(each.dataType)) for each in kind.fields])
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(_nullable(kind.elementType))
+    return types.MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, types.MapType) else kind
+
+
 def _columns(codec: _Codec) -> types.StructType:
     """Return the schema's fields as columns. Raises FormatError."""
     if codec.format == AVRO_FORMAT:
@@ -164,17 +200,19 @@ def _widens(given: types.DataType, wanted: types.DataType) -> bool:
 # -- in the executors
 
 
-def _decoded(batch: pa.Array, codec: _Codec, told: pa.StructType) -> pa.Array:
+def _decoded(batch: pa.Array, codec: _Codec | _JsonCodec, told: pa.StructType) -> pa.Array:
     """Return VALUE and ERROR for each value. Raises RegistryFailed."""
     decoder = _decoder(codec)
     rows: list[dict[str, Any]] = []
     for value in batch.to_pylist():
         row: dict[str, Any] = {VALUE: None, ERROR: None}
-        if value is not None:
-            try:
+        try:
+            if value is not None:
                 row[VALUE] = decoder.decode(value)
-            except BadValue as error:
-                row[ERROR] = str(error)
+            elif isinstance(decoder, StrictJsonDecoder):
+                decoder.check_null()
+        except BadValue as error:
+            row[ERROR] = str(error)
         rows.append(row)
     try:
         return pa.array(rows, told)
@@ -192,7 +230,9 @@ def _that_fits(row: dict[str, Any], told: pa.StructType) -> dict[str, Any]:
 
 
 @functools.cache
-def _decoder(codec: _Codec) -> AvroDecoder | ProtobufDecoder:
+def _decoder(codec: _Codec | _JsonCodec) -> AvroDecoder | ProtobufDecoder | StrictJsonDecoder:
+    if isinstance(codec, _JsonCodec):
+        return codec.decoder()
     coding = codec.coding
     registry = None if coding.registry is None else registry_at(coding.registry)
     if codec.format == AVRO_FORMAT:

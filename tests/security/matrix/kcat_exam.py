@@ -15,8 +15,9 @@ from tests.support.requirements import need_program
 def sit(login: Login, topic: str) -> list[str]:
     """See Exam."""
     _create_topic(login, topic)
-    _run(login, "-P", "-t", topic, "-X", f"transactional.id={topic}", lines=IN_TRANSACTION)
-    _run(login, "-P", "-t", topic, lines=PLAIN_VALUES)
+    # To one partition, whose order is that of the reading.
+    _run(login, "-P", "-t", topic, "-p", "0", "-X", f"transactional.id={topic}", lines=IN_TRANSACTION)
+    _run(login, "-P", "-t", topic, "-p", "0", lines=PLAIN_VALUES)
     reading = ["-X", "auto.offset.reset=earliest", "-X", "isolation.level=read_committed", "-c", str(len(VALUES))]
     return _run(login, *reading, "-q", "-G", topic, topic).splitlines()
 

@@ -169,7 +169,7 @@ class LegacyBatch:
             offset = message.last_offset + base if base >= 0 else message.last_offset
             yield Record(offset, message.timestamp if append_time is None else append_time, key, value)
 
-    def _inner_messages(self, limit_bytes: int, limit_pieces: int) -> list[LegacyBatch]:
+    def _inner_messages(self, limit_bytes: int, limit_pieces: int = ANY_NUMBER) -> list[LegacyBatch]:
         """Return the messages inside a wrapper.
 
         Raises CorruptRecord when they cannot be read, InvalidMessageSet when they can and Kafka refuses them.

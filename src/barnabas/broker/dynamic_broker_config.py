@@ -44,6 +44,7 @@ class DynamicBrokerConfig:
         self._lock = threading.RLock()
         self._parts: tuple[Reconfigurable, ...] = ()
         self._follows_files: FollowsFiles | None = None
+        self._check_start: Callable[[KafkaConfig], None] | None = None
 
     @property
     def current(self) -> KafkaConfig:
@@ -55,12 +56,19 @@ class DynamicBrokerConfig:
         """The settings in force now, and the source of each."""
         return self._settings
 
-    def load(self, overrides: Callable[[str], Mapping[str, str]], broker_id: int) -> None:
+    def load(
+        self,
+        overrides: Callable[[str], Mapping[str, str]],
+        broker_id: int,
+        check_start: Callable[[KafkaConfig], None] | None = None,
+    ) -> None:
         """Take over the changes in the store. overrides: returns those of a broker by name, or of ALL_BROKERS.
 
+        check_start: checks what a start with such settings could not do. Raises ConfigError.
         Settings that cannot be used are logged and left out, so that a broker whose file has changed still starts.
         """
         self._broker_id = str(broker_id)
+        self._check_start = check_start
         for entity in (ALL_BROKERS, self._broker_id):
             self.entity_changed(entity, overrides(entity))
 
@@ -112,13 +120,10 @@ class DynamicBrokerConfig:
         with self._lock:
             previous = self._settings
             try:
+                if not self._parts:
+                    usable = self._startable(usable, per_broker=per_broker)
                 settings = previous.with_broker(usable) if per_broker else previous.with_cluster(usable)
                 parts = self._validate_parts(previous.current, settings.current, accepted=True)
-                if not self._parts:
-                    # At start there are no parts yet to check the settings, and a host name that cannot be resolved
-                    # any more would end the start when the network is made.
-                    inter_broker = inter_broker_listener_name_of(settings.current)
-                    NetworkConfig.from_kafka_config(settings.current, inter_broker_listener=inter_broker)
             except ConfigError as error:
                 whose = f"Per-broker configs of {entity}" if per_broker else "Cluster default configs"
                 logger.error("%s could not be applied: %s: %s", whose, sorted(stored), error.message)  # noqa: TRY400
@@ -129,6 +134,38 @@ class DynamicBrokerConfig:
             self._reconfigure(parts, previous.current, settings.current)
             if per_broker and self._follows_files is not None:
                 self._follows_files.reload_files(settings.current)
+
+    def _startable(self, usable: dict[str, str], *, per_broker: bool) -> dict[str, str]:
+        """Return the settings with which a start succeeds, as far as the store decides it; log the others.
+
+        There are no parts yet to check them. They passed the checks of a change, or were written by another program;
+        since then a file may have gone, or a host name.
+        """
+        left = dict(usable)
+        while left and (problem := self._problem_of(left, per_broker=per_broker)) is not None:
+            if self._problem_of({}, per_broker=per_broker) is not None:
+                break  # the file is wrong by itself, and the start says so
+            without = {name: {key: value for key, value in left.items() if key != name} for name in sorted(left)}
+            # One that is wrong by itself; else, of several that contradict each other, the last.
+            culprit = next(
+                (name for name, rest in without.items() if self._problem_of(rest, per_broker=per_broker) is None),
+                max(left),
+            )
+            logger.error("Ignoring a setting of the metadata store: %s: %s", culprit, problem.message)
+            left = without[culprit]
+        return left
+
+    def _problem_of(self, changes: Mapping[str, str], *, per_broker: bool) -> ConfigError | None:
+        """Return why a broker with these changes in the store could not start; None if it could."""
+        try:
+            previous = self._settings
+            config = (previous.with_broker(changes) if per_broker else previous.with_cluster(changes)).current
+            NetworkConfig.from_kafka_config(config, inter_broker_listener=inter_broker_listener_name_of(config))
+            if changes and self._check_start is not None:
+                self._check_start(config)
+        except ConfigError as error:
+            return error
+        return None
 
     def _validate_parts(
         self, current: KafkaConfig, proposed: KafkaConfig, *, accepted: bool = False

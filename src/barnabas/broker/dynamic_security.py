@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from barnabas.broker.inter_broker_security import InterBrokerConfig, InterBrokerSecurity
 from barnabas.broker.listener_channels import ListenerChannels
+from barnabas.config.config_values import ConfigValues
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import ListenersConfig
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.runtime.clock import Clock
+from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.sasl.sasl_listener import LoginParts
+from barnabas.security.sasl.scram_mechanism import ScramMechanism
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
 
@@ -49,3 +55,29 @@ class DynamicSecurity:
         """Take over key stores whose files have changed (FollowsFiles)."""
         self._channels.reload(current)
         self._between_brokers.reload(current)
+
+
+def check_security_of_start(config: ConfigValues, clock: Clock, scheduler: Scheduler) -> None:
+    """Check the listeners and logins of a start with these settings, as the start itself does.
+
+    Raises ConfigError: a listener could not be served, or this broker could not reach the others.
+    """
+    logins = LoginParts(_NoCredentials(), _no_versions, clock, scheduler)
+    channels = ListenerChannels(lambda: config, clock, logins)
+    channels.validate(config)
+    InterBrokerSecurity(config, "")
+
+
+def _no_versions(request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:  # noqa: ARG001 - a Protocol's names
+    """Return an empty answer: the listeners of a check have no connections."""
+    return ApiVersionsResponse()
+
+
+class _NoCredentials:
+    """The credentials of the listeners of a check: there are none."""
+
+    def of_user(self, mechanism: ScramMechanism, user: str) -> None:
+        """Return None."""
+
+    def of_token(self, mechanism: ScramMechanism, token_id: str) -> None:
+        """Return None."""

@@ -101,7 +101,7 @@ class ListenerChannels:
                 check_protocol(end_point, self._given)
                 continue
             name, protocol = end_point.listener_name, end_point.security_protocol
-            if protocol in _WITH_SASL and name not in self._sasl:
+            if protocol in _WITH_SASL and self._needs_check(proposed, name):
                 SaslListener(name, SaslConfig.of(proposed, name), self._logins)  # made for its checks alone
             if protocol not in _WITH_TLS:
                 continue
@@ -109,6 +109,15 @@ class ListenerChannels:
                 opened[name].check(tls_config_of(proposed, name))
             else:
                 TlsListener(name, tls_config_of(proposed, name), self._clock)
+
+    def _needs_check(self, proposed: ConfigValues, listener_name: str) -> bool:
+        """Return whether the logins of a listener would be others, also if it takes them over at the next start only.
+
+        The check of unchanged ones would fetch the keys of tokens once more, for a change of something else.
+        """
+        if listener_name not in self._sasl:
+            return True
+        return SaslConfig.of(proposed, listener_name) != SaslConfig.of(self._current(), listener_name)
 
     def reconfigure(self, current: ConfigValues) -> None:
         """Take over changed key stores; a listener whose new one cannot be used keeps the old one."""

@@ -15,6 +15,7 @@ from typing import Final
 from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.dynamic_security import check_security_of_start
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.metadata_migration import check_not_moved, check_still_in_zookeeper
@@ -82,7 +83,11 @@ def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
     repository = ConfigRepository(zk_client)
     _encode_passwords_again(foundations.dynamic, repository, str(identity.broker_id))
     # Before the logs are loaded: the store may have other defaults for them than the file.
-    foundations.dynamic.load(repository.broker_overrides, identity.broker_id)
+    foundations.dynamic.load(
+        repository.broker_overrides,
+        identity.broker_id,
+        lambda config: check_security_of_start(config, foundations.clock, foundations.scheduler),
+    )
     topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
     registration = BrokerRegistration(
         zk_client,

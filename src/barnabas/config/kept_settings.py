@@ -17,7 +17,6 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, is_of_plugin
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 
-_NO_OTHER_BROKERS: Final = "clusters do not have this yet"
 _NO_TIERS: Final = "there is no tiered storage"
 _FORMAT_2: Final = "records are always kept in format 2"
 _NO_PLUGINS: Final = "there is no Java to load plug-ins"
@@ -34,7 +33,8 @@ _BY_REASON: Final = (
         metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
         metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
         metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms process.roles
-        server.max.startup.time.ms zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size
+        server.max.startup.time.ms unclean.leader.election.interval.ms zookeeper.metadata.migration.enable
+        zookeeper.metadata.migration.min.batch.size
         """,
     ),
     (
@@ -52,7 +52,7 @@ _BY_REASON: Final = (
         """,
     ),
     (
-        "there are no Kerberos and no tokens of the broker's own yet",
+        "brokers log in to each other by a password, not by Kerberos or tokens",
         """
         sasl.client.callback.handler.class sasl.kerberos.kinit.cmd
         sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.ticket.renew.jitter
@@ -84,12 +84,6 @@ _BY_REASON: Final = (
         remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.reader.threads
         remote.log.storage.manager.class.name remote.log.storage.manager.class.path
         remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
-        """,
-    ),
-    (
-        _NO_OTHER_BROKERS,
-        """
-        unclean.leader.election.interval.ms
         """,
     ),
     (

@@ -1,1 +1,1 @@
-"""Coordinators: brokers that keep the state of groups (and, later, of transactions) and store it in internal topics."""
+"""Coordinators: brokers that keep the state of groups and of transactions, and store it in internal topics."""

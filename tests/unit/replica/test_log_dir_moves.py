@@ -58,11 +58,12 @@ class Logs:
         return 0
 
     def complete_move(self, log: Any, future: Any) -> bool:
-        if self._copies.get(log.topic_partition) is not future:
+        held = self._copies.get(log.topic_partition)
+        if held is None or held is not future:
             return False  # given up, or for another directory by now
         self.give_up_move(log.topic_partition)
-        log.parent_dir = future.parent_dir
-        self.moved.append((log.topic_partition, future.parent_dir))
+        log.parent_dir = held.parent_dir
+        self.moved.append((log.topic_partition, held.parent_dir))
         return True
 
 

@@ -77,8 +77,8 @@ def ask_coordinators(
                     deadline_ms=deadline_ms,
                     may_have_moved=True,
                 )
-            except Disconnected as error:
-                last_error = error
+            except Disconnected as lost:
+                last_error = lost
                 continue  # the coordinator is looked up again
             for group_id, code, result in results_in(cast("A", answer)):
                 if code in PASSING_ERRORS:

@@ -164,10 +164,10 @@ def test_a_full_disk_refuses_a_change_and_no_more(tmp_path: Path) -> None:
     assert table is not None
     table._connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(errors.StoreFullError, match="full"):
-        session.create("/b", b"x" * 100_000)
+        session.create("/b", b"x" * 1_000_000)  # more than the free pages
     assert list(session.children("/").names) == ["a"]
     table._connection.execute("PRAGMA max_page_count = 100000")
-    session.create("/b", b"x" * 100_000)
+    session.create("/b", b"x" * 1_000_000)  # more than the free pages
     assert sorted(session.children("/").names) == ["a", "b"]
     assert events.get(timeout=WAIT_SECONDS) == WatchEvent(WatchEventType.CHILDREN_CHANGED, "/")
     assert events.empty()

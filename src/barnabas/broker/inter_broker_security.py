@@ -28,10 +28,11 @@ from barnabas.security.sasl.client.password_login import PasswordUser, password_
 from barnabas.security.sasl.jaas import InvalidJaas
 from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.sasl.sasl_config import SaslConfig
-from barnabas.security.tls.key_stores import load_key_store
+from barnabas.security.tls.key_stores import load_key_store, load_trust_store
 from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import TlsConfig
+from barnabas.security.tls.tls_contexts import client_context, refusal_between, server_context
 from barnabas.transport.authenticator import ANONYMOUS
 from barnabas.transport.channel_builder import ChannelBuilder, ClientChannelBuilder
 
@@ -172,4 +173,30 @@ def _listeners_of_brokers(config: ConfigValues) -> set[str]:
 def _tls_of(config: ConfigValues, listener_name: str) -> TlsClient:
     of_listener = config.of_listener(listener_name)
     identification = InterBrokerConfig.from_kafka_config(of_listener).endpoint_identification
-    return TlsClient(TlsConfig.of(of_listener), identification)
+    tls = TlsConfig.of(of_listener)
+    _check_trust(tls, listener_name)
+    return TlsClient(tls, identification)
+
+
+def _check_trust(tls: TlsConfig, listener_name: str) -> None:
+    """Check that a broker with these settings trusts another one with the same ones, whatever the names are.
+
+    Without the check, brokers would reject each other again and again. Kafka: SslFactory.SslEngineValidator. Raises
+    ConfigError: the brokers' certificates are not signed by an authority that the brokers trust.
+    """
+    key_store, trust_store = load_key_store(tls.keystore), load_trust_store(tls.truststore)
+    if key_store is None:
+        return  # the listener says that it needs one
+    refusal = refusal_between(
+        client_context(tls, key_store, trust_store, endpoint_identification=""),
+        server_context(tls, key_store, trust_store),
+    )
+    if refusal is None:
+        return
+    what = "no trust store is set" if trust_store is None else "the trust store has not their authority"
+    raise ConfigError(
+        f"Brokers connect to each other at listener {listener_name} by TLS, and would not trust each other's "
+        f"certificates ({refusal}): {what}; set ssl.truststore.location or ssl.truststore.certificates to the "
+        "authority of the brokers' certificates",
+        "ssl.truststore.location",
+    )

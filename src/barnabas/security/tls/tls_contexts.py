@@ -30,6 +30,8 @@ _CLIENT_AUTH: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 HTTPS: Final = "https"
+_LONGEST_HANDSHAKE: Final = 10
+"""The turns of both sides that a handshake may take; it takes two or three."""
 
 
 def server_context(config: TlsConfig, key_store: KeyStore, trust_store: TrustStore | None) -> ssl.SSLContext:
@@ -53,6 +55,27 @@ def client_context(
     context.check_hostname = endpoint_identification.lower() == HTTPS
     _set_up(context, config, key_store, trust_store, ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def refusal_between(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
+    """Return why a client and a server with these contexts do not trust each other, or None: a handshake in memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server, server_side=False),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for _ in range(_LONGEST_HANDSHAKE):
+        is_waiting = False
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                is_waiting = True
+            except ssl.SSLError as error:
+                return reason_of(error)
+        if not is_waiting:
+            return None
+    return "the handshake does not come to its end"
 
 
 def _set_up(

@@ -31,11 +31,11 @@ class Apis:
         moved = False
         try:
             request.handler.handle(request)
-        except NeedsHandlerThread:
+        except NeedsHandlerThread as needed:
             # The frame and the time stamps go along: only the thread changes.
             moved = True
             request.brief = False
-            request.channel.resume(lambda: self.handle_moved(request))
+            needed.queue(request, self.handle_moved)
         except Exception as error:  # noqa: BLE001 - `fail` logs it
             request.fail(error)
         finally:

@@ -32,9 +32,9 @@ thing: all its requests go through the queue, after its network thread has decod
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from barnabas.protocol.codec_runtime import DECODED_PER_BYTE, FEW_ELEMENTS, MOST_ELEMENTS, MOST_TAGGED_FIELDS
 from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES
@@ -142,6 +142,10 @@ class NeedsHandlerThread(Exception):
 
     `Apis.handle` queues the request for a request handler, and calls the same handler there with `brief` unset.
     """
+
+    def queue(self, request: Any, handle: Callable[[Any], None]) -> None:
+        """Have a request handler call `handle(request)`. The request is one of `api.request`, which builds on this."""
+        request.channel.resume(lambda: handle(request))
 
 
 def hand_over() -> NoReturn:

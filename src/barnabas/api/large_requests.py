@@ -14,6 +14,8 @@ A hostile client sends 20 MB of names with one letter on each of six connections
 
 A line is as long as there are open connections at most, since each has one request in progress.
 
+A line of its own is that of produces whose records are large (`LargeBatches`): their frames may be short.
+
 Decoders are interpreted, so another thread gets the GIL after each switch interval. The lock of a line guards its place
 and its requests; nothing is called under it.
 """
@@ -25,13 +27,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from barnabas.api.brief import HEAVY_BYTES, HUGE_BYTES
+from barnabas.api.brief import BRIEF_LIMIT_BYTES, HEAVY_BYTES, HUGE_BYTES, NeedsHandlerThread
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_log import RequestLog
 from barnabas.protocol.decoder_source import Bound
-from barnabas.protocol.errors import DecodeError
+from barnabas.protocol.errors import DecodeError, ManyElements
 from barnabas.protocol.message_index import request_class
 
 logger = logging.getLogger(__name__)
@@ -88,6 +90,75 @@ class _Line:
         return following
 
 
+class LargeBatches:
+    """The one place in the process for produces whose records are large once they are decompressed.
+
+    7 KB may hold 256 MB, which takes seconds. Such a request waits here, and not on a handler's thread: eight of them
+    would leave none for the others. Its handler raises NeedsPlace as long as `holder` is another request.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self.holder: Request[Any] | None = None
+        """The request that has the place."""
+
+    def queue(self, request: Request[Any], handle: Callable[[Request[Any]], None]) -> None:
+        """Have a request handler call `handle(request)` when the request has the place."""
+        with self._lock:
+            is_free = self.holder is None
+            if is_free:
+                self.holder = request
+            else:
+                self._waiting.append(_Waiting(request, handle))
+        if is_free:
+            self._resume(request, handle)
+
+    def _resume(self, request: Request[Any], handle: Callable[[Request[Any]], None]) -> None:
+        request.channel.resume(partial(self._run, request, handle))
+
+    def _run(self, request: Request[Any], handle: Callable[[Request[Any]], None]) -> None:
+        try:
+            handle(request)
+        finally:
+            self._pass_place_on()
+
+    def _pass_place_on(self) -> None:
+        given_up: list[Request[Any]] = []
+        with self._lock:
+            self.holder = handle = None
+            while self._waiting and self.holder is None:
+                oldest, handle = self._waiting.popleft()
+                # A client that wants no answer may have left before its records are in the log.
+                if oldest.channel.is_abandoned and oldest.body.acks:
+                    given_up.append(oldest)
+                else:
+                    self.holder = oldest
+            following = self.holder
+        for each in given_up:
+            each.close_connection()
+            each.release_buffer()
+        if following is not None and handle is not None:
+            self._resume(following, handle)
+
+
+class _Waiting(NamedTuple):
+    request: Request[Any]
+    handle: Callable[[Request[Any]], None]
+
+
+class NeedsPlace(NeedsHandlerThread):
+    """Raised by the handler of Produce, before it has begun, for a request that has to wait for its place."""
+
+    def __init__(self, batches: LargeBatches) -> None:
+        super().__init__()
+        self._batches = batches
+
+    def queue(self, request: Request[Any], handle: Callable[[Request[Any]], None]) -> None:
+        """Put the request into the line."""
+        self._batches.queue(request, handle)
+
+
 class LargeRequests:
     """The decoding of large requests, and the places of the heavy ones among them."""
 
@@ -111,10 +182,24 @@ class LargeRequests:
 
     def handle(self, handler: Handler, request: Request[Any]) -> None:
         """Decode a request and have `handler` handle it, or put it into a line. Raises what `handler` raises."""
-        if request.request_size <= HEAVY_BYTES:
+        if request.request_size <= HEAVY_BYTES or self._holds_records(handler, request):
             self._decode_and_handle(handler, request)
         elif self._line_of(request).takes_place(request):
             self._handle_placed(handler, request)
+
+    @staticmethod
+    def _holds_records(handler: Handler, request: Request[Any]) -> bool:
+        """Return whether a long request has few elements: its bytes are records, and producers wait for no place."""
+        if handler.brief_bytes <= BRIEF_LIMIT_BYTES:
+            return False
+        undecoded: Undecoded = request.body
+        try:
+            handler.decoders[request.api_version](undecoded.buffer, undecoded.offset)
+        except ManyElements:
+            return False
+        except DecodeError:
+            pass  # found again, and told, where the request is decoded for its handler
+        return True
 
     def _handle_placed(self, handler: Handler, request: Request[Any]) -> None:
         """Handle a request that has a place."""

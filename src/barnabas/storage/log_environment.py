@@ -15,6 +15,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.segment.factory import SegmentFactory
+from barnabas.storage.validation.validator import LogValidator
 
 
 class RecoveryProgress:
@@ -66,9 +67,11 @@ class LogEnvironment:
     recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
     slow_topics: set[str] = field(default_factory=set)
 
-    def note_settings(self, topic: str, *, is_slow: bool) -> None:
-        """Note whether the settings of a topic may make small appends take long."""
-        if is_slow:
+    def note_settings(self, topic: str, validator: LogValidator, *, is_future: bool) -> None:
+        """Note whether the settings of a log's topic may make small appends take long."""
+        if is_future:  # while it is copied, a log has other settings than its topic
+            return
+        if validator.has_slow_settings:
             self.slow_topics.add(topic)
         else:
             self.slow_topics.discard(topic)

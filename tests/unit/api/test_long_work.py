@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 from collections.abc import Callable
 from types import FunctionType
@@ -34,6 +35,8 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records import compression
 from barnabas.records.batch_header import ATTRIBUTES_POSITION, HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 from barnabas.records.compression import XERIAL_HEADER, Codec
+from barnabas.records.legacy_records import encode_message_set
+from barnabas.records.record_reader import Record
 from barnabas.storage.validation.validator import AT_ONCE_BYTES, AT_ONCE_COMPRESSED_BYTES, AT_ONCE_PIECES
 from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
@@ -54,6 +57,11 @@ class WaitingChannel(RecordingChannel):
 
     def resume(self, continuation: Callable[[], None]) -> None:
         self.continuations.append(continuation)
+
+    def run_all(self) -> None:
+        """Run the continuations, and those that they lead to, in their order."""
+        for continuation in self.continuations:
+            continuation()
 
 
 MANY = 5000
@@ -89,13 +97,7 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     replicas = Replicas(Broker(config=log_config(**settings)))
     replicas.lead()
     replicas.announce("topic", 0, 0)
-    api = ProduceApi(
-        replicas.manager,
-        replicas.metadata,
-        None,
-        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
-    )
-    registry = Registry(api.handlers())
+    registry = Registry(produce_api(replicas).handlers())
     channel, released = WaitingChannel(), []
     data = ProduceRequest.TopicProduceData(
         name="topic", partition_data=[ProduceRequest.PartitionProduceData(0, produced)]
@@ -109,9 +111,9 @@ def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: byte
     assert len(channel.continuations) == is_long
     if is_long:
         assert (channel.frames, released, replicas.partition().log.log_end_offset) == ([], [], 0)
-        channel.continuations[0]()
+        channel.run_all()
     assert channel.answer().responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    assert (len(released), len(channel.frames), len(channel.continuations)) == (1, 1, int(is_long))
+    assert (len(released), len(channel.frames), bool(channel.continuations)) == (1, 1, is_long)
     assert replicas.partition().log.log_end_offset > 0
 
 
@@ -183,7 +185,7 @@ def test_a_network_thread_decompresses_few_pieces(produced: bytes, monkeypatch: 
     assert len(channel.continuations) == 1, "not handed over"
     assert counted.pieces <= AT_ONCE_PIECES
     assert counted.given <= AT_ONCE_COMPRESSED_BYTES
-    channel.continuations[0]()
+    channel.run_all()
     assert answered(channel) == [ErrorCode.INVALID_RECORD]
     assert replicas.partition().log.log_end_offset == 0
 
@@ -221,8 +223,53 @@ def test_what_a_whole_request_costs_decides(settings: dict[str, Any], produced: 
     assert len(channel.continuations) == is_long
     if is_long:
         assert replicas.partition().log.log_end_offset == 0, "nothing may be appended before the hand-over"
-        channel.continuations[0]()
+        channel.run_all()
     assert answered(channel) == [ErrorCode.NONE] * len(produced)
+
+
+def test_produces_of_large_records_wait_for_each_other_on_no_thread() -> None:
+    """Eight of 7 KB that hold 256 MB each took all request handlers, and memory for all of them."""
+    large = batch(1, size=2 * AT_ONCE_BYTES, codec=Codec.ZSTD)
+    replicas = Replicas(Broker(config=log_config()))
+    replicas.lead()
+    replicas.announce("topic", 0, 0)
+    registry = Registry(produce_api(replicas).handlers())
+    apis = Apis(replicas.actions, lambda: 1)
+    channels = [WaitingChannel() for _ in range(4)]
+    for channel in channels:
+        apis.handle(produce_request(registry, channel, [large]))
+        (handed_over,) = channel.continuations
+        handed_over()
+    # Each has left its handler's thread; the first alone has been given the place.
+    assert [len(channel.continuations) for channel in channels] == [2, 1, 1, 1]
+    assert replicas.partition().log.log_end_offset == 0
+    channels[1].is_abandoned = True
+    for number, ends in ((0, 1), (2, 2), (3, 3)):
+        channels[number].continuations[1]()
+        assert replicas.partition().log.log_end_offset == ends
+    assert [len(channel.frames) for channel in channels] == [1, 0, 1, 1]
+    assert [len(channel.continuations) for channel in channels] == [2, 1, 2, 2]
+    # The place is free again.
+    apis.handle(produce_request(registry, channels[0], [large]))
+    channels[0].run_all()
+    assert replicas.partition().log.log_end_offset == 4
+
+
+def test_old_messages_that_may_be_large_wait_there_too() -> None:
+    replicas = Replicas(Broker(config=log_config()))
+    replicas.lead()
+    replicas.announce("topic", 0, 0)
+    registry = Registry(produce_api(replicas).handlers())
+    apis = Apis(replicas.actions, lambda: 1)
+    channels = [WaitingChannel(), WaitingChannel()]
+    old = encode_message_set(1, [Record(0, 1, None, random.Random(0).randbytes(5000))], Codec.GZIP)
+    for channel in channels:
+        apis.handle(produce_request(registry, channel, [old], version=2))
+    assert [len(channel.continuations) for channel in channels] == [1, 0]
+    channels[0].continuations[0]()
+    channels[1].run_all()
+    assert [answered(channel) for channel in channels] == [[ErrorCode.NONE]] * 2
+    assert replicas.partition().log.log_end_offset == 2
 
 
 def produce_into(settings: dict[str, Any], produced: list[bytes]) -> tuple[Replicas, WaitingChannel]:
@@ -231,22 +278,30 @@ def produce_into(settings: dict[str, Any], produced: list[bytes]) -> tuple[Repli
     for partition in range(len(produced)):
         replicas.lead("topic", partition)
         replicas.announce("topic", partition, 0)
-    api = ProduceApi(
-        replicas.manager,
-        replicas.metadata,
-        None,
-        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
-    )
-    partitions = [ProduceRequest.PartitionProduceData(number, records) for number, records in enumerate(produced)]
-    body = ProduceRequest(None, 1, 1000, [ProduceRequest.TopicProduceData(name="topic", partition_data=partitions)])
-    frame = encode_request_header(ApiKey.PRODUCE, 9, 1, "tester") + b"".join(map(bytes, body.encode(9)))
     channel = WaitingChannel()
-    request = RequestParser(Registry(api.handlers())).parse(frame, connection(), channel=channel, received_ns=1)
+    request = produce_request(Registry(produce_api(replicas).handlers()), channel, produced)
     if request.brief:
         Apis(replicas.actions, lambda: 1).handle(request)
     else:
         channel.resume(lambda: Apis(replicas.actions, lambda: 1).handle(request))
     return replicas, channel
+
+
+def produce_api(replicas: Replicas) -> ProduceApi:
+    return ProduceApi(
+        replicas.manager,
+        replicas.metadata,
+        None,
+        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
+    )
+
+
+def produce_request(registry: Registry, channel: WaitingChannel, produced: list[bytes], version: int = 9) -> Any:
+    """The request that sends batches to partitions 0, 1, ... of the topic."""
+    partitions = [ProduceRequest.PartitionProduceData(number, records) for number, records in enumerate(produced)]
+    body = ProduceRequest(None, 1, 1000, [ProduceRequest.TopicProduceData(name="topic", partition_data=partitions)])
+    frame = encode_request_header(ApiKey.PRODUCE, version, 1, "t") + b"".join(map(bytes, body.encode(version)))
+    return RequestParser(registry).parse(frame, connection(), channel=channel, received_ns=1)
 
 
 def answered(channel: WaitingChannel) -> list[ErrorCode]:
@@ -256,13 +311,7 @@ def answered(channel: WaitingChannel) -> list[ErrorCode]:
 
 def test_an_old_version_is_never_brief() -> None:
     replicas = Replicas()
-    api = ProduceApi(
-        replicas.manager,
-        replicas.metadata,
-        None,
-        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
-    )
-    registry = Registry(api.handlers())
+    registry = Registry(produce_api(replicas).handlers())
     for version, brief in ((2, False), (3, True)):
         body = ProduceRequest(None, 1, 1000, [])
         frame = encode_request_header(ApiKey.PRODUCE, version, 1, "t") + b"".join(map(bytes, body.encode(version)))

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import AT_ONCE_BATCHES, AT_ONCE_BYTES, AT_ONCE_RECORDS, Brief, hand_over
 from barnabas.api.current_leader import CurrentLeaders
+from barnabas.api.large_requests import LargeBatches, NeedsPlace
 from barnabas.api.produced_batches import refused_batch
 from barnabas.api.request import Handler, Request, described_error_answer
 from barnabas.api.transaction_verification import (
@@ -51,6 +52,7 @@ from barnabas.replica.append import VALID_ACKS, AppendCallback
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.storage.validation.legacy import may_be_large
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +97,7 @@ class ProduceApi:
         self._appender = replicas.appender
         self._hosted = replicas.hosted
         self._slow_topics = replicas.slow_topics
+        self._large_batches = LargeBatches()
         self._metadata = metadata
         self._authorizer = authorizer
         self._verification = verification
@@ -147,15 +150,12 @@ class ProduceApi:
                 error = refused_batch(version, records, header, body.transactional_id)
                 if error is None and refusal is None:
                     if (
-                        request.brief
-                        and header
-                        and (
-                            header.attributes & CODEC_MASK
-                            or header.record_count > AT_ONCE_RECORDS
-                            or name in self._slow_topics
-                        )
+                        header is None
+                        or header.attributes & CODEC_MASK
+                        or header.record_count > AT_ONCE_RECORDS
+                        or name in self._slow_topics
                     ):
-                        self._look_ahead(entry, header, to_append)
+                        self._look_ahead(request, entry, to_append)
                     to_append.append(entry)
                 else:
                     # Each partition fails alone: the others of the request are appended.
@@ -226,20 +226,38 @@ class ProduceApi:
             before_asking=lambda: _keep_records(entries),
         )
 
-    def _look_ahead(self, entry: PartitionAppend, header: BatchHeader, before: Sequence[PartitionAppend]) -> None:
+    def _look_ahead(
+        self,
+        request: Request[ProduceRequest],
+        entry: PartitionAppend,
+        before: Sequence[PartitionAppend],
+    ) -> None:
         """Decompress a batch that is small, so that the log need not.
 
-        before: the request's batches before this one; the bound on decompressed bytes is for all of them.
-        Raises NeedsHandlerThread when appending the batch takes long, before anything of the request is appended.
+        before: the request's batches before this one; on a network thread the bound on decompressed bytes is for all.
+        Raises NeedsHandlerThread when appending the batch takes long, and NeedsPlace when its records are large, before
+        anything of the request is appended.
         """
+        header = entry.header
+        if request is self._large_batches.holder:
+            return
+        if header is None:  # old formats, which no network thread handles
+            if may_be_large(entry.records):
+                raise NeedsPlace(self._large_batches)
+            return
         try:
             validator = self._hosted.partition_or_error(entry.topic, entry.partition).log.validator
         except ApiError:  # the append comes to the same error, and answers it
             return
-        left = AT_ONCE_BYTES - sum(len(other.body) for other in before if other.body is not None)
-        found = validator.look_ahead(entry.records, header, left)
-        if found.takes_long:
-            hand_over()
+        if request.brief:
+            left = AT_ONCE_BYTES - sum(len(other.body) for other in before if other.body is not None)
+            found = validator.look_ahead(entry.records, header, left)
+            if found.takes_long:
+                hand_over()
+        else:
+            found = validator.small_body(entry.records, header)
+            if found.takes_long:
+                raise NeedsPlace(self._large_batches)
         entry.body = found.body
 
     @staticmethod

@@ -116,7 +116,7 @@ class UnifiedLog:
         self.validator = LogValidator(local.config, local.topic_partition, environment.clock)
         self.leader_epochs = leader_epochs
         self.producer_states = producer_states
-        self._note_settings()
+        environment.note_settings(local.topic_partition.topic, self.validator, is_future=self.is_future)
 
     # -- where things are
 
@@ -531,11 +531,7 @@ class UnifiedLog:
             self.validator = LogValidator(config, self.topic_partition, self._environment.clock)
             self.local.update_config(config)
             self.config = config
-            self._note_settings()
-
-    def _note_settings(self) -> None:
-        if not self.is_future:  # while it is copied, a future log has other settings than its topic
-            self._environment.note_settings(self.topic_partition.topic, is_slow=self.validator.has_slow_settings)
+            self._environment.note_settings(self.topic_partition.topic, self.validator, is_future=self.is_future)
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Note the topic's id; written before the first append, or soon.
@@ -559,8 +555,7 @@ class UnifiedLog:
                     self._state.failures.report("writing partition metadata", error)
 
     def check_room(self) -> None:
-        """Have the next append ask for room on the disk first. Called under no lock, or under that of any log."""
-        # One assignment. An append that is under way may undo it, and its successor then finds the disk full itself.
+        """Have the next append ask for room on the disk first; one under way may undo it. Called under any lock."""
         self._state.is_ready = False
 
     def exchange_files(self, future: UnifiedLog) -> None:

@@ -64,9 +64,7 @@ class LegacyValidator:
             raise corrupt(
                 f"{len(records)} bytes of magic {records[MAGIC_POSITION]} are not a record batch", self._terms
             )
-        # The first message suffices: a compressed one must be the only one. Gzip, the strongest codec of these formats,
-        # makes 1 MB of 1 KB.
-        if len(records) > _SMALL_WRAPPER_BYTES and records[MAGIC_POSITION + 1] & CODEC_MASK:
+        if may_be_large(records):
             with LARGE_BATCHES:
                 return self._convert(records)
         return self._convert(records)
@@ -142,3 +140,12 @@ def _check_trailing_bytes(records: Buffer, position: int) -> None:
         raise CorruptRecord(f"a message claims a size of {size} bytes, less than its header")
     if rest > MAGIC_POSITION and records[position + MAGIC_POSITION] > 2:
         raise CorruptRecord(f"Invalid magic found in record: {records[position + MAGIC_POSITION]}")
+
+
+def may_be_large(records: Buffer) -> bool:
+    """Return whether a message set may hold more than 1 MB once it is decompressed."""
+    # The first message suffices: a compressed one must be the only one. Gzip, the strongest codec of these formats,
+    # makes 1 MB of 1 KB.
+    return len(records) > max(_SMALL_WRAPPER_BYTES, MAGIC_POSITION + 1) and bool(
+        records[MAGIC_POSITION + 1] & CODEC_MASK
+    )

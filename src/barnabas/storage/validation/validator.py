@@ -210,6 +210,28 @@ class LogValidator:
             # `validate` comes to the same end, and answers with the reason.
             return _SHORT
 
+    def small_body(self, records: memoryview, header: BatchHeader) -> LookAhead:
+        """Decompress the records of a batch that is read, if they have at most `AT_ONCE_BYTES`; else it takes long.
+
+        For a request handler's thread, which may validate one large batch at a time. What `validate` refuses anyway is
+        left to it.
+        """
+        size = header.size
+        if (
+            not header.codec_id
+            or header.codec_id > Codec.ZSTD
+            or not HEADER_SIZE <= size <= len(records)
+            or size > self._max_message_bytes
+            or not (self._reads or self._target is not None)
+            or crc32c(records[ATTRIBUTES_POSITION:size]) != header.crc
+        ):
+            return _SHORT
+        try:
+            body = self._small_body(Codec(header.codec_id), records[HEADER_SIZE:size])
+        except CorruptRecord:
+            return _SHORT
+        return _LONG if body is None else LookAhead(False, body)
+
     # -- steps
 
     def _check_header(self, batch: ProducedBatch) -> None:

@@ -104,7 +104,7 @@ def test_columns_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     for query, said in (
         ("SELECT 'x' AS id", "the column id is string, the schema's field bigint: cast it in a transform"),
         ("SELECT 1 AS di", "the schema has no field 'di'; it has id"),
-        ("SELECT 1 AS _id", "has no column to write"),
+        ("SELECT 1 AS _key", "has no column to write"),
     ):
         with pytest.raises(FormatError, match=said):
             encoded_rows(spark.sql(query), found.sinks[0])

@@ -41,7 +41,7 @@ def test_orders_are_joined_with_their_customers(spark: SparkSession, tmp_path: P
     with run.whole("orders", run=run_here) as outcome:
         (bad,) = run.committed(outcome.bootstrap_servers, "orders-bad", 1)
     assert (bad.key, bad.value) == (b"customer-2", orders.BAD)
-    assert dict(bad.headers)["error"] == b"the value is no JSON of the schema"
+    assert (dict(bad.headers)["error"] or b"").startswith(b"the value is no JSON: ")
     countries = orders.countries()
     expected = [
         {"id": number, "customer": customer, "country": countries.get(customer, "unknown"), "euros": cents / 100}

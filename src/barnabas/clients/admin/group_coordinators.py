@@ -107,7 +107,8 @@ def _by_coordinator(
         if error is ErrorCode.NONE:
             by_coordinator.setdefault(Node(each.node_id, each.host, each.port), []).append(each.key)
         elif error in PASSING_ERRORS:
-            last_error = ApiError(error)
+            # The broker says why there is no coordinator.
+            last_error = ApiError(error, each.error_message or None)
         else:
             raise ApiError(error, f"{each.error_message or error.message} {_KINDS[key_type]}: {each.key}")
     return by_coordinator, last_error

@@ -14,6 +14,8 @@ _CHILD = """
 import os, queue, select, signal, socket, sys, threading, time
 from barnabas.cli.stop_signals import on_first, watch_signals
 
+# A shell lets the commands that it runs in the background ignore SIGINT, and so all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 watch_signals()
 left, right = socket.socketpair()
 lock = threading.Lock()

@@ -38,7 +38,7 @@ from barnabas_spark.option_values import OptionError
 from barnabas_spark.partition_reader import read_ranges
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read
-from barnabas_spark.topic_offsets import Offsets, offsets_to_json, planned_offsets, start_in, with_start
+from barnabas_spark.topic_offsets import LATEST, Offsets, offsets_to_json, planned_offsets, start_in, with_start
 from barnabas_spark.trigger_limits import TriggerLimits
 from barnabas_spark.worker_heap import worker_heap
 
@@ -172,10 +172,10 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _not_before(self, start: Offsets, end: Offsets) -> Offsets:
         """Return the ends of an available-now query, which were noted before its start was found."""
-        if isinstance(self._options.starting, dict):
-            # Offsets of a user, which may be beyond the end where that is no error.
-            return end
-        return {partition: max(stop, start.get(partition, stop)) for partition, stop in end.items()}
+        given = self._options.starting
+        # Offsets of a user may be beyond the end where that is no error; those that stand for latest may not.
+        found = {each for each in end if not isinstance(given, dict) or given.get(each) == LATEST}
+        return {each: max(stop, start.get(each, stop)) if each in found else stop for each, stop in end.items()}
 
     def _starts(self, start: Mapping[str, Any], end: Mapping[str, Any], stops: Offsets) -> Offsets:
         """Return where a micro-batch begins, which for the first one is noted at its end. Raises OptionError."""

@@ -17,7 +17,7 @@ Offsets: TypeAlias = dict[TopicPartition, int]
 LATEST = -1
 EARLIEST = -2
 
-_START = "(start)"
+START = "(start)"
 """Where a query began, in the end of its first micro-batch: `{"t": {"0": 9}, "(start) t": {"0": 5}}`. No topic's name
 has these characters."""
 
@@ -84,22 +84,22 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 def with_start(end: Offsets, start: Offsets) -> dict[str, dict[str, int]]:
     """Return the end of a query's first micro-batch in the form of Spark's offset log, with the query's start."""
-    marked = {f"{_START} {topic}": partitions for topic, partitions in offsets_to_json(start).items()}
+    marked = {f"{START} {topic}": partitions for topic, partitions in offsets_to_json(start).items()}
     # A pattern may have matched nothing yet, which is a start too.
-    return {**offsets_to_json(end), **(marked or {_START: {}})}
+    return {**offsets_to_json(end), **(marked or {START: {}})}
 
 
 def start_in(planned: Mapping[str, Any]) -> Offsets | None:
     """Return the start that a parsed offset of the log has, or None. Raises ValueError, with the reason."""
-    marked = {topic: partitions for topic, partitions in planned.items() if topic.startswith(_START)}
+    marked = {topic: partitions for topic, partitions in planned.items() if topic.startswith(START)}
     if not marked:
         return None
-    return offsets_from_parsed({topic.removeprefix(f"{_START} "): marked[topic] for topic in marked if marked[topic]})
+    return offsets_from_parsed({topic.removeprefix(f"{START} "): marked[topic] for topic in marked if marked[topic]})
 
 
 def planned_offsets(planned: Mapping[str, Any]) -> Offsets:
     """Return the offsets of a parsed offset of the log, without the query's start. Raises ValueError."""
-    return offsets_from_parsed({topic: planned[topic] for topic in planned if not topic.startswith(_START)})
+    return offsets_from_parsed({topic: planned[topic] for topic in planned if not topic.startswith(START)})
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -182,17 +182,21 @@ def test_what_is_gone_is_still_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
         query.ranges()
 
 
-def test_the_end_of_an_available_now_query_is_noted_before_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", ["latest", '{"t": {"0": -1}}'])
+def test_the_end_of_an_available_now_query_is_noted_before_its_start(
+    monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
     broker = Broker(T0)
-    query = Query(monkeypatch, broker, subscribe="t")
+    query = Query(monkeypatch, broker, subscribe="t", startingOffsets=start)
     query.is_available_now = True
     query.restart()
-    # Between the two questions.
-    broker.ends |= {T0: 15, T1: 12}
+    # Between the two questions. An offset in JSON is for each partition that there is.
+    broker.ends |= {T0: 15, T1: 12} if start == "latest" else {T0: 15}
     assert query.plan()
     assert query.ranges() == []
     query.finish()
     assert not query.plan()
+    broker.ends |= {T1: 12}
     query.restart()
     assert query.plan()
     assert query.ranges() == [OffsetRange(*T1, 2, 12)]

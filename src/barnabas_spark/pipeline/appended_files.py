@@ -106,7 +106,8 @@ class AppendedFiles:
         the second of two equal entries, and so fail one of the queries, which goes on with its next run.
         """
         directory = _local(self._sink.parquet or "")
-        if directory is None:
+        if directory is None or not os.path.isdir(os.path.join(directory, _LOG)):
+            # Not on this machine: Spark's default file system may be another one.
             yield
             return
         with open(os.path.join(directory, _LOG, _LOCK), "w", encoding="utf-8") as file:
@@ -135,7 +136,8 @@ def _text(jvm: Any, log: Any) -> str:
     """Return all that a log has, as text: its files one by one would each be a call of the JVM."""
     text = jvm.java.io.ByteArrayOutputStream()
     log.serialize(log.allFiles(), text)
-    return str(text.toString())
+    # As Spark writes it: the JVM's default charset may be another one.
+    return str(text.toString("UTF-8"))
 
 
 def written_by_earlier_version(modified_ms: int | None, planned_ms: int | None) -> bool:

@@ -26,6 +26,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from barnabas_spark.topic_offsets import START
+
 _IDENTITY = "pipeline.json"
 _STARTS = "barnabas-starts"
 _FORM = 2
@@ -154,7 +156,18 @@ class CheckpointLayout:
             return None
         with open(os.path.join(directory, str(number)), encoding="utf-8") as file:
             # The first two lines are the version of the form, and the time.
-            return PlannedBatch(number, " ".join(line.strip() for line in file.read().splitlines()[2:]))
+            return PlannedBatch(number, " ".join(_ends_in(line.strip()) for line in file.read().splitlines()[2:]))
+
+
+def _ends_in(line: str) -> str:
+    """Return the offsets of one source in a line of Spark's log, without the start that the first one has beside."""
+    try:
+        planned = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(planned, dict) or not any(topic.startswith(START) for topic in planned):
+        return line
+    return json.dumps({topic: planned[topic] for topic in planned if not topic.startswith(START)})
 
 
 def is_of_earlier_version(checkpoint: str) -> bool:

@@ -196,6 +196,10 @@ def test_what_a_column_refuses(kind: types.DataType, given: str, reason: str) ->
         (b'{"id": ' + 5_000 * b"9" + b"}", "a whole number with thousands of digits"),
         (b'{"id": 1, "f": ' + 100_000 * b"[", "nested too deeply"),
         (b'{"id": 1, "f": ' + 100_000 * b'{"f":', "nested too deeply"),
+        *[
+            (b'{"id": 1, "f": ' + levels * b'{"f":' + b"1" + levels * b"}" + b"}", "nested too deeply")
+            for levels in (600, 900)
+        ],
     ],
 )
 def test_values_that_are_no_object_of_the_schema(value: bytes, reason: str) -> None:

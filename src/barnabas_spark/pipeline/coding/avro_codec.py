@@ -48,6 +48,8 @@ class AvroDecoder:
             end = check(body, 0)
         except IndexError:
             raise BadValue("the value is no Avro of the schema: it is cut off") from None
+        except RecursionError:
+            raise BadValue("the value is Avro that is nested too deeply") from None
         if end != len(body):
             raise BadValue(f"the value is no Avro of the schema: {len(body) - end} bytes are left")
         stream = io.BytesIO(body)

@@ -22,7 +22,7 @@ from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegis
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
 from barnabas_spark.pipeline.coding.writer_schemas import WriterSchemas
 
-_VARINT = 0
+_VARINT, _BYTES = 0, 2
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -111,12 +111,21 @@ def _check_unknown(message: Any, unknown: Any) -> None:
     known = message.DESCRIPTOR.fields_by_number
     for each in unknown:
         field = known.get(each.field_number)
-        # A number that a closed enum does not have is kept here too.
-        if field is not None and not (field.enum_type is not None and each.wire_type == _VARINT):
+        if field is not None and not _may_be_of_closed_enum(field, each.wire_type):
             raise BadValue(
                 f"the value is no Protobuf of the schema: its field {each.field_number} is no {field.full_name},"
                 f" but of wire type {each.wire_type}"
             )
+
+
+def _may_be_of_closed_enum(field: FieldDescriptor, wire_type: int) -> bool:
+    """Return whether an unknown field may be a number that a closed enum lacks: Protobuf keeps it among the unknown.
+
+    Of a map with such values it keeps the whole entry there.
+    """
+    if _is_map(field):
+        return wire_type == _BYTES and field.message_type.fields_by_name["value"].enum_type is not None
+    return field.enum_type is not None and wire_type == _VARINT
 
 
 def _single(value: Any, field: FieldDescriptor) -> Any:

@@ -78,6 +78,9 @@ class StrictJsonDecoder:
         except _Rejected as error:
             where = f"{error.where}: " if error.path else ""
             raise BadValue(f"{where}{error.reason}") from None
+        except RecursionError:
+            # The parser goes deeper than the conversion of what it has read.
+            raise BadValue("the value is JSON that is nested too deeply") from None
         return found
 
     def check_null(self) -> None:

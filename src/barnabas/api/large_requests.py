@@ -90,6 +90,10 @@ class _Line:
         return following
 
 
+_MOST_WAITING = 100
+"""The length of a line from which on requests of clients that have left are dropped, whatever they want."""
+
+
 class LargeBatches:
     """The one place in the process for produces whose records are large once they are decompressed.
 
@@ -106,11 +110,17 @@ class LargeBatches:
     def queue(self, request: Request[Any], handle: Callable[[Request[Any]], None]) -> None:
         """Have a request handler call `handle(request)` when the request has the place."""
         with self._lock:
+            # A client may send its frame and leave, again and again: the line must not keep all of them. Those that
+            # want no answer are kept while they are few: their clients may leave when they have sent all.
+            is_long = len(self._waiting) >= _MOST_WAITING
+            given_up = [each.request for each in self._waiting if _is_given_up(each.request, is_long=is_long)]
+            self._waiting = deque(each for each in self._waiting if each.request not in given_up)
             is_free = self.holder is None
             if is_free:
                 self.holder = request
             else:
                 self._waiting.append(_Waiting(request, handle))
+        _close(given_up)
         if is_free:
             self._resume(request, handle)
 
@@ -129,17 +139,25 @@ class LargeBatches:
             self.holder = handle = None
             while self._waiting and self.holder is None:
                 oldest, handle = self._waiting.popleft()
-                # A client that wants no answer may have left before its records are in the log.
-                if oldest.channel.is_abandoned and oldest.body.acks:
+                if _is_given_up(oldest, is_long=False):
                     given_up.append(oldest)
                 else:
                     self.holder = oldest
             following = self.holder
-        for each in given_up:
-            each.close_connection()
-            each.release_buffer()
+        _close(given_up)
         if following is not None and handle is not None:
             self._resume(following, handle)
+
+
+def _is_given_up(request: Request[Any], *, is_long: bool) -> bool:
+    """Return whether the client has left before its records had the place, and is to be forgotten."""
+    return request.channel.is_abandoned and bool(is_long or request.body.acks)
+
+
+def _close(requests: Iterable[Request[Any]]) -> None:
+    for request in requests:
+        request.close_connection()
+        request.release_buffer()
 
 
 class _Waiting(NamedTuple):

@@ -297,6 +297,11 @@ class DecoderSource:
         self._line(depth + 2, f"{count}, p = read_unsigned_varint(buffer, p - 1)")
         self._line(depth + 1, f"if {count} > MOST_TAGGED_FIELDS:")
         self._line(depth + 2, f"refuse_tags({count})")
+        if self._bound is Bound.FEW:
+            # A field without content costs what a small element costs.
+            self._line(depth + 1, f"left -= {count}")
+            self._line(depth + 1, "if left < 0:")
+            self._line(depth + 2, f"refuse_many({count})")
         self._line(depth + 1, f"for _ in range({count}):")
         self._line(depth + 2, f"{tag}, p = read_unsigned_varint(buffer, p)")
         self._line(depth + 2, f"{end}, p = read_unsigned_varint(buffer, p)")

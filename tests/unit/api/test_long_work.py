@@ -19,6 +19,7 @@ from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.produce import ProduceApi
+from barnabas.api.large_requests import LargeBatches
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification
@@ -37,6 +38,7 @@ from barnabas.records.batch_header import ATTRIBUTES_POSITION, HEADER, HEADER_SI
 from barnabas.records.compression import XERIAL_HEADER, Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_reader import Record
+from barnabas.replica.append import ReplicaAppender
 from barnabas.storage.validation.validator import AT_ONCE_BYTES, AT_ONCE_COMPRESSED_BYTES, AT_ONCE_PIECES
 from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
@@ -62,6 +64,15 @@ class WaitingChannel(RecordingChannel):
         """Run the continuations, and those that they lead to, in their order."""
         for continuation in self.continuations:
             continuation()
+
+
+def stamped(produced: bytes) -> bytes:
+    """The batch with the bit of LogAppendTime set."""
+    header = BatchHeader.parse(produced)
+    assert header is not None
+    header = header._replace(attributes=header.attributes | 8)
+    body = HEADER.pack(*header)[ATTRIBUTES_POSITION:] + produced[HEADER_SIZE:]
+    return HEADER.pack(*header._replace(crc=crc32c(body))) + produced[HEADER_SIZE:]
 
 
 MANY = 5000
@@ -91,6 +102,8 @@ LARGE_BYTES = 64 * 1024
             if codec
         ],
         ({"message_timestamp_type": "LogAppendTime", "record_validation": "framing"}, batch(MANY), False),
+        # The client says that the log has stamped it, which makes a look at all records necessary.
+        ({"record_validation": "framing"}, stamped(batch(1, size=AT_ONCE_BYTES, codec=Codec.ZSTD)), True),
     ],
 )
 def test_much_work_is_left_to_a_handler(settings: dict[str, str], produced: bytes, is_long: bool) -> None:
@@ -253,6 +266,40 @@ def test_produces_of_large_records_wait_for_each_other_on_no_thread() -> None:
     apis.handle(produce_request(registry, channels[0], [large]))
     channels[0].run_all()
     assert replicas.partition().log.log_end_offset == 4
+
+
+def test_the_bodies_of_a_whole_request_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 batches of 130 bytes that hold 1 MB each were all decompressed before the first one was appended."""
+    kept: list[int] = []
+    count = 3 * AT_ONCE_BATCHES
+    _, channel = produce_into({}, [batch(1, size=100_000, codec=Codec.ZSTD)] * count)
+    append = ReplicaAppender.append_records
+
+    def watched(appender: Any, entries: Any, **how: Any) -> None:
+        kept.append(sum(entry.body is not None for entry in entries))
+        append(appender, entries, **how)
+
+    monkeypatch.setattr(ReplicaAppender, "append_records", watched)
+    channel.run_all()
+    assert answered(channel) == [ErrorCode.NONE] * count
+    assert kept == [AT_ONCE_BATCHES]
+
+
+def test_the_line_forgets_clients_that_have_left() -> None:
+    batches = LargeBatches()
+    registry = Registry(produce_api(Replicas()).handlers())
+    channels = [WaitingChannel() for _ in range(4)]
+    requests = [produce_request(registry, channel, [batch()]) for channel in channels]
+    handled: list[Any] = []
+    for request in requests[:3]:
+        batches.queue(request, handled.append)
+    channels[1].is_abandoned = True
+    batches.queue(requests[3], handled.append)
+    assert channels[1].events == ["close"], "dropped as soon as another one comes"
+    for number in (0, 2, 3):
+        channels[number].run_all()
+    assert handled == [requests[0], requests[2], requests[3]]
+    assert batches.holder is None
 
 
 def test_old_messages_that_may_be_large_wait_there_too() -> None:

@@ -197,8 +197,13 @@ class ProduceApi:
         body = request.body
         acks, timeout_ms = body.acks, body.timeout_ms
         adds = request.api_version >= ADDS_PARTITIONS_SINCE
+        is_large = request is self._large_batches.holder
 
         def append(errors: VerificationErrors) -> None:
+            if is_large and request is not self._large_batches.holder:
+                # The place was given to others while the coordinator was asked.
+                self._large_batches.queue(request, request.deferred(lambda _request: append(errors)))
+                return
             verified = []
             for entry in entries:
                 # Nothing is asked for batches outside of the transaction, so they have no error.
@@ -258,6 +263,8 @@ class ProduceApi:
             found = validator.small_body(entry.records, header)
             if found.takes_long:
                 raise NeedsPlace(self._large_batches)
+            if len(before) >= AT_ONCE_BATCHES:
+                return  # decompressed again by the append: the bodies of all batches together stay small
         entry.body = found.body
 
     @staticmethod

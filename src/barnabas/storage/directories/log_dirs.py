@@ -149,7 +149,7 @@ class LogDirectories:
                 error,
                 2 * self._size_of_reserve(directory),
             )
-            self._on_full(path)
+        self._on_full(path)
         return made_room
 
     def require_room(self, path: str) -> None:

@@ -21,6 +21,7 @@ from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.producers.state_manager import ProducerStateManager
 
 logger = logging.getLogger(__name__)
@@ -90,9 +91,14 @@ class LogState:
         Raises ApiError: KAFKA_STORAGE_ERROR when the log is closed. Raises OSError, also when the disk is full.
         """
         self.refuse_if_closed()
-        self.environment.require_room(os.path.dirname(self.local.directory))
-        self.write_identity()
+        # First: a pause that comes meanwhile, because the disk is full, must not be overwritten.
         self.is_ready = True
+        try:
+            self.environment.require_room(os.path.dirname(self.local.directory))
+            self.write_identity()
+        except BaseException:
+            self.is_ready = False
+            raise
 
     def refuse_if_closed(self) -> None:
         """Raise ApiError: KAFKA_STORAGE_ERROR when the log is closed."""
@@ -169,10 +175,11 @@ class LogState:
     def _write_begun_snapshot(self, offset: int) -> None:
         """Write the producers' snapshot of a roll. Only the write holds the log's lock. Raises OSError."""
         producers = self.producers
-        content = producers.encode_begun(offset)
-        if content is not None:
+        entries = producers.begun(offset)
+        if entries is not None:
+            content = encode_snapshot(entries)
             with self.lock:
-                producers.write_begun(offset, content)
+                producers.write_begun(offset, entries, content)
 
     def _is_open(self, local: LocalLog) -> bool:
         """Return whether `local` is open, and still this log's: after a move other files are, which were flushed."""

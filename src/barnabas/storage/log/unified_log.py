@@ -555,7 +555,7 @@ class UnifiedLog:
                     self._state.failures.report("writing partition metadata", error)
 
     def check_room(self) -> None:
-        """Have the next append ask for room on the disk first; one under way may undo it. Called under any lock."""
+        """Have the next append ask for room on the disk first. Called under no lock, or under that of any log."""
         self._state.is_ready = False
 
     def exchange_files(self, future: UnifiedLog) -> None:

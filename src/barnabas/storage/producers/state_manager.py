@@ -154,8 +154,12 @@ class ProducerStateManager:
         """
         if sync:
             # The log is being closed: nothing else will write them.
-            for offset in list(self._frozen):
-                self.write_begun(offset, encode_snapshot(self._frozen[offset]))
+            for offset, entries in list(self._frozen.items()):
+                try:
+                    self.write_begun(offset, entries, encode_snapshot(entries))
+                except OSError as error:
+                    # An old one: without it a start reads more, and the last one is worth an attempt of its own.
+                    logger.warning("Snapshot %d of %s is not written: %s", offset, self.partition, error)
         self.end_offset = end_offset
         if end_offset <= self._last_snapshot_offset:
             return False
@@ -189,16 +193,19 @@ class ProducerStateManager:
         self._snapshots = tuple(sorted({*self._snapshots, end_offset}))
         return True
 
-    def encode_begun(self, offset: int) -> bytes | None:
-        """Return the content of a snapshot that is not written yet; None when there is none. Needs no lock."""
-        entries = self._frozen.get(offset)
-        return None if entries is None else encode_snapshot(entries)
+    def begun(self, offset: int) -> list[ProducerStateEntry] | None:
+        """Return the producers of a snapshot that is not written yet, or None. Needs no lock."""
+        return self._frozen.get(offset)
 
-    def write_begun(self, offset: int, content: bytes) -> None:
-        """Write a snapshot that `begin_snapshot` has left, unless it has been deleted with its segment meanwhile."""
-        entries = self._frozen.pop(offset, None)
-        if entries is None:
+    def write_begun(self, offset: int, entries: list[ProducerStateEntry], content: bytes) -> None:
+        """Write a snapshot that `begin_snapshot` has left: the content of `entries`, as `begun` returned them.
+
+        Nothing is written when they have been deleted meanwhile. Another snapshot of the same offset may have begun
+        since, if the log was truncated and has rolled there again.
+        """
+        if self._frozen.get(offset) is not entries:
             return
+        del self._frozen[offset]
         path = self.snapshot_path(offset)
         try:
             write_content(self._files, path, content, sync=False)

@@ -191,7 +191,7 @@ class LogValidator:
         # Compressing takes as long as reading; a batch of another codec has to be decompressed before.
         if self._target is not None and self._target.codec != codec and (codec or size > AT_ONCE_COMPRESSED_BYTES):
             return _LONG
-        if not self._reads:
+        if not self._may_read(header):
             return _SHORT
         # The count is not checked yet. A batch that holds more than it claims costs no more: reading ends there.
         if header.record_count > MANY_RECORDS:
@@ -218,14 +218,16 @@ class LogValidator:
         """
         size = header.size
         if (
-            not header.codec_id
-            or header.codec_id > Codec.ZSTD
+            header.codec_id > Codec.ZSTD
             or not HEADER_SIZE <= size <= len(records)
             or size > self._max_message_bytes
-            or not (self._reads or self._target is not None)
+            or not (self._target is not None or (header.codec_id and self._may_read(header)))
             or crc32c(records[ATTRIBUTES_POSITION:size]) != header.crc
         ):
             return _SHORT
+        if not header.codec_id:
+            # A large one is compressed as a whole; one that stays as it is needs no more memory than its frame.
+            return _LONG if size > AT_ONCE_BYTES and self._target and self._target.codec else _SHORT
         try:
             body = self._small_body(Codec(header.codec_id), records[HEADER_SIZE:size])
         except CorruptRecord:
@@ -233,6 +235,15 @@ class LogValidator:
         return _LONG if body is None else LookAhead(False, body)
 
     # -- steps
+
+    def _may_read(self, header: BatchHeader) -> bool:
+        """Return whether `validate` looks at the records of a batch with this header."""
+        after_ms = self._terms.after_max_ms
+        return (
+            self._reads
+            or header.is_stamped
+            or (after_ms != UNLIMITED_MS and header.max_timestamp - self._clock.milliseconds() > after_ms)
+        )
 
     def _check_header(self, batch: ProducedBatch) -> None:
         """Run the rules for headers in their order. Raises ApiError of the first that is broken."""
@@ -281,6 +292,9 @@ class LogValidator:
                     body = bytes(view[HEADER_SIZE:size])
                 else:
                     body = self._small_body(Codec(codec), view[HEADER_SIZE:size])
+                    if body is None and not codec and (self._target is None or not self._target.codec):
+                        # Read where it lies: many such batches take no more memory than their frames.
+                        return self._read_large(header, view, origin)
                     if body is None:
                         with LARGE_BATCHES:
                             return self._read_large(header, view, origin)

@@ -538,6 +538,26 @@ def test_a_roll_leaves_the_snapshot_of_many_producers_to_the_background() -> Non
     assert not send(log, 5, 2).is_duplicate
 
 
+def test_a_snapshot_of_a_log_that_was_cut_off_is_not_written_in_place_of_another() -> None:
+    """The log was truncated while its snapshot was encoded, and has rolled at the same offset again."""
+    broker = Broker(config=log_config())
+    log = broker.log()
+    many = MANY_PRODUCERS + 1
+    for producer_id in range(many):
+        send(log, producer_id, 0)
+    log.roll()
+    producers = log.producer_states
+    old = producers.begun(many)
+    assert old is not None
+    log.truncate_to(many - 1)
+    send(log, many, 0)  # another producer than in the log that was cut off
+    log.roll()
+    producers.write_begun(many, old, encode_snapshot(old))
+    broker.scheduler.tick()
+    expected = encode_snapshot(list(producers.states.entries.values()))  # type: ignore[union-attr]
+    assert broker.files.read_bytes(producers.snapshot_path(many)) == expected != encode_snapshot(old)
+
+
 def test_a_kill_before_the_snapshot_is_written_costs_reading_only() -> None:
     broker = Broker(config=log_config())
     log = broker.log()

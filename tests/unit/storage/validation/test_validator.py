@@ -313,7 +313,8 @@ def test_large_batches_are_validated_one_after_the_other(monkeypatch: pytest.Mon
         store(batch(3, codec=codec))
         assert not entered, "a small batch must never wait for a large one"
         store(batch(3, size=AT_ONCE_BYTES // 2, codec=codec), max_message_bytes=4 * AT_ONCE_BYTES)
-        assert entered == [1, -1]
+        # One that is not compressed needs no more memory than its frame.
+        assert entered == ([1, -1] if codec else [])
 
 
 @pytest.mark.parametrize("source", [Codec.NONE, Codec.ZSTD])

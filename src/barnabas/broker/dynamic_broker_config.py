@@ -144,7 +144,9 @@ class DynamicBrokerConfig:
         left = dict(usable)
         while left and (problem := self._problem_of(left, per_broker=per_broker)) is not None:
             if self._problem_of({}, per_broker=per_broker) is not None:
-                break  # the file is wrong by itself, and the start says so
+                # They are not to blame: the file is wrong by itself, and the start says so; or it lacks this broker's
+                # own settings, which come behind the defaults.
+                break
             without = {name: {key: value for key, value in left.items() if key != name} for name in sorted(left)}
             # One that is wrong by itself; else, of several that contradict each other, the last.
             culprit = next(
@@ -161,7 +163,7 @@ class DynamicBrokerConfig:
             previous = self._settings
             config = (previous.with_broker(changes) if per_broker else previous.with_cluster(changes)).current
             NetworkConfig.from_kafka_config(config, inter_broker_listener=inter_broker_listener_name_of(config))
-            if changes and self._check_start is not None:
+            if self._check_start is not None:
                 self._check_start(config)
         except ConfigError as error:
             return error

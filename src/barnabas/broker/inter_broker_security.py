@@ -193,6 +193,11 @@ def _check_trust(tls: TlsConfig, listener_name: str) -> None:
     )
     if refusal is None:
         return
+    if trust_store is not None and any(word in refusal for word in ("expired", "not yet valid", "CRL")):
+        text = (
+            f"Brokers connect to each other at listener {listener_name} by TLS, and refuse the certificate: {refusal}"
+        )
+        raise ConfigError(text, "ssl.keystore.location")
     what = "no trust store is set" if trust_store is None else "the trust store has not their authority"
     raise ConfigError(
         f"Brokers connect to each other at listener {listener_name} by TLS, and would not trust each other's "

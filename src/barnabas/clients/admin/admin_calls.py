@@ -149,8 +149,14 @@ class AdminCalls:
             deadline_ms = self._deadline_ms()
             answers: dict[int, _A] = {}
             problem: Exception | None = None
+            known: set[int] | None = None
             while True:
-                left = [node for node in client.await_nodes(deadline_ms) if node.id not in answers]
+                nodes = client.await_nodes(deadline_ms)
+                registered = {node.id for node in nodes}
+                if known is not None and known != registered:
+                    answers.clear()  # what a lost broker coordinated is with others now
+                known = registered
+                left = [node for node in nodes if node.id not in answers]
                 for node in left:
                     try:
                         answer = client.call(
@@ -162,7 +168,6 @@ class AdminCalls:
                         )
                     except Disconnected as error:
                         problem = error
-                        answers.clear()
                         break
                     assert isinstance(answer, answer_class)
                     if error_of_answer(answer) not in PASSING_ERRORS or client.now_ms() >= deadline_ms:

@@ -160,3 +160,20 @@ def test_throttles_of_this_broker_come_before_those_of_all(dynamic: DynamicBroke
     assert dynamic.settings.throttle(name) == 2
     dynamic.entity_changed("7", {})
     assert dynamic.settings.throttle(name) == 9
+
+
+def test_defaults_of_the_cluster_are_not_blamed_for_what_the_file_lacks() -> None:
+    """The file has a TLS listener, whose key store is among this broker's own settings."""
+    dynamic = DynamicBrokerConfig(KafkaConfig.parse({}, "file"))
+    stored = {
+        ALL_BROKERS: {"message.max.bytes": "2000000", "log.cleaner.threads": "2"},
+        "7": {"background.threads": "5"},
+    }
+
+    def check_start(config: KafkaConfig) -> None:
+        if config.integer("background.threads") != 5:
+            raise ConfigError("the listener has no key store")
+
+    dynamic.load(stored.__getitem__, 7, check_start)
+    assert dynamic.settings.of_cluster == stored[ALL_BROKERS]
+    assert dynamic.settings.of_broker == stored["7"]

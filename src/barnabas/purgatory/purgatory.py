@@ -179,8 +179,6 @@ class DelayedOperationPurgatory(Generic[T]):
 class DelayedFuture(DelayedOperation):
     """Completes when every future is done, or when its time is up. answer: called then; some may be pending yet."""
 
-    __slots__ = ("_answer", "_futures")
-
     def __init__(self, timeout_ms: int, futures: Sequence[Future[Any]], answer: Callable[[], None]) -> None:
         super().__init__(timeout_ms)
         self._futures = futures

@@ -297,6 +297,7 @@ def test_large_records_are_read_in_a_stream(codec: Codec) -> None:
     assert stored.size == len(produced)
 
 
+@pytest.mark.interpreted  # a compiled module keeps its own lock
 def test_large_batches_are_validated_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[int] = []
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from barnabas.runtime.lock_order import check_no_lock_held, is_checking
@@ -108,3 +109,22 @@ class DelayedOperation(ABC):
         if armed is not None:
             self._entry = None
             armed[0].cancel(armed[1])
+
+
+class DelayedFuture(DelayedOperation):
+    """Completes when every future is done, or when its time is up. answer: called then; some may be pending yet."""
+
+    __slots__ = ("_answer", "_futures")
+
+    def __init__(self, timeout_ms: int, futures: Sequence[Future[Any]], answer: Callable[[], None]) -> None:
+        super().__init__(timeout_ms)
+        self._futures = futures
+        self._answer = answer
+
+    def try_complete(self) -> bool:
+        """Complete if no future is pending."""
+        return all(future.done() for future in self._futures) and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer."""
+        self._answer()

@@ -27,7 +27,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeVar
 
-from barnabas.purgatory.delayed_operation import DelayedOperation
+from barnabas.purgatory.delayed_operation import DelayedFuture, DelayedOperation
 from barnabas.purgatory.timer import Timer
 
 T = TypeVar("T", bound=DelayedOperation)
@@ -174,23 +174,6 @@ class DelayedOperationPurgatory(Generic[T]):
     def _purge_if_due(self) -> None:
         if self._added_since_purge > self._purge_at:
             self.purge_completed()
-
-
-class DelayedFuture(DelayedOperation):
-    """Completes when every future is done, or when its time is up. answer: called then; some may be pending yet."""
-
-    def __init__(self, timeout_ms: int, futures: Sequence[Future[Any]], answer: Callable[[], None]) -> None:
-        super().__init__(timeout_ms)
-        self._futures = futures
-        self._answer = answer
-
-    def try_complete(self) -> bool:
-        """Complete if no future is pending."""
-        return all(future.done() for future in self._futures) and self.force_complete()
-
-    def on_complete(self) -> None:
-        """Answer."""
-        self._answer()
 
 
 class DelayedFuturePurgatory:

@@ -95,12 +95,7 @@ class AdminCalls:
             for node in nodes if len(nodes) > 1 else ():
                 with suppress(Disconnected, ClientTimeout):
                     while client.now_ms() < deadline_ms:
-                        answer = client.call(
-                            request,
-                            to=lambda _cluster, node=node: node,  # type: ignore[misc]
-                            deadline_ms=deadline_ms,
-                            may_have_moved=True,
-                        )
+                        answer = client.call_node(node, request, deadline_ms=deadline_ms)
                         assert isinstance(answer, answer_class)
                         if has_heard(answer):
                             break
@@ -159,13 +154,7 @@ class AdminCalls:
                 left = [node for node in nodes if node.id not in answers]
                 for node in left:
                     try:
-                        answer = client.call(
-                            request,
-                            to=lambda _cluster, node=node: node,  # type: ignore[misc]
-                            versions=versions,
-                            deadline_ms=deadline_ms,
-                            may_have_moved=True,
-                        )
+                        answer = client.call_node(node, request, versions=versions, deadline_ms=deadline_ms)
                     except Disconnected as error:
                         problem = error
                         break

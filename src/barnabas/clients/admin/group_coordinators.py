@@ -70,13 +70,7 @@ def ask_coordinators(
         by_coordinator, last_error = _by_coordinator(client, missing, deadline_ms, wanted.key_type)
         for node, groups in by_coordinator.items():
             try:
-                answer = client.call(
-                    request_for(groups),
-                    to=lambda _cluster, node=node: node,  # type: ignore[misc]
-                    versions=versions,
-                    deadline_ms=deadline_ms,
-                    may_have_moved=True,
-                )
+                answer = client.call_node(node, request_for(groups), versions=versions, deadline_ms=deadline_ms)
             except Disconnected as lost:
                 last_error = lost
                 continue  # the coordinator is looked up again

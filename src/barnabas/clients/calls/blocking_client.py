@@ -201,6 +201,15 @@ class BlockingClient:
         # Taken out: request, callback, list and answer would be a cycle that keeps the answer until a collection.
         return answers.pop()
 
+    def call_node(
+        self, node: Node, message: Message, *, versions: tuple[int, int] | None = None, deadline_ms: int
+    ) -> Message:
+        """Send a request to the node at this address and return its answer, as `call` does with `may_have_moved`.
+
+        Raises Disconnected at once when the connection is lost or refused, and what `call` raises.
+        """
+        return self.call(message, to=lambda _: node, versions=versions, deadline_ms=deadline_ms, may_have_moved=True)
+
     def call_broker(
         self, broker_id: int, message: Message, *, versions: tuple[int, int] | None = None, deadline_ms: int
     ) -> Message:
@@ -217,13 +226,7 @@ class BlockingClient:
             # Looked up for each attempt: the broker may come back at another address, or the cluster may drop it.
             node = self._await_broker(broker_id, deadline_ms)
             try:
-                return self.call(
-                    message,
-                    to=lambda _cluster, node=node: node,  # type: ignore[misc]
-                    versions=versions,
-                    deadline_ms=deadline_ms,
-                    may_have_moved=True,
-                )
+                return self.call_node(node, message, versions=versions, deadline_ms=deadline_ms)
             except Disconnected:
                 if self.now_ms() >= last_attempt_ms:
                     raise

@@ -53,13 +53,7 @@ def ask_leaders(
         last_error: ApiError | Disconnected | None = None
         for node, led in _by_leader(client, missing, waits).items():
             try:
-                answer = client.call(
-                    request_for(led),
-                    to=lambda _cluster, node=node: node,  # type: ignore[misc]
-                    versions=versions,
-                    deadline_ms=waits.deadline_ms,
-                    may_have_moved=True,
-                )
+                answer = client.call_node(node, request_for(led), versions=versions, deadline_ms=waits.deadline_ms)
             except Disconnected as lost:
                 last_error = lost
                 continue

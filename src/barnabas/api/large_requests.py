@@ -10,11 +10,11 @@ A hostile client sends 20 MB of names with one letter on each of six connections
     handler 1         takes the first, whose objects would take more than ten times the bytes of the frame: decoding
                       ends before, with a log line, and the connection is closed
     handler 2 to 6    take the others, find the place of huge requests taken, put them into its line, and are free again
-    handler 1         passes its place on to the oldest in the line, unless its connection is closed meanwhile
+    handler 1         passes the place on to the oldest in the line, unless its connection is closed meanwhile
 
-A line is as long as there are open connections at most, since each has one request in progress.
-
-A line of its own is that of produces whose records are large (`LargeBatches`): their frames may be short.
+There is a line for heavy requests, one for huge ones, and one of `api.handlers.produce` for produces whose records are
+large: 7 KB may hold 256 MB, which takes seconds. A line holds one request of each open connection at most, and a hundred
+of clients that have left.
 
 Decoders are interpreted, so another thread gets the GIL after each switch interval. The lock of a line guards its place
 and its requests; nothing is called under it.
@@ -35,6 +35,7 @@ from barnabas.api.request_log import RequestLog
 from barnabas.protocol.decoder_source import Bound
 from barnabas.protocol.errors import DecodeError, ManyElements
 from barnabas.protocol.message_index import request_class
+from barnabas.protocol.messages.produce import ProduceRequest
 
 logger = logging.getLogger(__name__)
 
@@ -49,56 +50,11 @@ class Undecoded:
         self.offset = offset
 
 
-class _Line:
-    """One place, and the requests that wait for it, the oldest first."""
+class Line:
+    """One place in the process for requests of a kind, and the requests that wait for it, the oldest first.
 
-    __slots__ = ("_is_taken", "_lock", "_waiting")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_taken = False
-        self._waiting: deque[Request[Any]] = deque()
-
-    def takes_place(self, request: Request[Any]) -> bool:
-        """Take the place, or put the request into the line."""
-        with self._lock:
-            if not self._is_taken:
-                self._is_taken = True
-                return True
-            # A client may send 20 MB and leave, again and again: the line must not keep all that.
-            given_up = [each for each in self._waiting if each.channel.is_abandoned]
-            for each in given_up:
-                self._waiting.remove(each)
-            # Another object, which owns the frame: the caller releases what it has handled.
-            self._waiting.append(request.handed_to(request.handler))
-        _give_up(given_up)
-        return False
-
-    def pass_place_on(self) -> Request[Any] | None:
-        """Return the request that has the place now: no other one, which may come meanwhile, overtakes it."""
-        given_up: list[Request[Any]] = []
-        following = None
-        with self._lock:
-            while self._waiting and following is None:
-                oldest = self._waiting.popleft()
-                if oldest.channel.is_abandoned:
-                    given_up.append(oldest)
-                else:
-                    following = oldest
-            self._is_taken = following is not None
-        _give_up(given_up)
-        return following
-
-
-_MOST_WAITING = 100
-"""The length of a line from which on requests of clients that have left are dropped, whatever they want."""
-
-
-class LargeBatches:
-    """The one place in the process for produces whose records are large once they are decompressed.
-
-    7 KB may hold 256 MB, which takes seconds. Such a request waits here, and not on a handler's thread: eight of them
-    would leave none for the others. Its handler raises NeedsPlace as long as `holder` is another request.
+    Such a request waits here, and not on a handler's thread: eight that wait there would leave none for the others. Its
+    handler raises NeedsPlace, before it has begun, as long as `holder` is another request.
     """
 
     def __init__(self) -> None:
@@ -107,11 +63,19 @@ class LargeBatches:
         self.holder: Request[Any] | None = None
         """The request that has the place."""
 
+    def takes_place(self, request: Request[Any]) -> bool:
+        """Take the place for a request, if it is free. The caller passes it on afterwards."""
+        with self._lock:
+            if self.holder is not None:
+                return False
+            self.holder = request
+            return True
+
     def queue(self, request: Request[Any], handle: Callable[[Request[Any]], None]) -> None:
         """Have a request handler call `handle(request)` when the request has the place."""
         with self._lock:
-            # A client may send its frame and leave, again and again: the line must not keep all of them. Those that
-            # want no answer are kept while they are few: their clients may leave when they have sent all.
+            # A client may send 20 MB and leave, again and again: the line must not keep all that. Produces that want no
+            # answer are kept while they are few: their clients may leave when they have sent all.
             is_long = len(self._waiting) >= _MOST_WAITING
             given_up = [each.request for each in self._waiting if _is_given_up(each.request, is_long=is_long)]
             self._waiting = deque(each for each in self._waiting if each.request not in given_up)
@@ -120,7 +84,7 @@ class LargeBatches:
                 self.holder = request
             else:
                 self._waiting.append(_Waiting(request, handle))
-        _close(given_up)
+        _give_up(given_up)
         if is_free:
             self._resume(request, handle)
 
@@ -131,9 +95,10 @@ class LargeBatches:
         try:
             handle(request)
         finally:
-            self._pass_place_on()
+            self.pass_place_on()
 
-    def _pass_place_on(self) -> None:
+    def pass_place_on(self) -> None:
+        """Give the place to the oldest request: no other one, which may come meanwhile, overtakes it."""
         given_up: list[Request[Any]] = []
         with self._lock:
             self.holder = handle = None
@@ -144,20 +109,13 @@ class LargeBatches:
                 else:
                     self.holder = oldest
             following = self.holder
-        _close(given_up)
+        _give_up(given_up)
         if following is not None and handle is not None:
             self._resume(following, handle)
 
 
-def _is_given_up(request: Request[Any], *, is_long: bool) -> bool:
-    """Return whether the client has left before its records had the place, and is to be forgotten."""
-    return request.channel.is_abandoned and bool(is_long or request.body.acks)
-
-
-def _close(requests: Iterable[Request[Any]]) -> None:
-    for request in requests:
-        request.close_connection()
-        request.release_buffer()
+_MOST_WAITING = 100
+"""The length of a line from which on requests of clients that have left are dropped, whatever they want."""
 
 
 class _Waiting(NamedTuple):
@@ -165,45 +123,68 @@ class _Waiting(NamedTuple):
     handle: Callable[[Request[Any]], None]
 
 
-class NeedsPlace(NeedsHandlerThread):
-    """Raised by the handler of Produce, before it has begun, for a request that has to wait for its place."""
+def _is_given_up(request: Request[Any], *, is_long: bool) -> bool:
+    """Return whether the client has left before its request had the place, and is to be forgotten."""
+    wants_no_answer = isinstance(request.body, ProduceRequest) and request.body.acks == 0
+    return request.channel.is_abandoned and (is_long or not wants_no_answer)
 
-    def __init__(self, batches: LargeBatches) -> None:
+
+def _give_up(requests: Iterable[Request[Any]]) -> None:
+    """End requests whose connections are closed."""
+    for request in requests:
+        if isinstance(request.body, Undecoded):
+            request.body = request_class(request.handler.api_key)()
+        request.close_connection()
+        request.release_buffer()
+
+
+class NeedsPlace(NeedsHandlerThread):
+    """Raised by a handler, before it has begun, for a request that has to wait for its place."""
+
+    def __init__(self, line: Line) -> None:
         super().__init__()
-        self._batches = batches
+        self._line = line
 
     def queue(self, request: Request[Any], handle: Callable[[Request[Any]], None]) -> None:
         """Put the request into the line."""
-        self._batches.queue(request, handle)
+        self._line.queue(request, handle)
 
 
 class LargeRequests:
     """The decoding of large requests, and the places of the heavy ones among them."""
 
-    def __init__(self, log: RequestLog, resume: Callable[[Request[Any]], None]) -> None:
-        """resume: runs a request that has waited in a line, on a request handler's thread (Apis.handle_moved)."""
+    def __init__(self, log: RequestLog) -> None:
         self._log = log
-        self._resume = resume
-        self._heavy, self._huge = _Line(), _Line()
+        self._heavy, self._huge = Line(), Line()
         # Filled by single assignments, from any thread.
-        self._lines: dict[Handler, Handler] = {}
-        self._placed_lines: dict[Handler, Handler] = {}
+        self._redirected: dict[Handler, Handler] = {}
 
     def leading_here(self, handler: Handler) -> Handler:
         """Return the line of the table for undecoded requests of `handler`: one each, made when first asked for."""
-        found = self._lines.get(handler)
+        found = self._redirected.get(handler)
         if found is None:
-            found = handler.redirected(partial(self.handle, handler))
-            self._placed_lines[found] = handler.redirected(partial(self._handle_placed, handler))
-            self._lines[handler] = found
+            found = self._redirected[handler] = handler.redirected(partial(self.handle, handler))
         return found
 
     def handle(self, handler: Handler, request: Request[Any]) -> None:
-        """Decode a request and have `handler` handle it, or put it into a line. Raises what `handler` raises."""
+        """Decode a request and have `handler` handle it. Raises NeedsPlace, and what `handler` raises."""
         if request.request_size <= HEAVY_BYTES or self._holds_records(handler, request):
             self._decode_and_handle(handler, request)
-        elif self._line_of(request).takes_place(request):
-            self._handle_placed(handler, request)
+            return
+        line = self._heavy if request.request_size <= HUGE_BYTES else self._huge
+        if request is line.holder:
+            self._decode_and_handle(handler, request)
+        elif line.takes_place(request):
+            try:
+                self._decode_and_handle(handler, request)
+            finally:
+                line.pass_place_on()
+        else:
+            raise NeedsPlace(line)
+
+    def _decode_and_handle(self, handler: Handler, request: Request[Any]) -> None:
+        if self._decode(handler, request):
+            handler.handle(request)
 
     @staticmethod
     def _holds_records(handler: Handler, request: Request[Any]) -> bool:
@@ -218,24 +199,6 @@ class LargeRequests:
         except DecodeError:
             pass  # found again, and told, where the request is decoded for its handler
         return True
-
-    def _handle_placed(self, handler: Handler, request: Request[Any]) -> None:
-        """Handle a request that has a place."""
-        line = self._line_of(request)
-        try:
-            self._decode_and_handle(handler, request)
-        finally:
-            following = line.pass_place_on()
-            if following is not None:
-                following.handler = self._placed_lines[following.handler]
-                following.channel.resume(partial(self._resume, following))
-
-    def _line_of(self, request: Request[Any]) -> _Line:
-        return self._heavy if request.request_size <= HUGE_BYTES else self._huge
-
-    def _decode_and_handle(self, handler: Handler, request: Request[Any]) -> None:
-        if self._decode(handler, request):
-            handler.handle(request)
 
     def _decode(self, handler: Handler, request: Request[Any]) -> bool:
         """Decode the body. Returns False when the bytes are no request: the connection is closed."""
@@ -264,11 +227,3 @@ class LargeRequests:
         if self._log.enabled:
             self._log.received(request)
         return True
-
-
-def _give_up(requests: Iterable[Request[Any]]) -> None:
-    """End requests whose connections are closed."""
-    for request in requests:
-        request.body = request_class(request.handler.api_key)()
-        request.close_connection()
-        request.release_buffer()

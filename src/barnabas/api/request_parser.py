@@ -34,24 +34,14 @@ def valid_software(body: ApiVersionsRequest) -> bool:
     )
 
 
-def _handle(request: Request[Any]) -> None:
-    request.handler.handle(request)
-
-
 class RequestParser:
     """Parses frames by the registry's table."""
 
-    def __init__(
-        self, registry: Registry, log: RequestLog | None = None, resume: Callable[[Request[Any]], None] | None = None
-    ) -> None:
-        """Parse by the table of `registry`.
-
-        log: the request log, which keeps each request's body while enabled. resume: runs a large request that has
-        waited for its place, on a request handler's thread (Apis.handle_moved); None: its handler alone is called.
-        """
+    def __init__(self, registry: Registry, log: RequestLog | None = None) -> None:
+        """Parse by the table of `registry`. log: the request log, which keeps each request's body while enabled."""
         self._handlers = registry.handlers
         self._log = RequestLog() if log is None else log
-        self._large = LargeRequests(self._log, _handle if resume is None else resume)
+        self._large = LargeRequests(self._log)
 
     def use_handlers(self, handlers: Mapping[int, Handler]) -> None:
         """Parse by another table of the same APIs from the next frame on: one assignment, from any thread."""

@@ -107,7 +107,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     apis = Apis(foundations.actions, clock.nanoseconds)
     # Requests are parsed by the table with faults in front of it; all else (quotas, ApiVersions) is about the real one.
     served = registry if faults is None else _intercepted(stages, registry, apis, faults)
-    parser = RequestParser(served, request_log, apis.handle_moved)
+    parser = RequestParser(served, request_log)
     startup_gate = StartupGate(parser, served, apis.handle_moved)
     requests = RequestMetrics(request_log)
     versions = ApiVersionsApi(lambda: served, storage.features)

@@ -67,7 +67,7 @@ class Broker:
         self.while_handling: Callable[[], None] = lambda: None
         self.apis = Apis(ActionQueue(), lambda: 1)
         registry = Registry([Handler(api_key, self._handle, brief=brief)])
-        self.parser = RequestParser(registry, resume=self.apis.handle_moved)
+        self.parser = RequestParser(registry)
 
     def receive(self, message: Message, version: int, channel: RecordingChannel | None = None) -> Request[Any]:
         return self.parser.parse(

@@ -19,7 +19,7 @@ from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.list_offsets import ListOffsetsApi
 from barnabas.api.handlers.offsets import OffsetsApi
 from barnabas.api.handlers.produce import ProduceApi
-from barnabas.api.large_requests import LargeBatches
+from barnabas.api.large_requests import Line
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification
@@ -286,7 +286,7 @@ def test_the_bodies_of_a_whole_request_stay_small(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_line_forgets_clients_that_have_left() -> None:
-    batches = LargeBatches()
+    batches = Line()
     registry = Registry(produce_api(Replicas()).handlers())
     channels = [WaitingChannel() for _ in range(4)]
     requests = [produce_request(registry, channel, [batch()]) for channel in channels]

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import AT_ONCE_BATCHES, AT_ONCE_BYTES, AT_ONCE_RECORDS, Brief, hand_over
 from barnabas.api.current_leader import CurrentLeaders
-from barnabas.api.large_requests import LargeBatches, NeedsPlace
+from barnabas.api.large_requests import Line, NeedsPlace
 from barnabas.api.produced_batches import refused_batch
 from barnabas.api.request import Handler, Request, described_error_answer
 from barnabas.api.transaction_verification import (
@@ -97,7 +97,7 @@ class ProduceApi:
         self._appender = replicas.appender
         self._hosted = replicas.hosted
         self._slow_topics = replicas.slow_topics
-        self._large_batches = LargeBatches()
+        self._large_batches = Line()
         self._metadata = metadata
         self._authorizer = authorizer
         self._verification = verification

@@ -13,8 +13,8 @@ A hostile client sends 20 MB of names with one letter on each of six connections
     handler 1         passes the place on to the oldest in the line, unless its connection is closed meanwhile
 
 There is a line for heavy requests, one for huge ones, and one of `api.handlers.produce` for produces whose records are
-large: 7 KB may hold 256 MB, which takes seconds. A line holds one request of each open connection at most, and a hundred
-of clients that have left.
+large: 7 KB may hold 256 MB, which takes seconds. A line holds one request of each open connection at most, and a
+hundred of clients that have left.
 
 Decoders are interpreted, so another thread gets the GIL after each switch interval. The lock of a line guards its place
 and its requests; nothing is called under it.

@@ -20,7 +20,7 @@ from barnabas.network.acceptor import Acceptor
 from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler_pool import RequestHandlerPool
-from barnabas.network.request_metrics import RequestMetrics
+from barnabas.network.request_metrics import ProcessorCounts, RequestMetrics
 from barnabas.network.served_listener import CONTROL_PLANE
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import Clock
@@ -110,7 +110,7 @@ class NetworkMetrics:
                 yield (processor.processor_id, counter), getattr(counters, counter)
             for _, counter in SESSION_TOTALS:
                 yield (processor.processor_id, counter), getattr(counters.sessions, counter)
-            for name, total in self._exchanges(processor).items():
+            for name, total in _exchanges(self._requests.counts_of(processor.processor_id)).items():
                 yield (processor.processor_id, name), total
         for acceptor in self._sockets.acceptors:
             yield acceptor, acceptor.blocked_ns
@@ -184,24 +184,15 @@ class NetworkMetrics:
             yield _attribute(f"{name}time-total", total_ns, tags)
             yield _attribute(f"{name}-time-ns-avg", total_ns / max(counters.select_calls, 1), tags)
 
-    def _exchanges(self, processor: Processor) -> dict[str, int]:
-        """Return Kafka's counts of frames. Its Selector is the clients' as well: what it sends is called a request."""
-        counts = self._requests.counts_of(processor.processor_id)
-        # Counted by request, and not by system call, which would cost every call of one.
-        return {
-            "request": counts.answers,
-            "response": counts.requests,
-            "network-io": counts.answers + counts.requests,
-        }
-
     def _of_exchanges(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
         number = processor.processor_id
-        for name, total in self._exchanges(processor).items():
+        counts = self._requests.counts_of(number)
+        for name, total in _exchanges(counts).items():
             yield from self._rate_and_total(name, (number, name), total, tags)
         sent = self._rate((number, "bytes_sent"), processor.counters.bytes_sent)
-        answers = self._rate((number, "request"), self._exchanges(processor)["request"])
+        answers = self._rate((number, "request"), counts.answers)
         yield _attribute("request-size-avg", sent / answers if answers > 0 else 0.0, tags)
-        yield _attribute("request-size-max", self._requests.counts_of(number).largest_answer_bytes, tags)
+        yield _attribute("request-size-max", counts.largest_answer_bytes, tags)
 
     def _of_sessions(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
         sessions = processor.counters.sessions
@@ -240,6 +231,12 @@ class NetworkMetrics:
     def _of_connections(self) -> Iterator[Sample]:
         for rate in self._sockets.connection_quotas.rate_samples():
             yield _attribute(rate.name, rate.value, rate.tags)
+
+
+def _exchanges(counts: ProcessorCounts) -> dict[str, int]:
+    """Return Kafka's counts of frames. Its Selector is the clients' as well: what it sends is called a request."""
+    # Counted by request, and not by system call, which would cost every call of one.
+    return {"request": counts.answers, "response": counts.requests, "network-io": counts.answers + counts.requests}
 
 
 def _of_channel(channel: RequestChannel) -> Iterator[Sample]:

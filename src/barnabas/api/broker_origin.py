@@ -66,7 +66,7 @@ class BrokerOrigin:
     def require_follower(self, request: Request[Any]) -> None:
         """Check the sender of a fetch with a replica id, whose permission its handler asks for.
 
-        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for a client that is no broker where no authorizer decides.
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED when no authorizer decides and the client is not a broker.
         Raises NeedsHandlerThread: the check may have to read the store.
         """
         if not request.connection.is_of_broker and needs_known_sender(self._authorizer, request):

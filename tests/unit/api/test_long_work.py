@@ -6,7 +6,6 @@ import gzip
 import random
 import zlib
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any, cast
 
 import pytest
@@ -44,10 +43,6 @@ from tests.support.no_transaction_coordinator import NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
-
-needs_interpreted_compression = pytest.mark.skipif(
-    not isinstance(compression.decompress, FunctionType), reason="calls inside a compiled module cannot be counted"
-)
 
 
 class WaitingChannel(RecordingChannel):
@@ -189,7 +184,7 @@ class Decompressions:
         monkeypatch.setattr(compression, "_decompress_plain_lz4", counted_lz4)
 
 
-@needs_interpreted_compression
+@pytest.mark.interpreted
 @pytest.mark.parametrize("produced", [*SMALL, *LARGE])
 def test_a_network_thread_decompresses_few_pieces(produced: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """1 MB of 50,000 empty members of gzip made every client of the thread wait 11 s."""
@@ -203,7 +198,7 @@ def test_a_network_thread_decompresses_few_pieces(produced: bytes, monkeypatch: 
     assert replicas.partition().log.log_end_offset == 0
 
 
-@needs_interpreted_compression
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("produced", "code"), REFUSED_FIRST)
 def test_size_and_checksum_come_before_decompression(
     produced: bytes, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
@@ -268,6 +263,7 @@ def test_produces_of_large_records_wait_for_each_other_on_no_thread() -> None:
     assert replicas.partition().log.log_end_offset == 4
 
 
+@pytest.mark.interpreted
 def test_the_bodies_of_a_whole_request_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 batches of 130 bytes that hold 1 MB each were all decompressed before the first one was appended."""
     kept: list[int] = []

@@ -147,14 +147,20 @@ def require_broker(request: Request[Any], senders: BrokerSenders) -> None:
 
 
 def refuse_origin(request: Request[Any], reason: str) -> NoReturn:
-    """Log why the origin of a request is refused. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, always."""
-    logger.warning(
+    """Log why the origin of a request is refused. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, always.
+
+    A warning is logged once a connection: a client may send such requests without end.
+    """
+    connection = request.connection
+    logger.log(
+        logging.DEBUG if connection.has_been_refused else logging.WARNING,
         "Refused %s of client %r on connection %s: %s",
         request.handler.api_key.name,
         request.header.client_id,
-        request.connection.connection_id,
+        connection.connection_id,
         reason,
     )
+    connection.has_been_refused = True
     raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{request.handler.api_key.name}: {reason}")
 
 

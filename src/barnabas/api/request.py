@@ -39,7 +39,7 @@ class ConnectionContext:
     """The facts that all requests of one connection share: its client, its listener, its plane.
 
     Mutable only on the Processor's thread (authentication fills `principal`, ApiVersions the software name), except
-    for `is_of_broker`.
+    for `is_of_broker` and `has_been_refused`.
     """
 
     __slots__ = (
@@ -49,6 +49,7 @@ class ConnectionContext:
         "client_software_version",
         "connection_id",
         "from_privileged_listener",
+        "has_been_refused",
         "is_of_broker",
         "listener_name",
         "plane",
@@ -83,6 +84,8 @@ class ConnectionContext:
         # Whether the peer has shown that it is a broker (`api.controller_origin`). Request handlers set it too: it only
         # ever becomes True.
         self.is_of_broker = False
+        # Whether the log tells already that a request for brokers was refused here: one line a connection.
+        self.has_been_refused = False
         self.plane = plane
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"

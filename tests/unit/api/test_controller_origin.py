@@ -63,6 +63,13 @@ def is_let_in(
     return False
 
 
+def test_a_connection_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A client may send such requests without end: each was a line of the log."""
+    caplog.set_level("WARNING")
+    assert not is_let_in("10.0.0.6", allowed=None)  # which asks twice
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 @pytest.mark.parametrize(
     "address", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "10.0.0.5", "::ffff:10.0.0.5"]
 )

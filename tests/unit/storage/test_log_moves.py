@@ -11,10 +11,27 @@ import pytest
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.fetch_data import FetchIsolation
-from barnabas.storage.file_names import FUTURE_DIR_SUFFIX, LOG_SUFFIX, MOVED_FROM_FILE, SEGMENT_SUFFIXES
+from barnabas.storage.file_names import (
+    FUTURE_DIR_SUFFIX,
+    LOG_SUFFIX,
+    MOVED_FROM_FILE,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    segment_file_name,
+)
 from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.producers.state_manager import MANY_PRODUCERS
 from tests.support.simulated_files import PowerOff, SimulatedFiles
-from tests.unit.storage.log_harness import PARTITION, Broker, batch, check_indexes, fault_once, log_config, read_all
+from tests.unit.storage.log_harness import (
+    NOW,
+    PARTITION,
+    Broker,
+    batch,
+    check_indexes,
+    fault_once,
+    log_config,
+    read_all,
+)
 
 DIRS = ("/a", "/b")
 SMALL_SEGMENTS = log_config(segment_bytes=600, index_interval_bytes=100)
@@ -88,6 +105,26 @@ def test_back_and_forth() -> None:
         assert read_all(broker.log()) == expected
         append(log, 3, broker.random)
     assert MOVED_FROM_FILE not in broker.files.list_dir("/b/topic-0")
+
+
+def test_snapshots_of_a_copy_are_written_before_it_takes_the_place_of_the_log() -> None:
+    """The background no longer finds the producers of a roll when the files have been exchanged."""
+    broker = Broker(SimulatedFiles(), config=SMALL_SEGMENTS, log_dirs=DIRS)
+    log = broker.log()
+    for producer_id in range(MANY_PRODUCERS + 1):
+        builder = RecordBatchBuilder(producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        builder.append(NOW, b"key", b"value")
+        log.append_as_leader(builder.build(), 0)
+    append(log, 10, broker.random)
+    future = broker.manager.begin_move(log, "/b")
+    catch_up(broker, log, future)
+    begun = future.producer_states.begun_offsets()
+    assert begun, "the copy has rolled, and the background has not run"
+    assert broker.manager.complete_move(log, future)
+    names = broker.files.list_dir(log.directory)
+    assert {segment_file_name(offset, SNAPSHOT_SUFFIX) for offset in begun} <= set(names)
+    broker.scheduler.tick()
+    assert log.producer_states.begun_offsets() == []
 
 
 def test_move_goes_on_after_a_restart() -> None:

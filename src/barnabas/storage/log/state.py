@@ -152,11 +152,15 @@ class LogState:
         """Bring everything below `offset` (None: all) to stable storage, topic id and epochs before batches.
 
         What lies before the recovery point is not looked for in the batches again, so the epochs of these batches must
-        be durable before the recovery point moves. Raises OSError.
+        be durable before the recovery point moves. A flush of all writes snapshots that the background has not come to:
+        it would not find them any more when the files of a log are exchanged. Raises OSError.
         """
         if self.identity.is_pending:
             with self.lock:
                 self.write_identity()
+        if offset is None:
+            for snapshot_offset in self.producers.begun_offsets():
+                self._write_begun_snapshot(snapshot_offset)
         self.local.flush(offset, before=self.leader_epochs.flush)
 
     def _flush_before(self, local: LocalLog, base_offset: int, snapshot_taken: bool) -> None:

@@ -193,6 +193,10 @@ class ProducerStateManager:
         self._snapshots = tuple(sorted({*self._snapshots, end_offset}))
         return True
 
+    def begun_offsets(self) -> list[int]:
+        """Return the offsets of the snapshots that are not written yet. Needs no lock."""
+        return list(self._frozen)
+
     def begun(self, offset: int) -> list[ProducerStateEntry] | None:
         """Return the producers of a snapshot that is not written yet, or None. Needs no lock."""
         return self._frozen.get(offset)

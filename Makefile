@@ -101,6 +101,7 @@ types: $(VENV)/.installed-test ## check types
 bench: compiled ## measure everything against Apache Kafka (an hour; needs Java, Maven and a quiet machine)
 	$(BIN)/python -m benchmarks.cold_start
 	$(BIN)/python -m benchmarks.codec
+	$(BIN)/python -m benchmarks.recycled_outputs
 	$(BIN)/python -m benchmarks.broker $(ARGS)
 	$(BIN)/python -m benchmarks.cleaner
 	$(BIN)/python -m benchmarks.startup --rounds 5

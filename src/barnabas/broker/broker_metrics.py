@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from barnabas import __version__
 from barnabas.broker.broker_identity import BrokerIdentity
-from barnabas.broker.linux_io import linux_io_counters
 from barnabas.metrics.metrics_registry import TICK_INTERVAL_MS, MetricsRegistry
 from barnabas.replica.fetcher.fetcher_metrics import register_fetcher_metrics, register_log_dir_move_metrics
 from barnabas.replica.replica_manager import ReplicaManager
@@ -20,6 +20,23 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.storage_metrics import register_storage_metrics
+
+LINUX_COUNTERS: Final = "/proc/self/io"
+_COUNTED: Final = {"read_bytes": "read-bytes", "write_bytes": "write-bytes"}
+
+
+def linux_io_counters() -> dict[str, int]:
+    """Return the `read-bytes` and `write-bytes` of this process; nothing on other systems.
+
+    Kafka: LinuxIoMetricsCollector.
+    """
+    try:
+        with open(LINUX_COUNTERS, encoding="ascii") as counters:
+            lines = [line.partition(": ") for line in counters]
+    except OSError:
+        # Another system, or a container that hides the file.
+        return {}
+    return {_COUNTED[name]: int(value) for name, _, value in lines if name in _COUNTED}
 
 
 def register_broker_metrics(

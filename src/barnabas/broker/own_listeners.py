@@ -13,7 +13,7 @@ from dataclasses import replace
 from barnabas.broker.server_config import ServerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint, advertised_listeners_of
-from barnabas.network.host_name import canonical_host_name
+from barnabas.transport.host_addresses import canonical_host_name
 from barnabas.zk.broker_zk_data import BrokerInfo
 
 UNROUTABLE_HOSTS = ("", "0.0.0.0", "::")
@@ -52,7 +52,8 @@ class OwnListeners:
                 continue
             # As bound where no other address is given; else as given, with the bound port in place of port 0.
             named = listener if as_bound else end_point if end_point.port else end_point.with_port(listener.port)
-            # No client can connect to a wildcard address. Kafka advertises the canonical host name as well.
+            # No client can connect to a wildcard address. Kafka advertises the canonical host name as well. The look-up
+            # may block.
             if named.host in UNROUTABLE_HOSTS:
                 named = replace(named, host=canonical_host_name())
             advertised.append(named)

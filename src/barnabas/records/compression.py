@@ -32,6 +32,7 @@ from typing import Final, TypeAlias
 import cramjam
 
 from barnabas.records.errors import CorruptRecord, DecompressedTooLarge, TooManyPieces
+from barnabas.records.recycling_memory_pool import RecyclingMemoryPool
 from barnabas.records.xxhash32 import xxhash32
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -59,6 +60,8 @@ _LZ4_STORED: Final = 0x80000000
 """The bit in the size of a block that says that the block is not compressed."""
 _LZ4_SHORT_BLOCKS: Final = 8
 """The most blocks of less than half the size that are read in Python. A writer's last block may be short."""
+LZ4_OUTPUTS: Final = RecyclingMemoryPool(_LZ4_BLOCK_BYTES, kept_buffers=16)
+"""More threads than 16 rarely decompress at once."""
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 PIECE_BYTES: Final = 1 << 20
 """The largest part that `decompressed_pieces` yields of data that come in one piece."""
@@ -360,10 +363,18 @@ def _decompress_plain_lz4(data: Buffer, limit_bytes: int) -> bytes | None:
     """
     if data[: len(_LZ4_PLAIN_HEADER)] != _LZ4_PLAIN_HEADER:
         return None
+    output = LZ4_OUTPUTS.allocate(_LZ4_BLOCK_BYTES)
+    try:
+        return _plain_lz4_blocks(data, output, limit_bytes)
+    finally:
+        LZ4_OUTPUTS.release(output)
+
+
+def _plain_lz4_blocks(data: Buffer, output: bytearray, limit_bytes: int) -> bytes | None:
+    """Decompress the blocks behind a plain header, each by way of `output`; None as `_decompress_plain_lz4`."""
     pieces: list[bytes] = []
     position, end = len(_LZ4_PLAIN_HEADER), len(data)
     short_left = _LZ4_SHORT_BLOCKS
-    output = bytearray(min(_LZ4_BLOCK_BYTES, limit_bytes))
     with memoryview(data) as source, memoryview(output) as target:
         while position + 4 <= end:
             size = int.from_bytes(source[position : position + 4], "little")

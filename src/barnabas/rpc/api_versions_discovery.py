@@ -12,15 +12,40 @@ Kafka: the part of NetworkClient about nodesNeedingApiVersionsFetch and apiVersi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from barnabas import __version__
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
-from barnabas.rpc.finalized_features import NOTHING_FINALIZED, FinalizedLevels, finalized_in
 from barnabas.rpc.node_api_versions import NodeApiVersions
 
 OLDEST_VERSION = 0
+
+
+class FinalizedLevels(NamedTuple):
+    """The level of each feature that a cluster has finalized (KIP-584), by its name.
+
+    In force since `epoch`, which is -1 when nothing is finalized. Kafka: ApiVersions.FinalizedFeaturesInfo.
+    """
+
+    epoch: int
+    levels: Mapping[str, int]
+
+    def level_of(self, name: str) -> int:
+        """Return the level of a feature; 0 for one that is not finalized."""
+        return self.levels.get(name, 0)
+
+
+NOTHING_FINALIZED = FinalizedLevels(-1, {})
+
+
+def finalized_in(answer: ApiVersionsResponse) -> FinalizedLevels:
+    """Return the features in an answer to ApiVersions; nodes before KIP-584 name none."""
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    return FinalizedLevels(answer.finalized_features_epoch, levels)
 
 
 class ApiVersionsDiscovery:

@@ -1,7 +1,7 @@
 """The addresses of a host name, for clients that try one after the other (KIP-302), and the names of its addresses.
 
-Called by `rpc.NetworkClient` on its own thread, by the clients when they are made, and by request handlers that compare
-addresses of brokers; the calls block as long as the name server takes. No state.
+Called by `rpc.NetworkClient` on its own thread, by the clients when they are made, by request handlers that compare
+addresses of brokers, and by `broker.own_listeners`; the calls block as long as the name server takes. No state.
 Kafka: ClientUtils.resolve.
 """
 
@@ -51,3 +51,11 @@ def canonical_host_names(host: str, port: int) -> tuple[str, ...]:
             # The name server does not answer for this address. The address alone is as good to connect to.
             names.append(address)
     return tuple(dict.fromkeys(names))
+
+
+def canonical_host_name() -> str:
+    """Return this machine's fully qualified name as the resolver knows it, or the bare host name.
+
+    Kafka: InetAddress.getCanonicalHostName.
+    """
+    return socket.getfqdn()

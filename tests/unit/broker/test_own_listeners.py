@@ -8,7 +8,7 @@ from barnabas.broker.own_listeners import OwnListeners
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint
 from barnabas.config.server_defaults import SERVER_DEFAULTS
-from barnabas.network.host_name import canonical_host_name
+from barnabas.transport.host_addresses import canonical_host_name
 
 
 def listeners(**settings: str) -> OwnListeners:

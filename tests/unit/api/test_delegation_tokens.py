@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from barnabas.protocol.messages.tokens import (
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.security.acl.acl_authorizer import Action
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.tokens.delegation_token import TokenInformation
 from barnabas.security.tokens.token_cache import TokenCache
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore
@@ -176,6 +179,25 @@ def test_which_tokens_a_client_sees() -> None:
     assert seen("User:eve") == {of_bob.token_id}
     broker.permissions.allowed = {(AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, anothers.token_id)}
     assert seen("User:eve") == {anothers.token_id}
+
+
+class Asked(AbstractSet[str]):
+    """Principals that are looked up and never walked through."""
+
+    def __contains__(self, principal: object) -> bool:
+        return principal == "User:renewer"
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("as many steps as a request has owners, for each token")
+
+    def __len__(self) -> int:
+        return 250_000
+
+
+def test_owners_that_are_asked_for_cost_one_step_a_token() -> None:
+    token = TokenInformation("id", "User:alice", "User:bob", ("User:renewer",), 1, 3, 2)
+    assert token.belongs_to(Asked())
+    assert not replace(token, renewers=()).belongs_to(Asked())
 
 
 def test_without_the_secret_there_are_no_tokens() -> None:

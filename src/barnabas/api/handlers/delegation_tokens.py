@@ -12,7 +12,8 @@ Kafka: KafkaApis.handleCreateTokenRequest and its kin, DelegationTokenManager.fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from barnabas.api.authorize import Authorizer, is_allowed
@@ -128,11 +129,11 @@ class DelegationTokensApi:
             )
         )
 
-    def _is_visible(self, request: Request[Any], token: TokenInformation, owners: Collection[str] | None) -> bool:
-        if owners is not None and not any(token.belongs_to(owner) for owner in owners):
+    def _is_visible(self, request: Request[Any], token: TokenInformation, owners: AbstractSet[str] | None) -> bool:
+        if owners is not None and not token.belongs_to(owners):
             return False
         return (
-            token.belongs_to(request.connection.principal)
+            token.belongs_to({request.connection.principal})
             or is_allowed(
                 self._authorizer, request, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id
             )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,9 +38,12 @@ class TokenInformation:
         """Return whether a principal may renew and expire the token. Not its requester, as in Kafka."""
         return principal == self.owner or principal in self.renewers
 
-    def belongs_to(self, principal: str) -> bool:
-        """Return whether a principal has the token: as owner, requester or renewer."""
-        return principal in (self.owner, self.requester) or principal in self.renewers
+    def belongs_to(self, principals: AbstractSet[str]) -> bool:
+        """Return whether one of the principals has the token: as owner, requester or renewer.
+
+        Takes as long as the token has principals, however many are asked for.
+        """
+        return not principals.isdisjoint((self.owner, self.requester, *self.renewers))
 
     def is_expired(self, now_ms: int) -> bool:
         """Return whether nobody can log in by the token any more."""

@@ -136,6 +136,10 @@ class CoordinatorLoader:
                     if not self._next_partition():
                         self._on_loaded(self._loader.record_count - loaded_before)
                         return
+                except Exception:
+                    # A partition whose loading fails must not end the thread: nobody would load the others.
+                    logger.exception("Loading a partition of %s failed", self._partitions.topic)
+                    self._work = iter(())
             pause_ns = pace.pause_ns(readings())
             if pause_ns and self._stopped.wait(pause_ns / NANOSECONDS_PER_SECOND):
                 return

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from barnabas.coordinator.runtime.java_hash import java_hash
+from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.pace import CpuReadings
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -77,3 +80,37 @@ def test_stages() -> None:
     assert not partitions.begin_loading(0, 4)
     assert not partitions.resign(0, None)
     assert partitions.begin_loading(0, 0)  # of a topic made anew
+
+
+class Loading:
+    """Loads partitions 0 to 2; the loading of 1 fails in a way that nobody expects."""
+
+    def __init__(self, partitions: CoordinatorPartitions) -> None:
+        self.record_count = 0
+        self.begun: list[int] = []
+        self._partitions = partitions
+
+    def load(self, partition: int, leader_epoch: int) -> Iterator[None]:
+        self.begun.append(partition)
+        yield
+        if partition == 1:
+            raise ZeroDivisionError
+        self._partitions.end_loading(partition, leader_epoch)
+
+    def drop(self, partition: int) -> int:
+        return 0
+
+
+def test_a_failure_and_a_second_order_leave_the_other_partitions_alone() -> None:
+    """An order that comes again begins nothing anew, and a thread that ended would never load the others."""
+    partitions = CoordinatorPartitions(GROUP_METADATA_TOPIC, MetadataCache(0), 3)
+    loading, threads = Loading(partitions), list[Callable[[], None]]()
+    loader = CoordinatorLoader(partitions, loading, start=threads.append, readings=lambda: CpuReadings(0, 0, 0))
+    for partition in (0, 1, 1, 2, 0):
+        loader.load(partition, 5)
+    (run,) = threads
+    run()
+    assert (loading.begun, partitions.active) == ([0, 1, 2], [0, 2])
+    loader.load(1, 6)  # a thread is begun again
+    threads[1]()
+    assert loading.begun == [0, 1, 2, 1]

@@ -29,7 +29,8 @@ def run(running: BrokerProcess) -> Run:
 
 
 def test_a_topics_life(run: Run) -> None:
-    created = run("topics", "create", "life", "--partitions", "3", "--config", "retention.ms=5000")
+    # As in Kafka's tool, spaces around a name and a value count for nothing.
+    created = run("topics", "create", "life", "--partitions", "3", "--config", "retention.ms = 5000 ")
     assert (created.exit_code, created.stdout) == (0, "life created: partitions 3, replicas 1\n")
     again = run("topics", "create", "life")
     assert (again.exit_code, again.stderr) == (
@@ -108,6 +109,8 @@ def test_lines_go_out_and_come_back(run: Run, tmp_path: Path) -> None:
     values = [record["value"] for record in records if record["partition"] == 1 and not record["key"]]
     assert values == [str(number) for number in range(1000)]
 
+    assert run("consume", "lines", "--max-messages=0").stdout == ""
+    assert run("consume", "lines", "--max-messages=-1").stdout == run("consume", "lines").stdout != ""
     some = run("consume", "lines", "--partition=1", "--from=5", "--max-messages=2", "--print-offset", "--quiet")
     assert [line.split("\t")[0] for line in some.stdout.splitlines()] == ["Offset:5", "Offset:6"]
     assert run("consume", "lines", "--from=end", "--quiet").stdout == ""

@@ -58,8 +58,9 @@ def test_a_partition_moves_while_it_is_written(three: Cluster, run: Run, tmp_pat
     replicas_of(three, "moved")
     # From wherever the controller has put it to 0,1: the start of what is tested.
     placed.write_text('{"partitions": [{"topic": "moved", "partition": 0, "replicas": [0, 1]}]}')
-    run("reassign", "execute", "--plan", str(placed))
+    run("reassign", "execute", "--plan", str(placed), "--throttle=-1")
     eventually(lambda: run("reassign", "verify", "--plan", str(placed)).exit_code == 0)
+    assert throttles(run) == []
     before, plan = tmp_path / "before.json", tmp_path / "plan.json"
     with producing(three.bootstrap_servers, "moved") as acknowledged:
         generated = run("reassign", "generate", "moved", "--to=1,2", "--current", str(before))
@@ -67,12 +68,12 @@ def test_a_partition_moves_while_it_is_written(three: Cluster, run: Run, tmp_pat
         plan.write_text(generated.stdout)
         wanted = json.loads(generated.stdout)["partitions"][0]["replicas"]
         assert sorted(wanted) == [1, 2]
-        executed = run("reassign", "execute", "--plan", str(plan), "--throttle=50000000")
+        executed = run("reassign", "execute", "--plan", str(plan), "--throttle=5000000000")
         assert executed.stdout == "moved\tpartition 0\treassignment started\n", executed.stderr
         limits = [
             "follower.replication.throttled.replicas=0:2",
             "leader.replication.throttled.replicas=0:0,0:1",
-            *["follower.replication.throttled.rate=50000000", "leader.replication.throttled.rate=50000000"] * 3,
+            *["follower.replication.throttled.rate=5000000000", "leader.replication.throttled.rate=5000000000"] * 3,
         ]
         # Changes of settings come by notices, after the answer.
         eventually(lambda: throttles(run) == limits)

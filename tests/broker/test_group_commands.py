@@ -62,6 +62,7 @@ def test_a_reset_is_shown_first_and_then_done(run: Run, filled: str) -> None:
     assert plan(run(*reset, "--shift-by=-3", "--execute")) == [("0", "10", "7"), ("1", "4", "1")]
     assert plan(run(*reset, "--shift-by=5", "--execute")) == [("0", "7", "10"), ("1", "1", "4")]
     assert plan(run(*reset, "--to-offset=6", "--execute")) == [("0", "10", "6"), ("1", "4", "4")]
+    assert plan(run(*reset, "--to-offset=-1")) == [("0", "6", "0"), ("1", "4", "0")]
     assert plan(run(*reset, "--to-earliest")) == [("0", "6", "0"), ("1", "4", "0")]
     assert plan(run(*reset, "--to-current")) == [("0", "6", "6"), ("1", "4", "4")]
     planned = run(*reset, "--to-datetime=2020-01-31T12:00")
@@ -71,6 +72,8 @@ def test_a_reset_is_shown_first_and_then_done(run: Run, filled: str) -> None:
     assert plan(run(*reset, "--to-datetime=1969-12-31T23:59:59.999Z")) == [("0", "6", "0"), ("1", "4", "0")]
     assert plan(run(*reset, f"--by-duration=P{'9' * 30}D")) == [("0", "6", "0"), ("1", "4", "0")]
     assert plan(run(*reset, "--by-duration=P1DT2H")) == [("0", "6", "0"), ("1", "4", "0")]
+    assert plan(run(*reset, "--by-duration=-P1D")) == [("0", "6", "10"), ("1", "4", "4")]
+    assert plan(run(*reset, f"--by-duration=-P{'9' * 30}D")) == [("0", "6", "10"), ("1", "4", "4")]
     described = run("groups", "describe", group).stdout.splitlines()
     assert described == [
         f"{group}\tEmpty\ttype classic\tassignor -\tcoordinator {BROKER_ID}\tmembers 0",
@@ -91,15 +94,20 @@ def test_a_reset_goes_to_a_file_and_comes_from_one(run: Run, filled: str, tmp_pa
         ("0", "-", "10"),
         ("1", "-", "2"),
     ]
+    # What kafka-consumer-groups exports of several groups: the lines of others are theirs. It ends with an empty line.
+    file.write_text(f'{group},"{filled}",0,3\n{other},{filled},1,-5\n{other},{filled},0,4\n\n')
+    assert plan(run("groups", "reset-offsets", other, "--from-file", str(file))) == [("0", "10", "4"), ("1", "2", "0")]
+    stranger = run("groups", "reset-offsets", f"{filled}-third", "--from-file", str(file))
+    assert (stranger.exit_code, stranger.stdout) == (2, "")
+    assert stranger.stderr == f"barnabas: the file has no offsets for group {filled}-third\n"
     file.write_text(f"{filled},7,2\n")
     missing = run("groups", "reset-offsets", other, "--from-file", str(file))
     assert (missing.exit_code, f"{filled} has no partition 7" in missing.stderr) == (2, True)
-    file.write_text(f"{filled},1,2\n{filled},one,2\n")
-    wrong = run("groups", "reset-offsets", other, "--from-file", str(file))
-    assert (wrong.exit_code, wrong.stderr) == (
-        2,
-        f"barnabas: line 2 is not topic,partition,offset: {filled},one,2\n",
-    )
+    for line in ("one,2", "1_0,2", "1,2,3", "1", "1,"):
+        file.write_text(f"{filled},1,2\n{filled},{line}\n")
+        wrong = run("groups", "reset-offsets", other, "--from-file", str(file))
+        expected = f"barnabas: line 2 is not topic,partition,offset: {filled},{line}\n"
+        assert (wrong.exit_code, wrong.stderr) == (2, expected)
 
 
 def test_a_topic_of_a_group_is_deleted(run: Run, filled: str) -> None:
@@ -145,7 +153,7 @@ def test_a_group_with_a_member(run: Run, server: Server, filled: str) -> None:
             f"\tmember {member_id}\tinstance first\tclient {CLIENT_ID}\thost /127.0.0.1"
             f"\tpartitions {filled}-0,{filled}-1"
         )
-        listed = run("groups", "list", "--type=classic", "--state=stable").stdout.splitlines()
+        listed = run("groups", "list", "--type=Consumer,classic", "--state=empty,stable").stdout.splitlines()
         assert f"{group}\ttype classic\tprotocol consumer\tStable" in listed
         refused = run("groups", "reset-offsets", group, "--topic", filled, "--to-latest", "--execute")
         assert refused.exit_code == 1
@@ -188,7 +196,7 @@ def test_a_group_of_the_consumer_protocol(run: Run, server: Server, filled: str)
         (("describe",), 2, "name the groups, or give --all"),
         (("describe", "x", "--all"), 2, "name the groups, or give --all"),
         (("describe", "nobody"), 1, "GROUP_ID_NOT_FOUND"),
-        (("list", "--type=no-such"), 0, ""),
+        (("list", "--type=no-such"), 2, "'no-such' is not one of 'classic', 'consumer', 'share'"),
         (("list", "--state=Bogus"), 2, "'Bogus' is not one of 'assigning'"),
         (("reset-offsets", "g", "--topic=t"), 2, "give exactly one of --to-earliest, "),
         (("reset-offsets", "g", "--topic=t", "--to-latest", "--to-offset=0"), 2, "give exactly one of --to"),
@@ -202,7 +210,7 @@ def test_a_group_of_the_consumer_protocol(run: Run, server: Server, filled: str)
         (("reset-offsets", "g", "--topic=t", "--to-datetime=soon"), 2, "--to-datetime takes a time such as"),
         (("reset-offsets", "g", "--topic=t", "--by-duration=PT"), 2, "--by-duration takes a duration such as"),
         (("reset-offsets", "g", "--topic=t", "--by-duration=7d"), 2, "--by-duration takes a duration such as"),
-        (("reset-offsets", "g", "--topic=t", "--to-offset=-1"), 2, "--to-offset"),
+        (("reset-offsets", "g", "--topic=t", "--to-offset=x"), 2, "--to-offset"),
         (("delete-offsets", "g"), 2, "name the partitions with --topic"),
         (("delete-offsets", "g", "--topic=nowhere"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("delete", "nobody"), 1, "GROUP_ID_NOT_FOUND"),

@@ -19,7 +19,7 @@ from barnabas.api.request import ConnectionContext, Request
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.acl.acl_authorizer import Action
-from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.acl.acl_codes import SUPPORTED_OPERATIONS, AclOperation, ResourceType
 
 CLUSTER_NAME = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""
@@ -131,30 +131,6 @@ NOT_REQUESTED: Final = -(2**31)
 """The value of an authorized-operations field that the client did not ask for."""
 NO_OPERATIONS: Final = 0
 """The value for a client that may not even describe the resource."""
-
-SUPPORTED_OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        AclOperation.READ,
-        AclOperation.WRITE,
-        AclOperation.CREATE,
-        AclOperation.DELETE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DELETE),
-    ResourceType.CLUSTER: (
-        AclOperation.CREATE,
-        AclOperation.ALTER,
-        AclOperation.DESCRIBE,
-        AclOperation.CLUSTER_ACTION,
-        AclOperation.DESCRIBE_CONFIGS,
-        AclOperation.ALTER_CONFIGS,
-        AclOperation.IDEMPOTENT_WRITE,
-    ),
-}
-"""Every operation that exists for a type of resource (Kafka: AclEntry.supportedOperations)."""
 
 
 def authorized_operations(

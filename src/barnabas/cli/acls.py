@@ -21,7 +21,13 @@ from barnabas.security.acl.acl_binding import (
     AclBindingFilter,
     parse_principal,
 )
-from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
+from barnabas.security.acl.acl_codes import (
+    SUPPORTED_OPERATIONS,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
 from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
 
 CLUSTER: Final = "kafka-cluster"
@@ -216,6 +222,7 @@ def wanted_entries(options: Options) -> Wanted:
         operations = [_operation(each) for each in options.operation] or [AclOperation.ALL]
         for each in resources:
             wanted.setdefault(each, set()).update(_entries(options, operations))
+    _check_operations(wanted)
     return wanted
 
 
@@ -229,7 +236,12 @@ def named_resources(options: Options) -> list[ResourcePatternFilter]:
         (ResourceType.DELEGATION_TOKEN, options.delegation_token),
         (ResourceType.USER, options.user_principal),
     )
-    found = [ResourcePatternFilter(kind, name.strip(), pattern_type) for kind, given in names for name in given]
+    found = [
+        # As in Kafka's tool, a transactional id may begin or end with a space.
+        ResourcePatternFilter(kind, name if kind is ResourceType.TRANSACTIONAL_ID else name.strip(), pattern_type)
+        for kind, given in names
+        for name in given
+    ]
     if options.cluster:
         found.append(ResourcePatternFilter(ResourceType.CLUSTER, CLUSTER, PatternType.LITERAL))
     return list(dict.fromkeys(found))
@@ -242,6 +254,8 @@ def _check(options: Options) -> None:
         raise click.UsageError("--producer needs --topic")
     if options.consumer and not (options.topic and options.group):
         raise click.UsageError("--consumer needs --topic and --group")
+    if options.consumer and not options.producer and (options.cluster or options.transactional_id):
+        raise click.UsageError("--consumer takes neither --cluster nor --transactional-id")
     if (options.producer or options.consumer) and (options.operation or options.deny_principal or options.deny_host):
         raise click.UsageError("--producer and --consumer take neither --operation, --deny-principal nor --deny-host")
     for hosts, principals, what in (
@@ -250,6 +264,16 @@ def _check(options: Options) -> None:
     ):
         if hosts and not principals:
             raise click.UsageError(f"--{what}-host needs --{what}-principal")
+
+
+def _check_operations(wanted: Wanted) -> None:
+    """Check that the operations exist for the resources. Raises click.UsageError: the entry would never apply."""
+    for resource, entries in wanted.items():
+        supported = (*SUPPORTED_OPERATIONS[resource.resource_type], AclOperation.ALL)
+        for entry in entries:
+            if entry.operation not in supported:
+                kind, known = resource.resource_type.title, ", ".join(each.title for each in supported)
+                raise click.UsageError(f"--operation {entry.operation.title}: the operations of {kind} are {known}")
 
 
 def _entries(options: Options, operations: Iterable[AclOperation]) -> set[AccessControlEntry]:

@@ -15,7 +15,7 @@ from barnabas.cli.client_options import bootstrap_option, friendly_errors, timeo
 from barnabas.cli.escaped_text import resolve_escapes
 from barnabas.cli.group_reading import GroupOptions, GroupReading
 from barnabas.cli.moments import parse_timestamp_ms
-from barnabas.cli.number_types import COUNT, NUMBER
+from barnabas.cli.number_types import LIMIT, NUMBER
 from barnabas.cli.record_format import RecordFormat, as_json
 from barnabas.cli.stop_signals import stop_signals
 
@@ -56,7 +56,14 @@ RECORDS_PER_POLL = 5000
     help="In a group: range, roundrobin, sticky or cooperative-sticky (repeatable, the preferred first).",
 )
 @click.option("--no-commit", is_flag=True, help="In a group: do not commit.")
-@click.option("--max-messages", type=COUNT, metavar="N", help="Stop after N records.")
+@click.option(
+    "--max-messages",
+    "limit",
+    type=LIMIT,
+    callback=lambda _context, _option, number: None if number is None or number < 0 else number,
+    metavar="N",
+    help="Stop after N records; -1 is no limit.",
+)
 @click.option("--follow", is_flag=True, help="Wait for new records instead of stopping at the end.")
 @click.option("--print-key", is_flag=True, help="Print the key before the value.")
 @click.option("--print-timestamp", is_flag=True, help="Print the timestamp and its kind.")
@@ -88,7 +95,7 @@ def consume(
     instance_id: str | None,
     assignors: tuple[str, ...],
     no_commit: bool,
-    max_messages: int | None,
+    limit: int | None,
     follow: bool,
     print_key: bool,
     print_timestamp: bool,
@@ -139,11 +146,11 @@ def consume(
             assigned = _assign(consumer, topics[0], partitions)
             _seek(consumer, assigned, start or "beginning")
             ends = None if follow else consumer.end_offsets(assigned)
-            count = _write_records(_records(consumer, ends), line_of, max_messages)
+            count = _write_records(_records(consumer, ends), line_of, limit)
         else:
-            reading = GroupReading(consumer, options, None if follow else timeout_ms, max_messages)
+            reading = GroupReading(consumer, options, None if follow else timeout_ms, limit)
             reading.subscribe(topics)
-            count = _write_records(reading.polls(), line_of, max_messages, reading.written)
+            count = _write_records(reading.polls(), line_of, limit, reading.written)
             reading.finish()
     if not quiet:
         click.echo(f"{count:,} record{'' if count == 1 else 's'}", err=True)
@@ -207,7 +214,7 @@ def _records(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> Iter
 def _write_records(
     polls: Iterator[list[ConsumerRecord]],
     line_of: Callable[[Any], bytes],
-    max_messages: int | None,
+    limit: int | None,
     on_written: Callable[[list[ConsumerRecord]], None] | None = None,
 ) -> int:
     """Write records to stdout, with one write for each poll, and return their number. Ctrl-C or a signal ends it."""
@@ -215,16 +222,18 @@ def _write_records(
 
     out = sys.stdout.buffer
     count = 0
+    if limit == 0:
+        return count
     try:
         for records in polls:
-            wanted = records if max_messages is None else records[: max_messages - count]
+            wanted = records if limit is None else records[: limit - count]
             out.write(b"".join(line_of(record) + b"\n" for record in wanted))
             out.flush()
             # Called after the flush: a record is committed only when the reader of this output can have it.
             if on_written is not None:
                 on_written(wanted)
             count += len(wanted)
-            if count == max_messages:
+            if count == limit:
                 break
     except KeyboardInterrupt:
         click.echo(err=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 _INACTIVE = ("Empty", "Dead")
+_FORMS: Final = {3: "topic,partition,offset", 4: "group,topic,partition,offset"}
+"""The forms of a line of --from-file, by the number of its fields."""
+_NUMBER: Final = re.compile(r"\s*-?[0-9]{1,19}\s*", re.ASCII)
 
 topic_option = click.option(
     "--topic",
@@ -51,7 +55,7 @@ topic_option = click.option(
 @click.option("--to-earliest", is_flag=True, help="To the earliest offset.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option("--to-current", is_flag=True, help="To the committed offset, or to the end where there is none.")
-@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="To this offset.")
+@click.option("--to-offset", type=SHIFT, metavar="OFFSET", help="To this offset.")
 @click.option("--shift-by", type=SHIFT, metavar="N", help="Forward by N offsets, or back when N is negative.")
 @click.option(
     "--to-datetime",
@@ -64,7 +68,8 @@ topic_option = click.option(
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="To the offsets in a file, which has a line topic,partition,offset for each partition.",
+    help="To the offsets in a file, which has a line topic,partition,offset for each partition,"
+    " or group,topic,partition,offset as Kafka's tool exports several groups.",
 )
 @click.option("--execute", is_flag=True, help="Commit the new offsets instead of only showing them.")
 @click.option("--export", is_flag=True, help="Print the new offsets as lines for --from-file, and nothing else.")
@@ -94,7 +99,7 @@ def reset_offsets(
     from barnabas.clients.admin.group_offset_reset import plan_reset
 
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        where = _where(places)
+        where = _where(places, name)
         from_file = places["from_file"] is not None
         if from_file + bool(topics) + all_topics != 1:
             raise click.UsageError("name the partitions with one of --topic, --all-topics or --from-file")
@@ -141,7 +146,7 @@ def delete_offsets(name: str, bootstrap_servers: str, timeout_seconds: float, to
     _report_errors(results)
 
 
-def _where(places: dict[str, Any]) -> Reset:
+def _where(places: dict[str, Any], group: str) -> Reset:
     """Return the one target that was given.
 
     Raises click.UsageError for none or several, ValueError for a text that cannot be read.
@@ -163,7 +168,7 @@ def _where(places: dict[str, Any]) -> Reset:
         case "by_duration":
             return ToTimestamp(_ago_ms(value))
         case "from_file":
-            return _read_csv(value.read_text(encoding="utf-8"))
+            return _read_csv(value.read_text(encoding="utf-8"), group)
         case _:
             return ResetTo[option.removeprefix("to_").upper()]
 
@@ -191,7 +196,8 @@ def _ago_ms(text: str) -> int:
     duration_ms = parse_duration_ms(text)
     if duration_ms is None:
         raise ValueError(f"--by-duration takes a duration such as P7D or PT1H30M, not {text!r}")
-    return max(int(time.time() * 1000) - duration_ms, 0)
+    # A negative span looks ahead: to the end of the log, as in Kafka.
+    return min(max(int(time.time() * 1000) - duration_ms, 0), OFFSET.max or 0)
 
 
 def _need_no_members(admin: Admin, name: str) -> None:
@@ -235,17 +241,27 @@ def _need_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> None
         partitions_of(admin, (topic,), tuple(indexes))
 
 
-def _read_csv(text: str) -> dict[TopicPartition, int]:
-    """Read the file of --from-file. Raises ValueError for a line that cannot be read."""
+def _read_csv(text: str, group: str) -> dict[TopicPartition, int]:
+    """Read the file of --from-file: lines topic,partition,offset, or group,topic,partition,offset of several groups.
+
+    The first line says which. The last line about a partition counts. Raises ValueError for a line that cannot be read,
+    and for a file without a line about the group.
+    """
     from barnabas.protocol.topic_partition import TopicPartition
 
     planned = {}
-    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
-        try:
-            topic, partition, offset = row
+    form = ""
+    reader = csv.reader(io.StringIO(text))
+    # Kafka's tool ends what it exports with an empty line.
+    for row in filter(None, reader):
+        form = form or _FORMS.get(len(row), _FORMS[3])
+        *groups, topic, partition, offset = ("", "", "") if len(row) != form.count(",") + 1 else row
+        if _NUMBER.fullmatch(partition) is None or _NUMBER.fullmatch(offset) is None:
+            raise ValueError(f"line {reader.line_num} is not {form}: {','.join(row)}")
+        if not groups or groups == [group]:
             planned[TopicPartition(topic, int(partition))] = int(offset)
-        except ValueError:
-            raise ValueError(f"line {number} is not topic,partition,offset: {','.join(row)}") from None
+    if not planned:
+        raise ValueError(f"the file has no offsets for group {group}")
     return planned
 
 

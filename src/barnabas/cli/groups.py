@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 GROUP_STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance", "Reconciling", "Stable")
+GROUP_TYPES = ("classic", "consumer", "share")
+
+
+def _one_of(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], list[str]]:
+    """Return the callback of an option that takes names separated by commas, in upper or lower case, as in Kafka."""
+    choice = click.Choice(known, case_sensitive=False)
+
+    def names(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> list[str]:
+        words = [word for value in values for word in value.split(",")]
+        return [choice.convert(word.strip(), option, context) for word in words]
+
+    return names
 
 
 @click.group()
@@ -34,23 +47,25 @@ groups.add_command(reset_offsets)
 @click.option(
     "--state",
     "states",
-    type=click.Choice(GROUP_STATES, case_sensitive=False),
+    callback=_one_of(GROUP_STATES),
+    metavar="STATE[,...]",
     multiple=True,
-    help="Only groups in this state (repeatable).",
+    help=f"Only groups in these states (repeatable): {', '.join(GROUP_STATES)}.",
 )
 @click.option(
     "--type",
     "types",
-    metavar="TYPE",
+    callback=_one_of(GROUP_TYPES),
+    metavar="TYPE[,...]",
     multiple=True,
-    help="Only groups of this type, such as classic or consumer (repeatable).",
+    help=f"Only groups of these types (repeatable): {', '.join(GROUP_TYPES)}.",
 )
-def list_(bootstrap_servers: str, timeout_seconds: float, states: tuple[str, ...], types: tuple[str, ...]) -> None:
+def list_(bootstrap_servers: str, timeout_seconds: float, states: list[str], types: list[str]) -> None:
     """List groups, each with its type, the type of its protocol and its state.
 
     \b
         barnabas groups list
-        barnabas groups list --state Empty --state Dead
+        barnabas groups list --state Empty,Dead
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         found = admin.list_groups(states=states, types=types)

@@ -21,7 +21,10 @@ def parse_timestamp_ms(text: str) -> int | None:
 
 
 def utc_time(milliseconds: int) -> str:
-    """Return milliseconds since the epoch as an ISO 8601 time in UTC."""
+    """Return milliseconds since the epoch as an ISO 8601 time in UTC; behind the year 9999, the milliseconds."""
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):
+        return f"{milliseconds} ms after 1970"

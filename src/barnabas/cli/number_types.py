@@ -14,7 +14,13 @@ NUMBER: Final = click.IntRange(0, _INT32_MAX)
 """The number of a partition or a broker."""
 COUNT: Final = click.IntRange(1, _INT32_MAX)
 """A count of at least one."""
+LIMIT: Final = click.IntRange(-1, _INT32_MAX)
+"""The number of records to stop after; -1 is no limit, as in Kafka's console consumer."""
+REPLICATION_FACTOR: Final = click.IntRange(1, 2**15 - 1)
+"""A number of replicas, which has 16 bits in the protocol."""
 _INT64_MAX: Final = 2**63 - 1
 OFFSET: Final = click.IntRange(0, _INT64_MAX)
 SHIFT: Final = click.IntRange(-_INT64_MAX, _INT64_MAX)
 """A difference of offsets."""
+RATE: Final = SHIFT
+"""Bytes a second; as in Kafka, a negative rate is no limit."""

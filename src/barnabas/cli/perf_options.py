@@ -44,7 +44,7 @@ throughput_option = click.option(
     type=float,
     default=-1.0,
     metavar="RECORDS/SEC",
-    help="The wanted rate; -1 for as fast as possible.",
+    help="The wanted rate; -1 or any negative number for as fast as possible.",
 )
 acks_option = click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 compression_option = click.option(
@@ -102,7 +102,7 @@ class SendingOptions(PerfOptions):
 
     @property
     def rate(self) -> float | None:
-        """The records per second, or None for no limit. Raises click.UsageError for 0 and negative ones but -1."""
+        """The records per second, or None for no limit. Raises click.UsageError for 0."""
         return wanted_rate(self.throughput)
 
     def producer_settings(self, config_class: type[Any]) -> dict[str, Any]:
@@ -137,10 +137,11 @@ def size_option(minimum: int) -> Callable[[F], F]:
 
 
 def wanted_rate(throughput: float) -> float | None:
-    """Return the records per second, or None for no limit. Raises click.UsageError for 0 and other negative ones."""
-    if throughput == -1:
+    """Return the records per second, or None for no limit. Raises click.UsageError for 0 and what is no number."""
+    if throughput < 0:
         return None
-    if throughput <= 0:
+    # Kafka's tools wait for ever at a rate of 0.
+    if not throughput > 0:
         raise click.UsageError(f"--throughput takes records per second, or -1 for no limit, not {throughput:g}")
     return throughput
 

@@ -20,7 +20,7 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.number_types import COUNT, NUMBER
+from barnabas.cli.number_types import NUMBER, RATE
 from barnabas.cli.reassignment_directories import directories_missing, move_between_directories
 from barnabas.cli.reassignment_throttle import remove_throttle, set_throttle
 from barnabas.cli.tables import json_option, print_json
@@ -103,7 +103,13 @@ def generate(
 @partition_option
 @click.option("--to", metavar="ID[,ID...]", help="The new replicas of each partition, the preferred leader first.")
 @plan_option
-@click.option("--throttle", type=COUNT, metavar="BYTES/SEC", help="What each broker may copy for the moves.")
+@click.option(
+    "--throttle",
+    type=RATE,
+    default=-1,
+    metavar="BYTES/SEC",
+    help="What each broker may copy for the moves; -1 is no limit.",
+)
 @click.pass_context
 def execute(
     context: click.Context,
@@ -113,7 +119,7 @@ def execute(
     indexes: tuple[int, ...],
     to: str | None,
     plan: Path | None,
-    throttle: int | None,
+    throttle: int,
 ) -> None:
     """Begin to move partitions of a topic or of a plan. Replaces a reassignment in progress.
 
@@ -129,7 +135,7 @@ def execute(
     """
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         wanted, log_dirs = _wanted(admin, name, indexes, to, plan)
-        if throttle is not None:
+        if throttle >= 0:
             # Before the moves: not a byte of them is copied faster.
             present = _replicas(admin, {place.topic for place in wanted})
             set_throttle(admin, wanted, present, admin.list_partition_reassignments(list(wanted)), throttle)

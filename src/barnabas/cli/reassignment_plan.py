@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 def parse_plan(text: str) -> Plan:
-    """Return a plan. Raises ValueError for any other text, a partition twice, or a wrong number of directories."""
+    """Return a plan. Raises ValueError for other text, no partition, one twice, or a wrong number of directories."""
     try:
         parsed = json.loads(text)
         if parsed.get("version", _VERSION) != _VERSION:
@@ -52,6 +52,8 @@ def parse_plan(text: str) -> Plan:
         raise ValueError(f"not a reassignment plan ({error}); a plan looks like {example}") from None
     if len(plan) < len(entries):
         raise ValueError("the plan names a partition twice")
+    if not plan:
+        raise ValueError("the plan names no partition")
     return Plan(plan, log_dirs)
 
 
@@ -118,8 +120,7 @@ def propose_plan(
 
 
 def _number(value: Any) -> int:
-    """Return the number of a partition or broker. Raises ValueError when it has more than 31 bits."""
-    number = int(value)
-    if not 0 <= number < 2**31:
-        raise ValueError(f"{number} is not in [0, {2**31 - 1}]")
-    return number
+    """Return the number of a partition or broker. Raises ValueError for what is none, or has more than 31 bits."""
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise ValueError(f"{json.dumps(value)} is not a whole number in [0, {2**31 - 1}]")
+    return value

@@ -20,7 +20,7 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.number_types import COUNT, NUMBER
+from barnabas.cli.number_types import COUNT, NUMBER, REPLICATION_FACTOR
 from barnabas.cli.tables import print_table
 from barnabas.cli.topic_partitions import alter, elect_leaders
 from barnabas.cli.topic_problems import problem_options, show_partitions_with
@@ -48,7 +48,9 @@ topics.add_command(elect_leaders)
 @bootstrap_option
 @timeout_option
 @click.option("--partitions", type=COUNT, help="[default: the broker's num.partitions]")
-@click.option("--replication-factor", type=COUNT, help="[default: the broker's default.replication.factor]")
+@click.option(
+    "--replication-factor", type=REPLICATION_FACTOR, help="[default: the broker's default.replication.factor]"
+)
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic (repeatable).")
 @click.option("--if-not-exists", is_flag=True, help="Skip topics that exist already.")
 @click.option("--validate-only", is_flag=True, help="Check the request without creating topics.")
@@ -70,7 +72,7 @@ def create(
     from barnabas.clients.admin import NewTopic
     from barnabas.protocol.errors import ApiError, ErrorCode
 
-    settings = parse_pairs(configs, "--config")
+    settings = {name.strip(): value.strip() for name, value in parse_pairs(configs, "--config").items()}
     has_failed = False
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         # One request for each topic, because `create_topics` raises the first error and drops the other results.

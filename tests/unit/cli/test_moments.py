@@ -40,3 +40,9 @@ def test_a_time_without_a_zone_is_in_utc(text: str, instant: str) -> None:
 def test_what_is_no_time() -> None:
     assert parse_timestamp_ms("soon") is None
     assert parse_timestamp_ms("1969-12-31T23:59:59") == 0
+
+
+def test_a_time_that_no_calendar_has_is_shown_all_the_same() -> None:
+    """A broker may send any time: of a token that lives for ever, for example."""
+    assert utc_time(2**63 - 1) == "9223372036854775807 ms after 1970"
+    assert utc_time(-(2**63)) == "-9223372036854775808 ms after 1970"

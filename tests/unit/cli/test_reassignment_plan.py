@@ -41,10 +41,14 @@ def test_plan_that_names_log_directories() -> None:
         ("[]", "not a reassignment plan"),
         ('{"version": 2, "partitions": []}', "version 2 is not known"),
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "not a reassignment plan"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [-1]}]}', "-1 is not in"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [-1]}]}', "-1 is not a whole number in"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["d"]}]}', "'d' of t-0"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": []}]}', "0 log_dirs"),
         (TWICE, "a partition twice"),
+        ('{"partitions": []}', "names no partition"),
+        ('{"partitions": [{"topic": "t", "partition": 1.5, "replicas": [1]}]}', "1.5 is not a whole number"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}', '"1" is not a whole number'),
+        ('{"partitions": [{"topic": "t", "partition": true, "replicas": [1]}]}', "true is not a whole number"),
     ],
 )
 def test_what_is_no_plan(text: str, message: str) -> None:

@@ -46,7 +46,8 @@ def parse_offset_reset(text: str) -> OffsetReset:
         return _NAMED[text]
     if text.startswith(_BY_DURATION):
         duration_ms = parse_duration_ms(text.removeprefix(_BY_DURATION))
-        if duration_ms is not None:
+        # As in Kafka, a policy looks back; `--by-duration` of the command line may also look ahead.
+        if duration_ms is not None and duration_ms >= 0:
             return OffsetReset(duration_ms=duration_ms)
     raise ValueError(
         f"auto_offset_reset must be earliest, latest, none or by_duration:<ISO 8601 duration, PnDTnHnMnS>, not {text!r}"

@@ -110,7 +110,8 @@ def test_lines_go_out_and_come_back(run: Run, tmp_path: Path) -> None:
     assert values == [str(number) for number in range(1000)]
 
     assert run("consume", "lines", "--max-messages=0").stdout == ""
-    assert run("consume", "lines", "--max-messages=-1").stdout == run("consume", "lines").stdout != ""
+    unlimited = run("consume", "lines", "--max-messages=-1").stdout
+    assert sorted(unlimited.splitlines()) == sorted(run("consume", "lines").stdout.splitlines())
     some = run("consume", "lines", "--partition=1", "--from=5", "--max-messages=2", "--print-offset", "--quiet")
     assert [line.split("\t")[0] for line in some.stdout.splitlines()] == ["Offset:5", "Offset:6"]
     assert run("consume", "lines", "--from=end", "--quiet").stdout == ""

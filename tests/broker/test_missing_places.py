@@ -65,6 +65,19 @@ def test_the_migration_says_in_one_line_that_zookeeper_cannot_be_reached(tmp_pat
     assert "127.0.0.1:1 cannot be reached" in ended.stderr
 
 
+def test_the_migration_shows_what_is_logged_beside_kazoos_attempts(tmp_path: Path) -> None:
+    shown = (
+        "import logging, sys; from barnabas.cli.main import barnabas\n"
+        f"sys.argv[1:] = ['cluster', 'migrate', {str(tmp_path)!r}, '--zookeeper', '127.0.0.1:1']\n"
+        "try: barnabas()\n"
+        "finally: logging.getLogger('barnabas.zk.zookeeper_store').warning('The session has expired')"
+    )
+    ended = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, timeout=60, check=False)
+    first, second = ended.stderr.splitlines()
+    assert "127.0.0.1:1 cannot be reached" in first
+    assert second == "The session has expired"
+
+
 def start(context: AbstractContextManager[Any]) -> None:
     with context:
         raise AssertionError("it started")

@@ -25,7 +25,7 @@ BOOTSTRAP_TIMEOUT_MS = 3_000
 """The time in which a command must reach a first broker, long enough for a broker that is just starting."""
 
 _CREATION_TIMEOUT_MS = 5_000
-"""The time in which a broker must have made a topic, if it makes topics by itself."""
+"""How long a command waits for a topic that brokers do not know, and that one of them may be making."""
 
 _REPEAT_SECONDS = 9.0
 """For how long a line about a broker that cannot be reached is not repeated."""
@@ -155,18 +155,25 @@ def check_place(
 ) -> tuple[PartitionInfo, ...]:
     """Return the partitions of a topic before the first record is sent: the send would wait for a missing one.
 
-    A broker that makes topics by itself makes this one now, for which it gets a few seconds. Raises ApiError,
-    ValueError, ClientTimeout.
+    A broker that makes topics by itself makes this one now, for which it gets a few seconds. A broker that does not
+    answer gets the whole timeout. Raises ApiError, ValueError, ClientTimeout.
     """
-    from barnabas.clients.errors import ClientTimeout, Unreachable
+    from barnabas.clients.errors import ClientTimeout, NotInMetadata, Unreachable
     from barnabas.protocol.errors import ApiError, ErrorCode
 
+    first_ms = min(timeout_ms, _CREATION_TIMEOUT_MS)
     try:
-        found = producer.partitions_for(topic, min(timeout_ms, _CREATION_TIMEOUT_MS))
-    except Unreachable:
-        raise
-    except ClientTimeout as error:
-        text = f"there is no topic {topic}, and no broker has made it ({error})"
+        try:
+            found = producer.partitions_for(topic, first_ms)
+        except (Unreachable, NotInMetadata):
+            raise
+        except ClientTimeout:
+            if timeout_ms <= first_ms:
+                raise
+            found = producer.partitions_for(topic, timeout_ms - first_ms)
+    except NotInMetadata as error:
+        # Nothing more is known: whether a broker makes topics by itself, and why it has not made this one.
+        text = f"there is no topic {topic}: brokers have answered, and it was not among their topics ({error})"
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) from None
     if partition is not None and partition >= len(found):
         raise ValueError(f"{topic} has no partition {partition}; it has {len(found)}, counted from 0")

@@ -11,10 +11,15 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.properties_file import load_properties
 
+_ZOOKEEPER = (
+    f"As zookeeper.connect of the brokers. It must answer within {BOOTSTRAP_TIMEOUT_MS // 1_000} seconds, or within the"
+    " zookeeper.connection.timeout.ms of --config."
+)
+
 
 @click.command()
 @click.argument("log_dirs", metavar="DIR...", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False))
-@click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="As zookeeper.connect of the brokers.")
+@click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help=_ZOOKEEPER)
 @click.option(
     "--metadata-dir",
     type=click.Path(exists=True, file_okay=False),
@@ -48,6 +53,7 @@ def migrate(
     from barnabas.zk.zookeeper_config import ZookeeperConfig
 
     try:
+        from barnabas.zk.zookeeper_connection import LOGGER_NAME
         from barnabas.zk.zookeeper_store import ZookeeperStore
     except ImportError as error:
         fail(f"this command needs the extra zookeeper: pip install barnabas[zookeeper] ({error})")
@@ -55,9 +61,10 @@ def migrate(
         store = ZookeeperStore(ZookeeperConfig.from_kafka_config(_settings(zookeeper, config_file)))
     except ConfigError as error:
         fail(str(error))
-    # Kazoo logs each attempt to connect; the command says the outcome.
-    logging.getLogger("kazoo").addHandler(logging.NullHandler())
-    logging.getLogger("barnabas").addHandler(logging.NullHandler())
+    # Kazoo logs each attempt to connect; the command says the outcome. What this package logs is shown: an expired
+    # session, a full disk.
+    for name in ("kazoo", LOGGER_NAME):
+        logging.getLogger(name).addHandler(logging.NullHandler())
     try:
         store.start()
         with MetadataMigration(log_dirs, metadata_dir, store, zookeeper) as migration:

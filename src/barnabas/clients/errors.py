@@ -33,6 +33,10 @@ class Unreachable(ClientTimeout):
     """No broker could be reached since the client was made. The text names each address with its reason."""
 
 
+class NotInMetadata(ClientTimeout):
+    """Brokers have answered while a producer waited, and none of their answers had the topic or the partition."""
+
+
 class BufferExhausted(ClientTimeout):
     """The producer's `buffer_memory` stayed full for `max_block_ms` (Kafka: BufferExhaustedException)."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from barnabas.cli.client_options import EXIT_FAILED, EXIT_USAGE, friendly_errors
-from barnabas.clients.errors import ClientTimeout, Disconnected
+from barnabas.cli.client_options import EXIT_FAILED, EXIT_USAGE, check_place, friendly_errors
+from barnabas.clients.errors import ClientTimeout, Disconnected, NotInMetadata, Unreachable
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.rpc.client_request import UnsupportedVersion
 from barnabas.rpc.connection_failures import ConnectionFailures
@@ -40,3 +42,46 @@ def test_a_broker_that_cannot_be_reached_is_one_line_at_once_and_for_two_clients
             client.begun(Node(-1, "here", 1), 0)
             client.failed(-1, "connection refused", 0)
     assert capsys.readouterr().err == "barnabas: cannot connect to broker here:1: connection refused. Trying again.\n"
+
+
+class Producer:
+    """A producer whose look-ups fail with these errors, one after the other."""
+
+    def __init__(self, *errors: ClientTimeout) -> None:
+        self.errors = list(errors)
+        self.waits_ms: list[int] = []
+
+    def partitions_for(self, _topic: str, timeout_ms: int) -> tuple[object, ...]:
+        self.waits_ms.append(timeout_ms)
+        if self.errors:
+            raise self.errors.pop(0)
+        return ("a partition",)
+
+
+@pytest.mark.parametrize(
+    ("errors", "timeout_ms", "waits_ms"),
+    [
+        ([], 60_000, [5_000]),
+        ([ClientTimeout("slow")], 60_000, [5_000, 55_000]),
+        ([ClientTimeout("slow")] * 2, 60_000, [5_000, 55_000]),
+        ([ClientTimeout("slow")], 2_000, [2_000]),
+        ([NotInMetadata("none")], 60_000, [5_000]),
+        ([ClientTimeout("slow"), NotInMetadata("none")], 60_000, [5_000, 55_000]),
+        ([Unreachable("nobody")], 60_000, [5_000]),
+    ],
+)
+def test_a_slow_broker_gets_the_whole_timeout_and_a_missing_topic_does_not(
+    errors: list[ClientTimeout], timeout_ms: int, waits_ms: list[int]
+) -> None:
+    producer: Any = Producer(*errors)
+    if len(errors) < len(waits_ms):
+        found: Any = check_place(producer, "t", timeout_ms)
+        assert found == ("a partition",)
+    elif isinstance(errors[-1], NotInMetadata):
+        with pytest.raises(ApiError, match="there is no topic t: brokers have answered") as missing:
+            check_place(producer, "t", timeout_ms)
+        assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        with pytest.raises(type(errors[-1]), match=str(errors[-1])):
+            check_place(producer, "t", timeout_ms)
+    assert producer.waits_ms == waits_ms

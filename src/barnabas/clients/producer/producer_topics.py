@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.clients.errors import ClientTimeout, Unreachable
+from barnabas.clients.errors import ClientTimeout, NotInMetadata, Unreachable
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
 from barnabas.clients.producer.wait_times import Wait, WaitTimes
@@ -87,10 +87,12 @@ class ProducerTopics:
     ) -> KnownTopic:
         """Wait for updates of the metadata until one has the topic and the partition. `count`: the partitions so far.
 
-        Raises ClientTimeout after `limit_ms` (Unreachable if no broker was ever reached), ApiError for a topic that
-        cannot be described, ClientClosed, and the error because of which no metadata request can ever be sent.
+        Raises ClientTimeout after `limit_ms` (Unreachable if no broker was ever reached, NotInMetadata if one has
+        answered meanwhile), ApiError for a topic that cannot be described, ClientClosed, and the error because of
+        which no metadata request can ever be sent.
         """
         deadline_ms = now_ms + limit_ms
+        kind: type[ClientTimeout] = ClientTimeout
         while True:
             # In each turn again: the topic may have been dropped as idle while this thread waited for it.
             self._metadata.add_topic(topic, now_ms)
@@ -103,7 +105,8 @@ class ProducerTopics:
                 raise
             except ClientTimeout:
                 text = _missing(topic, partition, count, limit_ms)
-                raise ClientTimeout(self._metadata.with_last_failure(text)) from None
+                raise kind(self._metadata.with_last_failure(text)) from None
+            kind = NotInMetadata
             cluster = self._metadata.cluster
             self._metadata.raise_topic_error(topic)
             count = cluster.partition_count(topic)

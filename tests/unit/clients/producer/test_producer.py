@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.errors import ClientClosed, ClientTimeout
+from barnabas.clients.errors import ClientClosed, ClientTimeout, NotInMetadata
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.producer import (
     MutableHeaders,
@@ -190,6 +190,16 @@ def test_errors_of_a_record_are_in_its_future_and_its_callback(setting: Setting)
     assert str(missing) == "Topic missing not present in metadata after 0 ms."
     partition = producer.send("t", b"x", partition=3).exception(0)
     assert "Partition 3 of topic t with partition count 3 not present" in str(partition)
+
+
+def test_a_topic_that_the_brokers_do_not_know_differs_from_one_that_nothing_is_known_of(setting: Setting) -> None:
+    setting.cluster.topics["missing"] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    producer = setting.producer(max_block_ms=2_000)
+    with pytest.raises(NotInMetadata, match="Topic missing not present in metadata after 2000 ms"):
+        producer.partitions_for("missing")
+    with pytest.raises(ClientTimeout) as unknown:
+        producer.partitions_for("missing", 0)
+    assert type(unknown.value) is ClientTimeout
 
 
 def test_a_topic_with_an_invalid_name(setting: Setting) -> None:

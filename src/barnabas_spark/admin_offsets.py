@@ -32,7 +32,7 @@ class AdminOffsets:
     """The questions about offsets, each asked `retries.attempts` times before it fails.
 
     Each attempt may take `api_timeout_ms`. If no broker was ever reached, the question fails at once: the client itself
-    has tried for as long as `request_timeout_ms`.
+    has tried for as long as `bootstrap_timeout_ms`.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class AdminOffsets:
                 config=ClientConfig(
                     client_id=connection.client_id,
                     request_timeout_ms=connection.request_timeout_ms,
-                    bootstrap_timeout_ms=min(connection.request_timeout_ms, connection.api_timeout_ms),
+                    bootstrap_timeout_ms=min(connection.bootstrap_timeout_ms, connection.api_timeout_ms),
                     **connection.security.security_settings(),
                 ),
             )

@@ -90,7 +90,8 @@ class ClientCache:
 
 def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
     return (
-        # The settings that differ between queries. A query with other settings gets a producer of its own.
+        # The settings that differ between queries. A query with other settings gets a producer of its own; but not for
+        # another `bootstrap_timeout_ms`, which means nothing to a producer that has reached a broker.
         "producer", options.bootstrap_servers, options.client_id, options.request_timeout_ms,
         options.delivery_timeout_ms, options.max_block_ms, options.enable_idempotence, options.max_request_bytes,
         options.buffer_bytes, options.security,
@@ -106,6 +107,7 @@ def _producer(options: SinkOptions) -> Producer:
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
         max_block_ms=options.max_block_ms,
+        bootstrap_timeout_ms=options.bootstrap_timeout_ms,
         max_request_size=options.max_request_bytes,
         buffer_memory=options.buffer_bytes,
         **options.security.security_settings(),

@@ -241,6 +241,14 @@ SOURCE_OPTIONS = (
 BOOTSTRAP_SERVERS = Option(
     "kafka.bootstrap.servers", Kind.TEXT, None, "Addresses of brokers, host:port, separated by commas. Required."
 )
+BOOTSTRAP_TIMEOUT_MS = Option(
+    "kafka.bootstrap.timeout.ms",
+    Kind.INTEGER,
+    "5000",
+    "How long no broker may be reachable before a query fails that has reached none yet. Not a setting of Kafka's."
+    " Pipelines set 60000, since they look for the brokers before their queries start.",
+    "tries for `default.api.timeout.ms`, or `max.block.ms`",
+)
 CHECK_CRCS = Option(
     "kafka.check.crcs", Kind.BOOLEAN, "true", "Whether the checksum of every batch of records is checked."
 )
@@ -284,11 +292,12 @@ REQUEST_TIMEOUT_MS = Option(
     "kafka.request.timeout.ms",
     Kind.INTEGER,
     "30000",
-    "How long a broker may take for one answer, and how long the first broker may be unreachable.",
+    "How long a broker may take for one answer.",
 )
 
 KAFKA_OPTIONS_OF_SOURCE = (
     BOOTSTRAP_SERVERS,
+    BOOTSTRAP_TIMEOUT_MS,
     CHECK_CRCS,
     CLIENT_ID,
     DEFAULT_API_TIMEOUT_MS,

@@ -6,7 +6,7 @@ Read by `sink_options`, `kafka_options` and the generator of docs/spark.md, on a
 from __future__ import annotations
 
 from barnabas.records.compression import Codec
-from barnabas_spark.option_table import BOOTSTRAP_SERVERS, CLIENT_ID, Kind, Option, Queries
+from barnabas_spark.option_table import BOOTSTRAP_SERVERS, BOOTSTRAP_TIMEOUT_MS, CLIENT_ID, Kind, Option, Queries
 
 TOPIC = Option(
     "topic", Kind.TEXT, None, "The topic of all rows. Without it, each row's column `topic` names its topic."
@@ -123,6 +123,7 @@ TRANSACTION_TIMEOUT_MS = Option(
 
 KAFKA_OPTIONS_OF_SINK = (
     BOOTSTRAP_SERVERS,
+    BOOTSTRAP_TIMEOUT_MS,
     ACKS,
     BATCH_SIZE,
     BUFFER_MEMORY,

@@ -14,7 +14,7 @@ from barnabas_spark import sink_option_table as table
 from barnabas_spark.connection_security import UNSECURED, connection_security
 from barnabas_spark.declared_options import DeclaredOptions
 from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
-from barnabas_spark.option_table import CLIENT_ID
+from barnabas_spark.option_table import BOOTSTRAP_TIMEOUT_MS, CLIENT_ID
 from barnabas_spark.option_values import OptionError, is_topic_name
 
 SINK_OPTION_NAMES = (
@@ -49,6 +49,8 @@ class SinkOptions:
     """Whether the broker drops batches that are sent twice after a lost answer."""
     request_timeout_ms: int
     delivery_timeout_ms: int
+    bootstrap_timeout_ms: int
+    """How long no broker may be reachable before a write fails that is the first one of its process."""
     max_block_ms: int
     """How long a write waits for a topic's metadata, for memory, and for each call of a transaction."""
     max_request_bytes: int
@@ -90,6 +92,7 @@ class SinkOptions:
             enable_idempotence=options.is_true(table.ENABLE_IDEMPOTENCE),
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=_delivery_timeout_ms(options, request_timeout_ms),
+            bootstrap_timeout_ms=options.number(BOOTSTRAP_TIMEOUT_MS),
             max_block_ms=options.number(table.MAX_BLOCK_MS),
             max_request_bytes=max_request_bytes,
             buffer_bytes=buffer_bytes,

@@ -40,6 +40,8 @@ class ConnectionOptions:
     request_timeout_ms: int
     api_timeout_ms: int
     """How long a question to the brokers may take, retries included."""
+    bootstrap_timeout_ms: int = int(table.BOOTSTRAP_TIMEOUT_MS.default or 0)
+    """How long no broker may be reachable before the first question fails."""
     isolation_level: str = "read_uncommitted"
     """read_committed: the end of a partition is its last stable offset, and aborted records are left out."""
 
@@ -167,6 +169,7 @@ def _connection(options: DeclaredOptions) -> ConnectionOptions:
         client_id=options.text(table.CLIENT_ID.name) or table.CLIENT_ID.default or "",
         request_timeout_ms=options.number(table.REQUEST_TIMEOUT_MS),
         api_timeout_ms=options.number(table.DEFAULT_API_TIMEOUT_MS),
+        bootstrap_timeout_ms=options.number(table.BOOTSTRAP_TIMEOUT_MS),
         isolation_level=options.word(table.ISOLATION_LEVEL),
         security=connection_security(options),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from pyspark import TaskContext
@@ -68,15 +69,19 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
             for _ in iterator:
                 pass
             return WrittenRows(0, 0)
-        if not self._options.exactly_once:
-            return send_rows(iterator, self._options)
+        options = self._options
+        if batch_id is not None and batch_id > 0:
+            # The query has reached the brokers before: a micro-batch waits for their restart, in a new worker too.
+            options = replace(options, bootstrap_timeout_ms=max(options.bootstrap_timeout_ms, options.max_block_ms))
+        if not options.exactly_once:
+            return send_rows(iterator, options)
         query_id = _property(_QUERY_ID_PROPERTY)
         if batch_id is None or query_id is None:
             raise OptionError(
                 f"option {EXACTLY_ONCE.name!r} cannot be: this Spark does not tell its tasks the query and the"
                 " micro-batch"
             )
-        return send_rows_once(iterator, self._options, WriteIdentity(query_id, batch_id))
+        return send_rows_once(iterator, options, WriteIdentity(query_id, batch_id))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Commit the transactions, and note the micro-batch as committed, after all tasks have written.

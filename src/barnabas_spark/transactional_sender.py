@@ -58,6 +58,7 @@ def send_rows_once(batches: Iterator[pa.RecordBatch], options: SinkOptions, iden
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
         max_block_ms=options.max_block_ms,
+        bootstrap_timeout_ms=options.bootstrap_timeout_ms,
         max_request_size=options.max_request_bytes,
         buffer_memory=options.buffer_bytes,
         **options.security.security_settings(),

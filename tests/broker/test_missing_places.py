@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.main import barnabas
+from barnabas.clients import aio
+from barnabas.clients.errors import Unreachable
+from barnabas.clients.producer import Producer
 from barnabas.testing import BrokerFailed, BrokerProcess, broker, cluster
 
 
@@ -76,6 +80,22 @@ def test_the_migration_shows_what_is_logged_beside_kazoos_attempts(tmp_path: Pat
     first, second = ended.stderr.splitlines()
     assert "127.0.0.1:1 cannot be reached" in first
     assert second == "The session has expired"
+
+
+def test_a_transactional_producer_names_the_brokers_that_it_cannot_reach() -> None:
+    with (
+        Producer("127.0.0.1:9", transactional_id="t", bootstrap_timeout_ms=50, max_block_ms=900_000) as producer,
+        pytest.raises(Unreachable, match=r"No broker can be reached \(127\.0\.0\.1:9: connection refused\)"),
+    ):
+        producer.init_transactions()
+
+    async def asynchronously() -> None:
+        made = aio.Producer("127.0.0.1:9", transactional_id="t", bootstrap_timeout_ms=50, max_block_ms=900_000)
+        async with made as producer:
+            await producer.init_transactions()
+
+    with pytest.raises(Unreachable, match=r"No broker can be reached \(127\.0\.0\.1:9: connection refused\)"):
+        asyncio.run(asynchronously())
 
 
 def start(context: AbstractContextManager[Any]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barnabas.clients.admin import Admin, NewTopic
+from barnabas.clients.errors import Unreachable
 from barnabas.clients.producer import Producer
 from barnabas.testing import BrokerProcess, broker
 from barnabas_spark.batch_reader import BarnabasReader, RangePartition, batch_reader
@@ -67,6 +68,15 @@ def reader_of(servers: str, topic: str, **more: str) -> BarnabasReader:
     return batch_reader(
         options | {name.replace("_", "."): value for name, value in more.items()}, default_schema(False)
     )
+
+
+def test_without_a_broker_a_query_ends_soon_and_names_the_address() -> None:
+    # No other option ends it in the time of this test.
+    patient = {"kafka_request_timeout_ms": "900000", "kafka_default_api_timeout_ms": "900000"}
+    reader = reader_of("127.0.0.1:9", "t", kafka_bootstrap_timeout_ms="50", **patient)
+    with pytest.raises(Unreachable, match=r"No broker can be reached \(127\.0\.0\.1:9: connection refused\)"):
+        reader.partitions()
+    connections.close()
 
 
 def planned(servers: str, topic: str) -> OffsetRange:

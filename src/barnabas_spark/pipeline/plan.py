@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,9 +44,13 @@ _COLUMNS = "key binary, value binary, topic string, partition int, offset bigint
 _HEADERS = ", headers array<struct<key:string,value:binary>>"
 
 
+CONNECTED: Final = {"kafka.bootstrap.timeout.ms": "60000"}
+"""The option of a pipeline's sources and sinks: a run has reached the brokers before, and waits for their restart."""
+
+
 def topic_options(sink: Sink) -> dict[str, str]:
     """Return the options with which a sink writes to its topic; those of the file come last, and so count."""
-    return {"kafka.bootstrap.servers": sink.brokers, "topic": sink.topic or "", **sink.options}
+    return {**CONNECTED, "kafka.bootstrap.servers": sink.brokers, "topic": sink.topic or "", **sink.options}
 
 
 class PlannedSink(NamedTuple):
@@ -212,7 +216,11 @@ class PipelinePlan:
     def _options(self, source: Source) -> dict[str, str]:
         chosen = {"subscribe": source.topic} if source.topic is not None else {"subscribePattern": source.pattern or ""}
         # Committed records, because pipelines write in transactions: a chain of them stays exactly-once.
-        defaults = {"kafka.bootstrap.servers": source.brokers, "kafka.isolation.level": "read_committed"}
+        defaults = {
+            **CONNECTED,
+            "kafka.bootstrap.servers": source.brokers,
+            "kafka.isolation.level": "read_committed",
+        }
         return {**defaults, **chosen, **source.options}
 
     # -- transforms

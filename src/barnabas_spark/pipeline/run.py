@@ -26,7 +26,7 @@ from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.config.config_error import ConfigError
 from barnabas.protocol.errors import ApiError
 from barnabas_spark.connection_security import connection_security
-from barnabas_spark.option_values import OptionValues
+from barnabas_spark.option_values import OptionError, OptionValues
 from barnabas_spark.pipeline.appended_files import problem_of_directory
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
@@ -44,6 +44,8 @@ _STATUS_SECONDS = 1.0
 _LAST_BATCH_SECONDS = 10.0
 """How long a run that is stopped waits for the micro-batches that are under way."""
 _BROKER_TIMEOUT_MS = 15_000
+_BOOTSTRAP_TIMEOUT_MS = 5_000
+"""How long no broker may be reachable when a pipeline starts."""
 
 
 SessionMaker: TypeAlias = Callable[[Pipeline, CheckpointLayout], AbstractContextManager[SparkSession]]
@@ -96,6 +98,7 @@ def plan_in_words(pipeline: Pipeline) -> list[str]:
     Raises PipelineError, RunFailed, JavaNotFound, OSError.
     """
     layout = CheckpointLayout(pipeline.checkpoints)
+    _reach_brokers(pipeline)
     with _own_session(pipeline, layout) as session:
         plan = PipelinePlan(session, pipeline, layout)
         _claimable(pipeline, plan, layout)
@@ -126,6 +129,7 @@ def run_pipeline(
         running: list[RunningQuery] = []
         _note(layout, pipeline, "starting", running)
         try:
+            _reach_brokers(pipeline)
             with (session_of or _own_session)(pipeline, layout) as session:
                 plan = PipelinePlan(session, pipeline, layout)
                 _claimable(pipeline, plan, layout)
@@ -255,8 +259,33 @@ def _directory_problem(sink: Sink, sinks: Sequence[Sink]) -> str | None:
     )
 
 
+def _reach_brokers(pipeline: Pipeline) -> None:
+    """Check that brokers answer, before Spark starts, which takes longer. Raises RunFailed."""
+    try:
+        wanted = _wanted_topics(pipeline)
+    except OptionError:
+        # The plan names it with its line.
+        return
+    for brokers, security in wanted:
+        _topics_at(pipeline, brokers, security)
+
+
 def _check_topics(pipeline: Pipeline) -> None:
-    """Check that brokers answer and that all topics exist. Raises PipelineError, RunFailed."""
+    """Check that all topics exist. Raises OptionError, PipelineError, RunFailed."""
+    problems = []
+    for (brokers, security), topics_of in _wanted_topics(pipeline).items():
+        known = _topics_at(pipeline, brokers, security)
+        problems += [
+            Problem(line, f"there is no topic {topic!r} at {brokers}: create it (barnabas topics create {topic})")
+            for line, topic in topics_of
+            if topic not in known
+        ]
+    if problems:
+        raise PipelineError(pipeline.path, problems)
+
+
+def _wanted_topics(pipeline: Pipeline) -> dict[BrokerConnection, list[tuple[int, str]]]:
+    """Return the topics of the file, each with its line, by how their brokers are reached. Raises OptionError."""
     wanted: dict[BrokerConnection, list[tuple[int, str]]] = {}
     for source in pipeline.sources:
         if source.is_topic:
@@ -266,23 +295,19 @@ def _check_topics(pipeline: Pipeline) -> None:
     for sink in pipeline.sinks:
         if sink.topic is not None:
             wanted.setdefault(_connection(sink), []).append((sink.line, sink.topic))
-    problems = []
-    for (brokers, security), topics_of in wanted.items():
-        try:
-            config = ClientConfig(**security.security_settings())
-            with Admin(brokers, timeout_ms=_BROKER_TIMEOUT_MS, config=config) as admin:
-                known = set(admin.list_topics(include_internal=True))
-        except (ApiError, ClientTimeout, Disconnected) as error:
-            raise RunFailed(f"{pipeline.path}: the brokers {brokers} do not answer: {error}") from error
-        except (AuthenticationError, ConfigError) as error:
-            raise RunFailed(f"{pipeline.path}: the brokers {brokers} cannot be used: {error}") from error
-        problems += [
-            Problem(line, f"there is no topic {topic!r} at {brokers}: create it (barnabas topics create {topic})")
-            for line, topic in topics_of
-            if topic not in known
-        ]
-    if problems:
-        raise PipelineError(pipeline.path, problems)
+    return wanted
+
+
+def _topics_at(pipeline: Pipeline, brokers: str, security: ClientSecurityConfig) -> set[str]:
+    """Return the names of all topics of these brokers. Raises RunFailed."""
+    try:
+        config = ClientConfig(bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS, **security.security_settings())
+        with Admin(brokers, timeout_ms=_BROKER_TIMEOUT_MS, config=config) as admin:
+            return set(admin.list_topics(include_internal=True))
+    except (ApiError, ClientTimeout, Disconnected) as error:
+        raise RunFailed(f"{pipeline.path}: the brokers {brokers} do not answer: {error}") from error
+    except (AuthenticationError, ConfigError) as error:
+        raise RunFailed(f"{pipeline.path}: the brokers {brokers} cannot be used: {error}") from error
 
 
 def _prepare_tables(pipeline: Pipeline, plan: PipelinePlan, *, create: bool) -> None:

@@ -1,13 +1,19 @@
-"""Queries start one after the other, and again while Python processes start too slowly for Spark. Without Spark."""
+"""How a run starts: with its brokers only, one query after the other, again while Spark is slow. Without Spark."""
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from barnabas_spark.pipeline import query_start
+from barnabas_spark.pipeline import query_start, run
+from barnabas_spark.pipeline.pipeline_error import RunFailed
+from barnabas_spark.pipeline.pipeline_file import read_pipeline
 from barnabas_spark.pipeline.query_start import MOST_STARTS, started_query
+from barnabas_spark.pipeline.run_display import RunDisplay
 
 TOO_LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: X"
 
@@ -94,3 +100,30 @@ def test_a_run_that_is_to_stop_waits_for_no_query(error: str | None) -> None:
     starts = Starts(Handle("Initializing sources", "Initializing sources", error=error))
     started_query(starts, lambda: True, starts.pause)
     assert (starts.started, starts.pauses) == (1, 0)
+
+
+PIPELINE = """\
+name: lonely
+brokers: 127.0.0.1:9
+sources:
+  orders: {topic: orders, schema: id BIGINT}
+sinks:
+  out: {from: orders, topic: out}
+"""
+
+
+def test_without_a_broker_a_run_ends_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_BOOTSTRAP_TIMEOUT_MS", 50)
+    path = tmp_path / "lonely.yaml"
+    path.write_text(PIPELINE)
+    pipeline = read_pipeline(str(path), {}, {})
+    said = r"the brokers 127\.0\.0\.1:9 do not answer: No broker can be reached \(127\.0\.0\.1:9: connection refused\)"
+
+    def no_session(*_: object) -> Any:
+        raise AssertionError("Spark was started")
+
+    with pytest.raises(RunFailed, match=said):
+        run.run_pipeline(pipeline, RunDisplay(Console(file=io.StringIO())), lambda: False, no_session)
+    monkeypatch.setattr(run, "pipeline_session", no_session)
+    with pytest.raises(RunFailed, match=said):
+        run.plan_in_words(pipeline)

@@ -13,17 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.transactions.states import TransactionManagerState
-from barnabas.clients.producer.transactions.transaction_calls import (
-    TransactionCalls,
-    checked_group_offsets,
-    unanswered,
-)
+from barnabas.clients.producer.transactions.transaction_calls import TransactionCalls, checked_group_offsets
 from barnabas.clients.producer.wait_times import Wait
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -33,6 +29,7 @@ class AsyncTransactions:
 
     def __init__(self, calls: TransactionCalls, max_block_ms: int) -> None:
         self.manager = calls.manager
+        self._calls = calls
         self._waits = calls.waits
         self._wakeup = calls.wakeup
         self._max_block_ms = max_block_ms
@@ -111,12 +108,14 @@ class AsyncTransactions:
         loop = asyncio.get_running_loop()
         answered = asyncio.Event()
         done.add_done_callback(lambda _: _call_on(loop, answered))
-        try:
-            async with asyncio.timeout(self._max_block_ms / 1000):
-                await answered.wait()
-        except TimeoutError:
-            if not done.done():
-                raise unanswered(name, self._max_block_ms, self.manager.obstacle) from None
+        left_ms = self._max_block_ms
+        while not done.done():
+            turn_ms = self._calls.turn_ms(left_ms)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(turn_ms / 1000):
+                    await answered.wait()
+            left_ms -= turn_ms
+            self._calls.check_wait(name, done, left_ms)
         self.manager.acknowledge()
         done.result()
 

@@ -107,7 +107,9 @@ class Producer:
         telemetry = self._telemetry(client) if config.enable_metrics_push else None
         self._sender = Sender(client, self._metadata, self._accumulator, config, sequences, telemetry)
         self._waits = WaitTimes(self._clock)
-        self._transactions = make_transaction_calls(sequences, self._sender.wakeup, config.max_block_ms, self._waits)
+        self._transactions = make_transaction_calls(
+            sequences, self._sender.wakeup, config.max_block_ms, self._waits, self._metadata
+        )
         self._topics = ProducerTopics(
             self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup, self._waits
         )

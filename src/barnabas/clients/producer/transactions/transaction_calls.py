@@ -7,11 +7,13 @@ on its loop, with waits of its own (`aio.transactions`). Kafka: KafkaProducer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from typing import Final
 
 from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
 from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
@@ -20,6 +22,9 @@ from barnabas.clients.producer.transactions.transaction_manager import Transacti
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.protocol.topic_partition import TopicPartition
+
+_LOOK_AGAIN_MS: Final = 100
+"""How soon a call sees that no broker can be reached, which ends no operation of the sending thread."""
 
 
 def sequences_of(config: ProducerConfig) -> SequenceNumbers | None:
@@ -30,11 +35,15 @@ def sequences_of(config: ProducerConfig) -> SequenceNumbers | None:
 
 
 def make_transaction_calls(
-    sequences: SequenceNumbers | None, wakeup: Callable[[], None], max_block_ms: int, waits: WaitTimes
+    sequences: SequenceNumbers | None,
+    wakeup: Callable[[], None],
+    max_block_ms: int,
+    waits: WaitTimes,
+    metadata: ClusterMetadata,
 ) -> TransactionCalls | None:
     """Return the calls of a transactional producer, or None for another one."""
     if isinstance(sequences, TransactionalSequences):
-        return TransactionCalls(sequences.manager, wakeup, max_block_ms, waits)
+        return TransactionCalls(sequences.manager, wakeup, max_block_ms, waits, metadata)
     return None
 
 
@@ -50,15 +59,6 @@ def checked_group_offsets(
     }
 
 
-def unanswered(name: str, max_block_ms: int, obstacle: str) -> ClientTimeout:
-    """Return the error of a call that the coordinator has not answered in time. obstacle: why there is none, if so."""
-    return ClientTimeout(
-        f"{name} was not answered within {max_block_ms} ms (max_block_ms): "
-        + (f"{obstacle}; " if obstacle else "")
-        + "call it again to go on waiting"
-    )
-
-
 class TransactionCalls:
     """The calls on one producer. `wakeup` wakes its sending thread; each call waits at most `max_block_ms`.
 
@@ -66,12 +66,18 @@ class TransactionCalls:
     """
 
     def __init__(
-        self, manager: TransactionManager, wakeup: Callable[[], None], max_block_ms: int, waits: WaitTimes
+        self,
+        manager: TransactionManager,
+        wakeup: Callable[[], None],
+        max_block_ms: int,
+        waits: WaitTimes,
+        metadata: ClusterMetadata,
     ) -> None:
         self.manager = manager
         self.waits = waits
         self.wakeup = wakeup
         self._max_block_ms = max_block_ms
+        self._metadata = metadata
 
     def init(self) -> None:
         """Get a producer id. Raises ClientTimeout, RuntimeError, TransactionalProducerFailed."""
@@ -142,15 +148,32 @@ class TransactionCalls:
 
     def _wait(self, name: str, done: Future[None]) -> None:
         self.wakeup()
-        try:
-            done.result(self._max_block_ms / 1000)
-        except TimeoutError as error:
-            if done.done():
-                self.manager.acknowledge()
-                raise
-            raise unanswered(name, self._max_block_ms, self.manager.obstacle) from error
-        except BaseException:
-            if done.done():
-                self.manager.acknowledge()
-            raise
+        left_ms = self._max_block_ms
+        while not done.done():
+            turn_ms = self.turn_ms(left_ms)
+            wait((done,), turn_ms / 1000)
+            left_ms -= turn_ms
+            self.check_wait(name, done, left_ms)
         self.manager.acknowledge()
+        done.result()
+
+    def turn_ms(self, left_ms: int) -> int:
+        """Return how long a call waits before it looks again whether it should: all that is left, mostly."""
+        return left_ms if self._metadata.update_version else min(left_ms, _LOOK_AGAIN_MS)
+
+    def check_wait(self, name: str, done: Future[None], left_ms: int) -> None:
+        """Check that an operation which is not done may be awaited further.
+
+        Raises ClientTimeout when no time is left; Unreachable then, and after `bootstrap_timeout_ms`, if no broker was
+        ever reached.
+        """
+        if done.done():
+            return
+        self._metadata.raise_unreachable()
+        if left_ms <= 0:
+            obstacle = self.manager.obstacle
+            raise self._metadata.timeout(
+                f"{name} was not answered within {self._max_block_ms} ms (max_block_ms): "
+                + (f"{obstacle}; " if obstacle else "")
+                + "call it again to go on waiting"
+            )

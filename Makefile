@@ -137,7 +137,11 @@ COMPILED_TESTS ?= tests/architecture/test_compiled_build.py $(addprefix tests/un
 	bad_input.py fetch.py idempotence.py kill.py list_offsets.py pipelining.py produce.py restart.py stop.py)
 
 .PHONY: test-compiled
-test-compiled: compiled ## run a sample of the tests against build/compiled
+test-compiled: compiled ## build the compiled wheel and run a sample of the tests against it
+	@$(MAKE) --no-print-directory test-compiled-sample
+
+.PHONY: test-compiled-sample
+test-compiled-sample: $(VENV)/.installed-test ## run that sample against the build that is there
 	BARNABAS_TESTS_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -m "not slow and not java and not interpreted" \
 		$(COMPILED_TESTS) $(PYTEST_ARGS)
 

@@ -34,6 +34,41 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STDERR] = os.dup(2)
 
 
+_QUEUED = frozenset(
+    f"tests/{name}.py"
+    for name in (
+        "broker/test_back_pressure",
+        "broker/test_bad_input",
+        "broker/test_consumer_groups",
+        "broker/test_fetch",
+        "broker/test_fetch_sessions",
+        "broker/test_idempotence",
+        "broker/test_metadata",
+        "broker/test_pipelining",
+        "broker/test_produce",
+        "broker/test_stop",
+        "broker/test_transactional_offsets",
+        "clients/test_round_trip",
+        "fuzz/test_real_requests",
+    )
+)
+"""The tests of a broker that are made in the mode without brief requests, too, in every run of the tests."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what `-m` does not want
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark most tests of a broker that queues all requests as slow.
+
+    Their requests are handled by the same code as in the other mode, on other threads.
+    """
+    for item in items:
+        if item.nodeid.startswith("tests/unit/") or item.nodeid.partition("::")[0] in _QUEUED:
+            continue
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and "queue" in callspec.params.values():
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """End this process, with the stacks of its threads, where a test hangs beyond pytest-timeout.

@@ -318,7 +318,10 @@ class Connection:
     def _read(self, view: memoryview) -> memoryview:
         filled = 0
         while filled < len(view):
-            received = self.socket.recv_into(view[filled:])
+            try:
+                received = self.socket.recv_into(view[filled:])
+            except ConnectionResetError:  # closed with bytes of ours unread
+                received = 0
             if not received:
                 raise BadAnswer("the broker closed the connection")
             filled += received

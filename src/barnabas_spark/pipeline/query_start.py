@@ -6,6 +6,10 @@ Spark starts a Python process for each source of a query, and gives it 10 second
 setting changes. The process takes half a second of CPU to import pyspark and pyarrow, so on a busy machine several that
 start at once take longer than that together. So a query is started when the processes of the one before have connected,
 and is started again when Spark has given up: nothing is planned before, so nothing is lost by it.
+
+Spark starts further processes while a query runs: for the tasks, which it repeats by itself, and for the driver's part
+of each micro-batch, which it does not. A running query that failed for this is started again as well, and repeats its
+micro-batch as it would in the next run.
 """
 
 from __future__ import annotations
@@ -55,6 +59,30 @@ def was_too_late(handle: StreamingQuery) -> bool:
     """Return whether a query has failed because a Python process took longer to start than Spark waits."""
     error = None if handle.isActive else handle.exception()
     return error is not None and _TOO_LATE in str(error)
+
+
+class Restarts:
+    """How often a running query may still be started again because of that limit, since its last micro-batch."""
+
+    def __init__(self) -> None:
+        self._left = MOST_STARTS
+        self._last_batch = -1
+
+    def may_start_again(self, handle: StreamingQuery, last_batch: int) -> bool:
+        """Return whether the query has failed for this reason, and take one restart if so.
+
+        last_batch: the number of the last micro-batch that it has finished. Waits for the end of the query's thread,
+        which has its name until then.
+        """
+        if not was_too_late(handle):
+            return False
+        if last_batch != self._last_batch:
+            self._left, self._last_batch = MOST_STARTS, last_batch
+        if not self._left:
+            return False
+        self._left -= 1
+        handle.stop()
+        return True
 
 
 def start_query(query: PlannedQuery, trigger: str, checkpoint: str, show: Show) -> StreamingQuery:

@@ -35,7 +35,7 @@ from barnabas_spark.pipeline.pipeline_session import pipeline_session
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
 from barnabas_spark.pipeline.progress import QueryProgress
 from barnabas_spark.pipeline.query_failure import failure_of
-from barnabas_spark.pipeline.query_start import start_query, started_query
+from barnabas_spark.pipeline.query_start import Restarts, start_query, started_query
 from barnabas_spark.pipeline.run_state import run_lock, write_status
 from barnabas_spark.pipeline.specification import Pipeline, Sink, Source
 
@@ -66,11 +66,13 @@ class RunWatcher(Protocol):
 
 
 class RunningQuery(NamedTuple):
-    """A query with Spark's handle of it."""
+    """A query with Spark's handle of it. start: starts it, from where its last micro-batch has ended."""
 
     planned: PlannedQuery
     handle: StreamingQuery
     progress: QueryProgress
+    start: Callable[[], StreamingQuery]
+    restarts: Restarts
 
 
 class BrokerConnection(NamedTuple):
@@ -183,8 +185,10 @@ def _run(
             layout.claim(query.name, query.identity)
             start = partial(start_query, query, pipeline.trigger, layout.query(query.name), display.show_rows)
             handle = started_query(start, is_stopping)
-            running.append(RunningQuery(query, handle, QueryProgress(query.name, query.identity.writes)))
+            progress = QueryProgress(query.name, query.identity.writes)
+            running.append(RunningQuery(query, handle, progress, start, Restarts()))
             # The next one may take a while, and a mistake should not wait for it.
+            _start_again(running, is_stopping)
             _raise_failure(pipeline, running, layout)
         while not is_stopping():
             active = [each.handle.isActive for each in running]
@@ -194,14 +198,25 @@ def _run(
             if time.monotonic() - noted_at >= _STATUS_SECONDS:
                 noted_at = time.monotonic()
                 _note(layout, pipeline, "running", running)
+            has_restarted = _start_again(running, is_stopping)
             _raise_failure(pipeline, running, layout)
-            if not any(active):
+            if not has_restarted and not any(active):
                 break
             time.sleep(_POLL_SECONDS)
         _stop(running)
         for each in running:
             each.progress.update(each.handle)
         display.update([each.progress for each in running], is_last=True)
+
+
+def _start_again(running: list[RunningQuery], is_stopping: Callable[[], bool]) -> bool:
+    """Start the queries again that Spark gave too little time; return whether there were any. Raises Spark's errors."""
+    found = False
+    for index, each in enumerate(running):
+        if not is_stopping() and each.restarts.may_start_again(each.handle, each.progress.last_batch):
+            running[index] = each._replace(handle=started_query(each.start, is_stopping))
+            found = True
+    return found
 
 
 def _raise_failure(pipeline: Pipeline, running: list[RunningQuery], layout: CheckpointLayout) -> None:

@@ -12,7 +12,9 @@ from rich.console import Console
 from barnabas_spark.pipeline import query_start, run
 from barnabas_spark.pipeline.pipeline_error import RunFailed
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.query_start import MOST_STARTS, started_query
+from barnabas_spark.pipeline.progress import QueryProgress
+from barnabas_spark.pipeline.query_start import MOST_STARTS, Restarts, started_query
+from barnabas_spark.pipeline.run import RunningQuery
 from barnabas_spark.pipeline.run_display import RunDisplay
 
 TOO_LATE = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: X"
@@ -76,6 +78,31 @@ def test_one_that_was_too_late_is_started_again() -> None:
     starts = Starts(*late)
     assert query_start.was_too_late(started_query(starts, lambda: False, starts.pause))
     assert starts.started == MOST_STARTS
+
+
+def test_a_running_query_is_started_again_as_long_as_it_gets_on() -> None:
+    """A driver's process of micro-batch 0 that was too late ended the whole run."""
+    restarts, late = Restarts(), Handle(error=TOO_LATE)
+    assert not restarts.may_start_again(Handle("Processing new data"), -1)
+    assert not restarts.may_start_again(Handle(error="no such topic"), -1)
+    assert [restarts.may_start_again(late, -1) for _ in range(MOST_STARTS + 1)] == [True] * MOST_STARTS + [False]
+    assert late.is_stopped
+    assert restarts.may_start_again(late, 0), "it has finished a micro-batch since"
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_the_run_goes_on_with_the_query_that_was_started_again(stops: bool) -> None:
+    begun = Handle("Processing new data")
+    starts = Starts(begun)
+    unharmed = Handle("Processing new data")
+    running = [
+        RunningQuery(None, handle, QueryProgress("q", "w"), starts, Restarts())  # type: ignore[arg-type]
+        for handle in (unharmed, Handle(error=TOO_LATE))
+    ]
+    assert run._start_again(running, lambda: stops) is not stops
+    assert starts.started == (not stops)
+    assert running[0].handle is unharmed
+    assert (running[1].handle is begun) is not stops
 
 
 def test_any_other_failure_is_one() -> None:

@@ -95,15 +95,15 @@ def test_a_reset_goes_to_a_file_and_comes_from_one(run: Run, filled: str, tmp_pa
         ("1", "-", "2"),
     ]
     # What kafka-consumer-groups exports of several groups: the lines of others are theirs. It ends with an empty line.
-    file.write_text(f'{group},"{filled}",0,3\n{other},{filled},1,-5\n{other},{filled},0,4\n\n')
-    assert plan(run("groups", "reset-offsets", other, "--from-file", str(file))) == [("0", "10", "4"), ("1", "2", "0")]
+    file.write_text(f'{group},"{filled}",0,3\n{other},{filled},1,1\n{other},{filled},0,4\n\n')
+    assert plan(run("groups", "reset-offsets", other, "--from-file", str(file))) == [("0", "10", "4"), ("1", "2", "1")]
     stranger = run("groups", "reset-offsets", f"{filled}-third", "--from-file", str(file))
     assert (stranger.exit_code, stranger.stdout) == (2, "")
     assert stranger.stderr == f"barnabas: the file has no offsets for group {filled}-third\n"
     file.write_text(f"{filled},7,2\n")
     missing = run("groups", "reset-offsets", other, "--from-file", str(file))
     assert (missing.exit_code, f"{filled} has no partition 7" in missing.stderr) == (2, True)
-    for line in ("one,2", "1_0,2", "1,2,3", "1", "1,"):
+    for line in ("one,2", "1,-2", "1_0,2", "1,2,3", "1", "1,"):
         file.write_text(f"{filled},1,2\n{filled},{line}\n")
         wrong = run("groups", "reset-offsets", other, "--from-file", str(file))
         expected = f"barnabas: line 2 is not topic,partition,offset: {filled},{line}\n"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _INACTIVE = ("Empty", "Dead")
 _FORMS: Final = {3: "topic,partition,offset", 4: "group,topic,partition,offset"}
 """The forms of a line of --from-file, by the number of its fields."""
-_NUMBER: Final = re.compile(r"\s*-?[0-9]{1,19}\s*", re.ASCII)
+_NUMBER: Final = re.compile(r"\s*[0-9]{1,19}\s*", re.ASCII)
 
 topic_option = click.option(
     "--topic",

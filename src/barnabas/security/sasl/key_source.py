@@ -20,6 +20,11 @@ MOST_SECONDS: Final = 30
 _PIECE_BYTES: Final = 1 << 16
 
 
+def is_remote(url: str) -> bool:
+    """Return whether the document of a URL comes over the network, which may take as long as `MOST_SECONDS`."""
+    return urllib.parse.urlsplit(url).scheme in ("http", "https")
+
+
 def fetch_document(url: str) -> bytes:
     """Return the document of a URL, of at most 1 MiB.
 
@@ -28,7 +33,7 @@ def fetch_document(url: str) -> bytes:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file":
         document = Path(urllib.request.url2pathname(parts.path)).read_bytes()
-    elif parts.scheme in ("http", "https"):
+    elif is_remote(url):
         document = _download(url)
     else:
         raise ValueError("a URL begins with https:, http: or file:")
@@ -53,7 +58,16 @@ def _download(url: str) -> bytes:
     ends_at = time.monotonic() + MOST_SECONDS
     document = bytearray()
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - fetch_document checks
-    with opener.open(request, None, SILENCE_SECONDS) as answer:
+    try:
+        opened = opener.open(request, None, SILENCE_SECONDS)
+    except urllib.error.HTTPError:
+        raise
+    except urllib.error.URLError as error:
+        # Its own text is "<urlopen error [Errno 111] Connection refused>".
+        reason = error.reason.strerror if isinstance(error.reason, OSError) else None
+        host = urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
+        raise OSError(f"no connection to {host}: {reason or error.reason}") from error
+    with opened as answer:
         while piece := answer.read1(min(_PIECE_BYTES, MOST_BYTES + 1 - len(document))):
             document += piece
             if time.monotonic() > ends_at:

@@ -39,8 +39,8 @@ class TokenJudge(NamedTuple):
     keys: SigningKeys | None
 
 
-def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock) -> TokenJudge:
-    """Return the judge of a listener's tokens, with its keys.
+def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock, *, asks_providers: bool) -> TokenJudge:
+    """Return the judge of a listener's tokens, with its keys; without keys of another machine if not `asks_providers`.
 
     Raises ConfigError: the settings do not say which tokens are valid, contradict each other, or there are no keys.
     """
@@ -60,10 +60,12 @@ def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock) -> 
             JWKS_URL,
         )
     try:
+        from barnabas.security.sasl.key_source import is_remote  # noqa: PLC0415
         from barnabas.security.sasl.signed_tokens import SignedTokenValidator  # noqa: PLC0415 - needs the extra
         from barnabas.security.sasl.signing_keys import SigningKeys  # noqa: PLC0415
     except ImportError:
         raise ConfigError(f"{JWKS_URL} needs the package PyJWT: pip install 'barnabas[oauth]'", JWKS_URL) from None
     keys = SigningKeys(config, scheduler, clock)
-    keys.load()
+    if asks_providers or not is_remote(config.jwks_url):
+        keys.load()
     return TokenJudge(SignedTokenValidator(keys, config, clock), keys)

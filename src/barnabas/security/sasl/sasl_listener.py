@@ -40,6 +40,8 @@ class LoginParts(NamedTuple):
     answer_versions: AnswerVersions
     clock: Clock
     scheduler: Scheduler
+    asks_providers: bool = True
+    """Whether the keys of tokens are fetched from identity providers; False where settings alone are checked."""
 
 
 class SaslListener:
@@ -153,7 +155,8 @@ def _token_judge(listener_name: str, config: SaslConfig, parts: LoginParts) -> T
     login = config.logins.get(OAUTHBEARER)
     module = None if login is None else _login_module(f"{prefix}sasl.jaas.config", _OAUTH_MODULE, login)
     handler = config.handlers.get(OAUTHBEARER)
-    judge = token_judge(OAuthSettings(prefix, config.oauth, handler, module), parts.scheduler, parts.clock)
+    settings = OAuthSettings(prefix, config.oauth, handler, module)
+    judge = token_judge(settings, parts.scheduler, parts.clock, asks_providers=parts.asks_providers)
     if judge.keys is None:
         logger.warning(
             "Listener %s accepts unsecured tokens: any client can be any user. It is for development only",

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import logging
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.broker.dynamic_security import check_security_of_start
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.protection import ProtectionMissing
+from barnabas.security.sasl import key_source
 from barnabas.security.sasl.key_source import MOST_BYTES, fetch_document
 from barnabas.security.sasl.oauth_config import SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
 from barnabas.security.sasl.oauthbearer_messages import ClientMessage, MessageMalformed
@@ -325,6 +328,37 @@ def test_a_document_without_keys_stops_the_start(document: bytes) -> None:
     provider.document = document
     with pytest.raises(ConfigError, match="the keys cannot be fetched"):
         provider.keys.load()
+
+
+def test_a_provider_that_cannot_be_reached_is_named_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(OSError, match=f"^no connection to {address}: Connection refused$"):
+        fetch_document(f"http://{address}/keys")
+
+
+def test_a_check_of_settings_asks_no_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider may be down now, or silent, and the check is made for each stored setting."""
+    asked: list[str] = []
+    monkeypatch.setattr(key_source, "_download", asked.append)
+    clock = MockClock()
+
+    def check(url: str) -> None:
+        given = {
+            "listeners": "EXTERNAL://:9093,PLAINTEXT://:9092",
+            "listener.security.protocol.map": "EXTERNAL:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(tmp_path),
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": url,
+        }
+        check_security_of_start(KafkaConfig.parse(given), clock, MockScheduler(clock))
+
+    check("https://identity.example.com/keys")
+    assert asked == []
+    for wrong in ("ftp://identity.example.com/keys", (tmp_path / "absent").as_uri()):
+        with pytest.raises(ConfigError, match="the keys cannot be fetched"):
+            check(wrong)
 
 
 def test_keys_in_a_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -21,6 +22,7 @@ from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, Pat
 from barnabas.security.acl.resource_pattern import ResourcePattern
 from barnabas.testing import BrokerProcess, broker, cluster
 from barnabas.testing.broker_security import BrokerSecurity
+from barnabas.testing.broker_security import security_of as made_security
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -135,6 +137,7 @@ def test_cluster_is_secured_between_its_brokers_too(kind: str) -> None:
     }
     if kind == "ssl":  # the brokers' principal is the name in their certificate
         settings["ssl_client_auth"] = "required"
+        settings["ssl_principal_mapping_rules"] = "RULE:^CN=([^,]+).*$/broker-$1/L"
     with cluster(3, security=kind, **settings) as three:
         assert three.security is not None
         assert {address.partition("://")[0] for each in three.brokers for address in each.addresses} == {kind.upper()}
@@ -146,3 +149,21 @@ def test_cluster_is_secured_between_its_brokers_too(kind: str) -> None:
         with Admin(three.bootstrap_servers, config=ClientConfig(**three.security.keywords)) as admin:
             (topic,) = admin.describe_topics(["orders"]).values()
             assert all(len(partition.isr) >= 2 for partition in topic.partitions)
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal"),
+    [
+        ("DEFAULT", "User:CN=localhost,O=Barnabas development"),
+        ("RULE:^CN=([^,]+).*$/broker-$1/U", "User:BROKER-LOCALHOST"),
+        ("RULE:^O=.*$/x/, DEFAULT", "User:CN=localhost,O=Barnabas development"),
+        ("RULE:^O=.*$/x/", None),
+        ("RULE:[", None),
+    ],
+)
+def test_the_principal_of_a_clusters_brokers_follows_the_rules(
+    tmp_path: Path, rules: str, principal: str | None
+) -> None:
+    security = made_security(str(tmp_path / "data"), "ssl")
+    assert security.cluster_principal(asks_for_certificates=True, mapping_rules=rules) == principal
+    assert security.cluster_principal(asks_for_certificates=False, mapping_rules=rules) == "User:ANONYMOUS"

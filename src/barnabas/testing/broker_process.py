@@ -395,10 +395,23 @@ def _with_own_rights(settings: Mapping[str, Setting], shared: BrokerSecurity | N
     a cluster, by that of `shared`.
     """
     named = {name.replace("_", "."): name for name in settings}
+
+    def of_listener(setting: str, otherwise: str) -> str:
+        """Return a setting of the brokers' listener: its own value, or that of all listeners."""
+        prefix = "" if shared is None else f"listener.name.{shared.protocol.lower().replace('_', '.')}."
+        name = named.get(prefix + setting, named.get(setting))
+        return otherwise if name is None else str(settings[name])
+
     if not settings.get(named.get("authorizer.class.name", "")):
         return dict(settings)
-    asks = settings.get(named.get("ssl.client.auth", ""), "none") != "none"
-    principal = ANONYMOUS if shared is None else shared.cluster_principal(asks_for_certificates=asks)
+    principal: str | None = ANONYMOUS
+    if shared is not None:
+        principal = shared.cluster_principal(
+            asks_for_certificates=of_listener("ssl.client.auth", "none") != "none",
+            mapping_rules=of_listener("ssl.principal.mapping.rules", "DEFAULT"),
+        )
+    if principal is None:
+        return dict(settings)
     name = named.get("super.users", "super.users")
     given = [each.strip() for each in str(settings.get(name, "")).split(";") if each.strip()]
     return {**settings, name: ";".join(given if principal in given else [*given, principal])}

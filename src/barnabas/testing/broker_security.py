@@ -69,19 +69,31 @@ class BrokerSecurity:
             settings["sasl.mechanism.inter.broker.protocol"] = MECHANISM
         return settings
 
-    def cluster_principal(self, *, asks_for_certificates: bool) -> str:
-        """Return the principal of a broker whose fellows connect to the secured listener, too."""
+    def cluster_principal(self, *, asks_for_certificates: bool, mapping_rules: str = "DEFAULT") -> str | None:
+        """Return the principal of a broker whose fellows connect to the secured listener, too.
+
+        mapping_rules: what makes names of certificates. None: they cannot be read, or none makes a name of the broker's
+        certificate; the broker itself says so when it starts.
+        """
         if self.has_users:
             return f"User:{_BROKERS_USER}"
         if not asks_for_certificates:
             return ANONYMOUS
         from barnabas.security.tls.key_stores import load_key_store  # noqa: PLC0415 - most test runs never need it
+        from barnabas.security.tls.principal_mapper import (  # noqa: PLC0415
+            InvalidRule,
+            NoMatchingRule,
+            PrincipalMapper,
+        )
         from barnabas.security.tls.tls_config import KeyStoreConfig  # noqa: PLC0415
 
         assert self.certificates is not None  # TLS alone
         keys = load_key_store(KeyStoreConfig(type="PEM", location=str(self.certificates.server)))
         assert keys is not None
-        return f"User:{keys.certificate.subject}"
+        try:
+            return f"User:{PrincipalMapper(mapping_rules).name_of(keys.certificate.subject)}"
+        except (InvalidRule, NoMatchingRule):
+            return None
 
     def tls_client(self) -> TlsClient:
         """Return the TLS of the kit's own connections, which have the client's certificate."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 FORMATS = ("json", "text", "raw", "avro", "protobuf")
+SOURCE_FORMATS = (*FORMATS, "debezium")
 
 NAME = "^[A-Za-z][A-Za-z0-9_]*$"
 TOPIC = "^[a-zA-Z0-9._-]{1,249}$"
@@ -55,13 +56,14 @@ _FORMAT = {
     },
     "schema_file": _text(
         "Avro: an .avsc file. Protobuf: a descriptor set of protoc's. Without it the registry's newest schema is taken."
+        " JSON that is written in a frame: a JSON schema; without it one is made of the columns."
     ),
     "message": _text("Protobuf: the full name of the message. The default is the first of the file."),
     "subject": _text("The schema's name in the registry. The default is TOPIC-value."),
     "framing": {
         "enum": ["confluent", "none"],
-        "description": "Avro and Protobuf: confluent (the default) has a zero byte and the schema's id before each"
-        " value; none has the bare value.",
+        "description": "confluent (the default of Avro and Protobuf) has a zero byte and the schema's id before each"
+        " value; none (the default of JSON) has the bare value.",
     },
 }
 
@@ -77,6 +79,20 @@ _SOURCE = _entry(
         },
         "schema": _text("The columns, as in SQL: 'id BIGINT, time TIMESTAMP'. JSON, and streams of Parquet."),
         **_FORMAT,
+        "format": {
+            "enum": list(SOURCE_FORMATS),
+            "description": "The format of the records' values. raw and text have one column, value. debezium has the"
+            " rows of change events, and what happened to each in the column _operation.",
+        },
+        "encoding": {
+            "enum": ["json", "avro"],
+            "description": "Debezium: what the change events are written in. json (the default) needs a schema.",
+        },
+        "tombstones": {
+            "enum": ["drop", "delete"],
+            "description": "Debezium: whether a record without a value is dropped, because a delete event stands before"
+            " it, or deletes its key. delete is for topics that are compacted, where the delete event may be gone.",
+        },
         "strict": {
             "type": "boolean",
             "description": "JSON: whether values that do not fit their columns without a loss are bad records (the"
@@ -153,6 +169,11 @@ _SINK = _entry(
             "description": "The schema's id to write, if there is a schema_file and no registry.",
         },
         "key": _text("An SQL expression for the records' keys."),
+        "delete_when": _text(
+            "An SQL condition: rows for which it is true delete. A topic gets a tombstone, Iceberg with upsert_by loses"
+            " the row of the key, mode complete leaves it out. The default is _operation = 'delete', if there is such a"
+            " column."
+        ),
         "delivery": {
             "enum": ["exactly-once", "at-least-once"],
             "description": "Topics: exactly-once (the default) writes each micro-batch in one transaction, by one"
@@ -203,7 +224,7 @@ PIPELINE_SCHEMA: dict[str, Any] = {
         },
         "registry": {
             "type": "object",
-            "description": "The schema registry for Avro and Protobuf.",
+            "description": "The schema registry for Avro, Protobuf and JSON.",
             "additionalProperties": False,
             "properties": {
                 "url": _text("http://host:port, or https://."),

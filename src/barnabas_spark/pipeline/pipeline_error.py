@@ -27,3 +27,7 @@ class PipelineError(Exception):
 
 class RunFailed(Exception):
     """A pipeline that did not start, or whose query failed. The message has the cause and the line of the sink."""
+
+
+class IcebergError(Exception):
+    """An Iceberg table that cannot be written as the pipeline asks. The message says why, and what would do."""

@@ -18,7 +18,10 @@ from barnabas_spark.pipeline.schema_check import check_schema
 from barnabas_spark.pipeline.specification import (
     AVAILABLE_NOW,
     CODED_FORMATS,
+    DEBEZIUM_FORMAT,
+    JSON_FORMAT,
     PROTOBUF_FORMAT,
+    ChangeEvents,
     IcebergTarget,
     Pipeline,
     RegistryAddress,
@@ -31,6 +34,7 @@ from barnabas_spark.pipeline.specification import (
 )
 
 _CODING_KEYS = ("schema_file", "message", "subject", "framing", "schema_id")
+_EVENT_KEYS = ("encoding", "tombstones")
 _TEXT_NOT_UTF8 = "not UTF-8"
 
 
@@ -108,20 +112,20 @@ class _Reading:
         if not is_topic:
             self._refuse(
                 path, entry, "of files",
-                ("format", "strict", "key", "headers", "dead_letters", "brokers", *_CODING_KEYS),
+                ("format", "strict", "key", "headers", "dead_letters", "brokers", *_EVENT_KEYS, *_CODING_KEYS),
             )  # fmt: skip
             if not is_table and "schema" not in entry:
                 self._note(path, f"sources.{name} needs 'schema': a stream of files has no other")
-        elif entry.get("format", "json") == "json":
-            if "schema" not in entry:
-                self._note(
-                    path, f"sources.{name} needs 'schema', the columns of its JSON, such as 'id BIGINT, at TIMESTAMP'"
-                )
         else:
-            self._refuse(path, entry, f"of format {entry['format']}", ("schema", "strict"))
+            self._check_values(path, entry)
         if is_table:
-            self._refuse(path, entry, "with read: table", ("watermark", "dead_letters"))
+            self._refuse(path, entry, "with read: table", ("watermark", "dead_letters", "tombstones"))
         coding = self._coding(entry, path) if is_topic else None
+        events = None
+        if is_topic and entry.get("format") == DEBEZIUM_FORMAT:
+            events = ChangeEvents(_encoding(entry), entry.get("tombstones"))
+        # Keys in Avro are no texts.
+        key = "string" if events is None or events.encoding == JSON_FORMAT else "binary"
         watermark = entry.get("watermark")
         return Source(
             name=name,
@@ -133,14 +137,31 @@ class _Reading:
             schema=entry.get("schema"),
             format=entry.get("format", "json"),
             coding=coding,
+            events=events,
             is_strict=entry.get("strict", True),
-            key_is_text=entry.get("key", "string") == "string",
+            key_is_text=entry.get("key", key) == "string",
             has_headers=entry.get("headers", False),
             watermark=None if watermark is None else Watermark(watermark["column"], watermark["delay"]),
             dead_letters=entry.get("dead_letters"),
             brokers=self._brokers(entry, path) if is_topic else "",
             options=self._options(entry) if is_topic else _texts(entry.get("options", {})),
         )
+
+    def _check_values(self, path: Path, entry: dict[str, Any]) -> None:
+        """Check what a source of topics says of its values."""
+        name = entry.get("format", JSON_FORMAT)
+        if name == DEBEZIUM_FORMAT:
+            self._refuse(path, entry, "of format debezium, which is always strict", ("strict",))
+            if _encoding(entry) != JSON_FORMAT:
+                self._refuse(path, entry, "of Avro, whose schema has the columns", ("schema",))
+        else:
+            self._refuse(path, entry, f"of format {name}", _EVENT_KEYS)
+            if name != JSON_FORMAT:
+                self._refuse(path, entry, f"of format {name}", ("schema", "strict"))
+        if _encoding(entry) == JSON_FORMAT and "schema" not in entry:
+            where = ".".join(map(str, path))
+            what = "JSON" if name == JSON_FORMAT else "rows"
+            self._note(path, f"{where} needs 'schema', the columns of its {what}, such as 'id BIGINT, at TIMESTAMP'")
 
     def _transforms(self, known: list[str]) -> tuple[Transform, ...]:
         found = []
@@ -192,6 +213,8 @@ class _Reading:
                 path, entry, "that writes no topic",
                 ("format", "key", "delivery", "brokers", *_CODING_KEYS),
             )  # fmt: skip
+        if "delete_when" in entry:
+            self._check_deletes(path, entry)
         if "parquet" not in entry and "iceberg" not in entry:
             self._refuse(path, entry, "that writes neither Parquet nor Iceberg", ("partition_by",))
         elif "parquet" in entry and entry.get("mode") == "update":
@@ -214,6 +237,7 @@ class _Reading:
             format=entry.get("format", "json"),
             coding=coding,
             key=entry.get("key"),
+            delete_when=entry.get("delete_when"),
             is_exactly_once=entry.get("delivery", "exactly-once") == "exactly-once",
             mode=entry.get("mode", "append"),
             partition_by=tuple(entry.get("partition_by", ())),
@@ -234,11 +258,20 @@ class _Reading:
                         f" {sink.query!r} has {other}: they must be equal, or the queries two",
                     )
 
+    def _check_deletes(self, path: Path, entry: dict[str, Any]) -> None:
+        """Check that a sink can delete."""
+        if "topic" in entry and "key" not in entry:
+            self._note((*path, "delete_when"), "a row that deletes is a tombstone, which needs a 'key'")
+        elif "topic" not in entry and "upsert_by" not in entry and entry.get("mode") != "complete":
+            self._refuse(path, entry, "that cannot delete: of Iceberg, 'upsert_by' can", ("delete_when",))
+
     # -- parts
 
     def _coding(self, entry: dict[str, Any], path: Path) -> ValueCoding | None:
-        """Return how Avro or Protobuf values are coded; None for other formats."""
-        name, where = entry.get("format", "json"), ".".join(map(str, path))
+        """Return how values are coded by a schema; None for other formats."""
+        name, where = _encoding(entry), ".".join(map(str, path))
+        if name == JSON_FORMAT:
+            return self._json_coding(entry, path)
         if name not in CODED_FORMATS:
             self._refuse(path, entry, f"of format {name}", _CODING_KEYS)
             return None
@@ -262,6 +295,29 @@ class _Reading:
         if registry is not None and file is None and subject is None:
             self._note(path, f"{where} needs 'subject', the schema's name in the registry: there are several topics")
         return ValueCoding(file, entry.get("message"), subject, registry, is_framed, entry.get("schema_id"))
+
+    def _json_coding(self, entry: dict[str, Any], path: Path) -> ValueCoding | None:
+        """Return how JSON is framed; None for bare JSON."""
+        if entry.get("framing", "none") == "none":
+            keys = tuple(key for key in _CODING_KEYS if key != "framing")
+            self._refuse(path, entry, "of format json without 'framing: confluent'", keys)
+            return None
+        registry = self._registry()
+        self._refuse(path, entry, "of format json", ("message",))
+        if path[0] == "sources":
+            self._refuse(path, entry, "of format json, whose columns are in 'schema'", ("schema_file", "subject"))
+            if not entry.get("strict", True):
+                self._note((*path, "strict"), "JSON in a frame is always read strictly")
+            return ValueCoding(None, None, None, registry, True, None)
+        if registry is None:
+            self._refuse(path, entry, "without a registry", ("subject",))
+        else:
+            self._refuse(path, entry, "with a registry, which gives the id", ("schema_id",))
+        file = self._resolved(entry.get("schema_file"))
+        if file is not None and not os.path.isfile(file):
+            self._note((*path, "schema_file"), f"there is no file {file}")
+        subject = entry.get("subject", f"{entry['topic']}-value")
+        return ValueCoding(file, None, subject, registry, True, entry.get("schema_id"))
 
     def _iceberg(self, entry: dict[str, Any], path: Path) -> IcebergTarget | None:
         """Return the Iceberg table of a sink; None for other sinks."""
@@ -326,6 +382,12 @@ class _Reading:
 
     def _note(self, path: Path, message: str) -> None:
         self._marked.add_problem(path, message)
+
+
+def _encoding(entry: Mapping[str, Any]) -> str:
+    """Return what the values of a source or a sink are written in."""
+    name: str = entry.get("format", JSON_FORMAT)
+    return entry.get("encoding", JSON_FORMAT) if name == DEBEZIUM_FORMAT else name
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

@@ -18,17 +18,19 @@ from barnabas_spark.connection_security import security_options
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
 from barnabas_spark.pipeline.coding.coding_errors import FormatError, RegistryFailed
-from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
-from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
+from barnabas_spark.pipeline.coding.debezium import OPERATION
+from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem
 from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
 from barnabas_spark.pipeline.specification import IcebergTarget, Pipeline, Sink, Source, Transform
 from barnabas_spark.pipeline.value_formats import (
     bad_records,
     decoded_rows,
+    deleted_rows,
     encoded_columns,
     last_of_each_key,
     left_out,
     plain_columns,
+    upserted_columns,
 )
 from barnabas_spark.sink_columns import check_sink_schema
 from barnabas_spark.sink_options import SinkOptions
@@ -63,10 +65,12 @@ class PlannedSink(NamedTuple):
     """The table, if the sink is one."""
     left_out: tuple[str, ...] = ()
     """The columns of the query's rows that are not written."""
+    deleted: Column | None = None
+    """The rows that are not written, because the sink replaces all it has, and they are deleted."""
 
     def written(self, rows: DataFrame) -> DataFrame:
         """Return what the sink writes of the query's rows, or of those of one micro-batch."""
-        return rows.select(*self.columns)
+        return (rows if self.deleted is None else rows.where(~self.deleted)).select(*self.columns)
 
 
 class PlannedQuery(NamedTuple):
@@ -128,6 +132,7 @@ class PipelinePlan:
             raise self._error(
                 first.line, f"sinks.{first.name}: {first.reads} is a table, not a stream: nothing would be new"
             )
+        self._check_operations(rows, sinks, wanted)
         planned = tuple(self._sink(sink, rows) for sink in sinks)
         self._check_mode(rows, first)
         reads = tuple(source.what for source in self._pipeline.sources if source.name in wanted and not source.is_table)
@@ -138,18 +143,21 @@ class PipelinePlan:
     def _sink(self, sink: Sink, rows: DataFrame) -> PlannedSink:
         """Return what one sink writes of the rows. Raises PipelineError."""
         with self._checked(sink.key_line if sink.key else sink.line, f"sinks.{sink.name}"):
-            sink_options = None
+            sink_options = deleted = None
             if sink.topic is not None:
                 sink_options = SinkOptions.parse(topic_options(sink))
                 columns = encoded_columns(rows, sink)
             else:
                 columns = plain_columns(rows, with_record=sink.console_rows is not None)
+                deleted = None if sink.upserts else deleted_rows(rows, sink)
             # Spark's analyser looks at the columns here.
             written = rows.select(*columns)
             if sink_options is not None:
                 check_sink_schema(written.schema, sink_options)
             table = None if sink.iceberg is None else _iceberg_table(sink, sink.iceberg, written)
-            return PlannedSink(sink, columns, table, tuple(left_out(rows, sink)))
+            if sink.upserts:
+                columns += upserted_columns(rows, sink)
+            return PlannedSink(sink, columns, table, tuple(left_out(rows, sink)), deleted)
 
     def _dead_letters(self, source: Source) -> PlannedQuery:
         name = f"{source.name}{DEAD_LETTERS}"
@@ -158,7 +166,7 @@ class PipelinePlan:
         sink = Sink(
             name=name, query=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
             parquet=None, iceberg=None, console_rows=None, format="raw", coding=None, key=None,
-            is_exactly_once=True, mode="append", partition_by=(), brokers=source.brokers,
+            delete_when=None, is_exactly_once=True, mode="append", partition_by=(), brokers=source.brokers,
             options=security_options(source.options),
         )  # fmt: skip
         columns = plain_columns(rows, with_record=False)
@@ -251,6 +259,27 @@ class PipelinePlan:
 
     # -- checks
 
+    def _check_operations(self, rows: DataFrame, sinks: Sequence[Sink], wanted: set[str]) -> None:
+        """Check that no transform forgets that rows are deleted: they would be written like others.
+
+        Raises PipelineError.
+        """
+        known = [source for source in self._pipeline.sources if source.name in wanted]
+        streams = [source.name for source in known if source.events is not None and not source.is_table]
+        if not streams or any(name.lower() == OPERATION for name in rows.columns):
+            return
+        texts = [_text_of(step) for step in self._pipeline.transforms if step.name in wanted]
+        if any(re.search(rf"\b{OPERATION}\b", text, re.IGNORECASE) for text in texts):
+            return
+        for sink in sinks:
+            if sink.console_rows is None and sink.delete_when is None:
+                raise self._error(
+                    sink.line,
+                    f"sinks.{sink.name}: {sink.reads} has no column {OPERATION}, so rows that sources.{streams[0]} says"
+                    " are deleted would be written like others: select the column too, or leave such rows out, as by"
+                    f" WHERE {OPERATION} <> 'delete'",
+                )
+
     def _check_mode(self, rows: DataFrame, sink: Sink) -> None:
         """Ask Spark whether a stream of these rows can be written in the sink's mode. Raises PipelineError."""
         # Spark itself asks when a query starts, which would be after other queries have begun to write.
@@ -293,6 +322,14 @@ def _iceberg_table(sink: Sink, target: IcebergTarget, rows: DataFrame) -> Iceber
     except ModuleNotFoundError as error:
         raise IcebergError(f"Iceberg tables need {error.name}: pip install 'barnabas[iceberg]'") from error
     return IcebergTable(sink, target, rows)
+
+
+def _text_of(step: Transform) -> str:
+    """Return the SQL or the Python of a transform. Raises OSError."""
+    if step.module_path is None:
+        return step.sql or ""
+    with open(step.module_path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def _told(error: PySparkException) -> str:

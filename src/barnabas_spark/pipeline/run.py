@@ -7,6 +7,7 @@ stopped here, whatever happens. No lock but the pipeline's own, in the file syst
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -29,8 +30,7 @@ from barnabas_spark.connection_security import connection_security
 from barnabas_spark.option_values import OptionError, OptionValues
 from barnabas_spark.pipeline.appended_files import problem_of_directory
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
-from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
-from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem, RunFailed
+from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem, RunFailed
 from barnabas_spark.pipeline.pipeline_session import pipeline_session
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
 from barnabas_spark.pipeline.progress import QueryProgress
@@ -282,18 +282,30 @@ def _reach_brokers(pipeline: Pipeline) -> None:
         # The plan names it with its line.
         return
     for brokers, security in wanted:
-        _topics_at(pipeline, brokers, security)
+        with _admin_at(pipeline, brokers, security) as admin:
+            admin.list_topics()
 
 
 def _check_topics(pipeline: Pipeline) -> None:
-    """Check that all topics exist. Raises OptionError, PipelineError, RunFailed."""
+    """Check that all topics exist, and may lose no delete event. Raises OptionError, PipelineError, RunFailed."""
     problems = []
     for (brokers, security), topics_of in _wanted_topics(pipeline).items():
-        known = _topics_at(pipeline, brokers, security)
+        with _admin_at(pipeline, brokers, security) as admin:
+            known = set(admin.list_topics(include_internal=True))
+            found = [
+                (source, _compaction_problem(source, admin, known))
+                for source in pipeline.sources
+                if source.is_topic and _connection(source) == (brokers, security)
+            ]
         problems += [
             Problem(line, f"there is no topic {topic!r} at {brokers}: create it (barnabas topics create {topic})")
             for line, topic in topics_of
             if topic not in known
+        ]
+        problems += [
+            Problem(source.line, f"sources.{source.name}: {problem}")
+            for source, problem in found
+            if problem is not None
         ]
     if problems:
         raise PipelineError(pipeline.path, problems)
@@ -313,16 +325,38 @@ def _wanted_topics(pipeline: Pipeline) -> dict[BrokerConnection, list[tuple[int,
     return wanted
 
 
-def _topics_at(pipeline: Pipeline, brokers: str, security: ClientSecurityConfig) -> set[str]:
-    """Return the names of all topics of these brokers. Raises RunFailed."""
+@contextmanager
+def _admin_at(pipeline: Pipeline, brokers: str, security: ClientSecurityConfig) -> Iterator[Admin]:
+    """Yield a client of these brokers. Raises RunFailed in place of the client's errors."""
     try:
         config = ClientConfig(bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS, **security.security_settings())
         with Admin(brokers, timeout_ms=_BROKER_TIMEOUT_MS, config=config) as admin:
-            return set(admin.list_topics(include_internal=True))
+            yield admin
     except (ApiError, ClientTimeout, Disconnected) as error:
         raise RunFailed(f"{pipeline.path}: the brokers {brokers} do not answer: {error}") from error
     except (AuthenticationError, ConfigError) as error:
         raise RunFailed(f"{pipeline.path}: the brokers {brokers} cannot be used: {error}") from error
+
+
+def _compaction_problem(source: Source, admin: Admin, known: set[str]) -> str | None:
+    """Return why tombstones of change events cannot be dropped, or None. Raises the client's errors."""
+    if source.events is None or source.events.tombstones is not None or source.is_table:
+        return None
+    if source.topic is not None:
+        topics = known & {topic.strip() for topic in source.topic.split(",")}
+    else:
+        topics = {topic for topic in known if re.search(source.pattern or "", topic)}
+    for topic in sorted(topics):
+        try:
+            policy = admin.describe_topic_configs(topic)["cleanup.policy"].value or ""
+        except ApiError as error:
+            return f"whether topic {topic!r} is compacted cannot be told ({error}): set 'tombstones'"
+        if "compact" in policy:
+            return (
+                f"topic {topic!r} is compacted, so a delete event may be gone where its tombstone is still there: set"
+                " 'tombstones: delete', or 'drop' to ignore tombstones all the same"
+            )
+    return None
 
 
 def _prepare_tables(pipeline: Pipeline, plan: PipelinePlan, *, create: bool) -> None:

@@ -12,9 +12,11 @@ from typing import NamedTuple
 AVAILABLE_NOW = "available-now"
 CONTINUOUS = "continuous"
 
-AVRO_FORMAT, PROTOBUF_FORMAT = "avro", "protobuf"
+JSON_FORMAT, AVRO_FORMAT, PROTOBUF_FORMAT = "json", "avro", "protobuf"
 CODED_FORMATS = (AVRO_FORMAT, PROTOBUF_FORMAT)
 """The formats whose values need a schema to be read."""
+DEBEZIUM_FORMAT = "debezium"
+"""Change events of Debezium, which are JSON or Avro."""
 
 
 class RegistryAddress(NamedTuple):
@@ -26,7 +28,7 @@ class RegistryAddress(NamedTuple):
 
 
 class ValueCoding(NamedTuple):
-    """Where the schema of Avro or Protobuf values is, and whether a frame with its id precedes each value."""
+    """Where the schema of values is, and whether a frame with its id precedes each value."""
 
     schema_file: str | None
     message: str | None
@@ -37,6 +39,15 @@ class ValueCoding(NamedTuple):
     is_framed: bool
     schema_id: int | None
     """A sink without a registry: the id to write."""
+
+
+class ChangeEvents(NamedTuple):
+    """How a source's change events are coded."""
+
+    encoding: str
+    """json or avro."""
+    tombstones: str | None
+    """drop or delete: what a tombstone is. None: it is dropped, and the topics must not be compacted."""
 
 
 class Watermark(NamedTuple):
@@ -57,9 +68,11 @@ class Source(NamedTuple):
     is_table: bool
     schema: str | None
     format: str
-    """json, text, raw, avro or protobuf."""
+    """json, text, raw, avro, protobuf or debezium."""
     coding: ValueCoding | None
-    """Avro and Protobuf alone have one."""
+    """Avro, Protobuf, and JSON in a frame, alone have one."""
+    events: ChangeEvents | None
+    """Debezium alone has them."""
     is_strict: bool
     """Whether values that do not fit their columns are bad. Otherwise JSON is read as Spark's `from_json` does."""
     key_is_text: bool
@@ -129,13 +142,20 @@ class Sink(NamedTuple):
     format: str
     """json, text, raw, avro or protobuf."""
     coding: ValueCoding | None
-    """Avro and Protobuf alone have one."""
+    """Avro, Protobuf, and JSON in a frame, alone have one."""
     key: str | None
+    delete_when: str | None
+    """The SQL condition of rows that delete. None: those whose operation, if there is one, is a delete."""
     is_exactly_once: bool
     mode: str
     partition_by: tuple[str, ...]
     brokers: str
     options: Mapping[str, str]
+
+    @property
+    def upserts(self) -> bool:
+        """Whether rows replace those of their key."""
+        return self.iceberg is not None and bool(self.iceberg.key_columns)
 
     @property
     def what(self) -> str:

@@ -1,7 +1,8 @@
 """Turns the records of a source into columns, and the rows of a sink into records.
 
 Called by `plan` on the driver; no state, no lock. All are Spark's own expressions, but for Avro and Protobuf, which
-Python decodes and encodes in the executors (`coding`), and for JSON that is read strictly, which Python decodes there.
+Python decodes and encodes in the executors (`coding`), and for JSON that is read strictly and Debezium's events, which
+Python decodes there.
 """
 
 from __future__ import annotations
@@ -14,22 +15,29 @@ from pyspark.sql import functions as sql
 from barnabas_spark.pipeline.coding.coded_columns import (
     ERROR,
     VALUE,
+    debezium_column,
     decoded_column,
     encoded_column,
+    framed_json_column,
     strict_json_column,
 )
 from barnabas_spark.pipeline.coding.coding_errors import FormatError
-from barnabas_spark.pipeline.specification import CODED_FORMATS, Sink, Source
+from barnabas_spark.pipeline.coding.debezium import DELETE, OPERATION, OPERATIONS
+from barnabas_spark.pipeline.specification import JSON_FORMAT, Sink, Source
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
-"""The columns of every record. No sink but the console writes them, nor HEADERS_COLUMN."""
+"""The columns of every record. No sink but the console writes them, nor HEADERS_COLUMN and OPERATION."""
 HEADERS_COLUMN = "_headers"
+PLACE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp")
+"""The columns that tell which of two rows of a key is the last."""
+DELETED = "_barnabas_deleted"
+"""Whether a row of an Iceberg sink deletes the one of its key."""
 
 _CORRUPT = "_barnabas_corrupt"
 _ERROR = "_barnabas_error"
 _DECODED = "_barnabas_decoded"
 _SHOWN_CHARACTERS = 80
-_RESERVED = {*RECORD_COLUMNS, HEADERS_COLUMN}
+_RESERVED = {*RECORD_COLUMNS, HEADERS_COLUMN, OPERATION}
 _JSON_OPTIONS = {
     "ignoreNullFields": "false",
     # Spark's own patterns end with milliseconds. Three X are the zone, with a colon.
@@ -45,17 +53,26 @@ def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
     """
     parsed = _with_error(records, source)
     error = sql.col(_ERROR)
+    names = [name for name in _value_columns(parsed, source) if name != _CORRUPT]
+    if source.events is not None:
+        # A tombstone behind a delete event is neither a row nor bad.
+        parsed = parsed.where(sql.col(_DECODED).isNotNull() | error.isNotNull())
+        # The struct's last field; a column of the schema may have its name.
+        names.pop()
+    clash = [name for name in names if name.lower() in _RESERVED]
+    if clash:
+        raise FormatError(f"the schema has the column {clash[0]}, which is one of the record's own")
     if source.dead_letters is not None:
         kept = parsed.where(error.isNull())
     else:
         # A filter, because a query may use none of the columns: an unused one is not computed.
         kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message(source))))
-    names = [name for name in _value_columns(parsed, source) if name != _CORRUPT]
-    clash = [name for name in names if name.lower() in _RESERVED]
-    if clash:
-        raise FormatError(f"the schema has the column {clash[0]}, which is one of the record's own")
+    if source.events is not None and source.is_table:
+        # What is deleted has no row, and what is there no operation.
+        kept = kept.where(sql.col(f"{_DECODED}.`{OPERATION}`") != DELETE)
     key = sql.col("key").cast("string") if source.key_is_text else sql.col("key")
     record = [
+        *([sql.col(f"{_DECODED}.`{OPERATION}`").alias(OPERATION)] if source.events and not source.is_table else []),
         key.alias("_key"),
         sql.col("topic").alias("_topic"),
         sql.col("partition").alias("_partition"),
@@ -88,21 +105,86 @@ def bad_records(records: DataFrame, source: Source) -> DataFrame:
 
 
 def encoded_columns(rows: DataFrame, sink: Sink) -> tuple[Column, ...]:
-    """Return key and value, made of the columns of such rows. Raises FormatError, RegistryFailed."""
+    """Return key and value, made of the columns of such rows. A row that deletes becomes a tombstone.
+
+    Raises FormatError, RegistryFailed.
+    """
     columns = _written_names(rows)
     name = sink.format
+    deleted = deleted_rows(rows, sink)
     if name in ("raw", "text"):
         if "value" not in rows.columns:
             raise FormatError(f"format {name} needs a column 'value'; {sink.reads} has {', '.join(rows.columns)}")
         value = sql.col("value").cast("string") if name == "text" else sql.col("value")
     elif not columns:
         raise FormatError(f"{sink.reads} has no column to write: {', '.join(rows.columns)}")
-    elif sink.coding is not None:
-        value = encoded_column(rows, columns, name, sink.coding)
+    elif sink.coding is not None and name != JSON_FORMAT:
+        value = encoded_column(rows, columns, name, sink.coding, deleted)
     else:
         value = sql.to_json(_struct(columns), _JSON_OPTIONS)
-    key = [sql.expr(sink.key).alias("key")] if sink.key is not None else []
-    return (*key, value.alias("value"))
+        if sink.coding is not None:
+            text = value if deleted is None else sql.when(~deleted, value)
+            value = framed_json_column(rows, columns, text, sink.coding, sink.topic or "")
+    if sink.key is None:
+        return (value.alias("value"),)
+    key = sql.expr(sink.key)
+    if deleted is not None:
+        value = sql.when(~deleted, value)
+        no_key = sql.raise_error(sql.lit("a row that deletes has NULL for its key, and would delete nothing"))
+        key = sql.when(deleted & key.isNull(), no_key).otherwise(key)
+    return (key.alias("key"), value.alias("value"))
+
+
+def deleted_rows(rows: DataFrame, sink: Sink) -> Column | None:
+    """Return whether a row deletes; None for rows that do not say so.
+
+    Raises FormatError: a sink that cannot delete gets such rows. Raises Spark's errors for a condition that is wrong.
+    """
+    if sink.console_rows is not None:
+        return None
+    if sink.delete_when is not None:
+        condition = sql.expr(sink.delete_when)
+        kind = rows.select(condition).schema[0].dataType
+        if not isinstance(kind, types.BooleanType):
+            raise FormatError(
+                f"delete_when is {kind.simpleString()}: it must be a condition, such as {OPERATION} = 'x'"
+            )
+        return sql.coalesce(condition, sql.lit(False))
+    found = [name for name in rows.columns if name.lower() == OPERATION]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise FormatError(f"{sink.reads} has {len(found)} columns {OPERATION}: keep the one that counts")
+    if sink.topic is not None and sink.key is None:
+        raise FormatError(
+            f"{sink.reads} has the column {OPERATION}, and a row that deletes is a tombstone: give the sink a 'key', or"
+            " rename the column to write it as data"
+        )
+    if sink.topic is None and sink.mode != "complete" and not sink.upserts:
+        other = "" if sink.iceberg is None else "give the sink 'upsert_by', or "
+        raise FormatError(
+            f"{sink.reads} has the column {OPERATION}, and rows that are appended delete nothing: {other}rename the"
+            " column to write it as data"
+        )
+    operation = _quoted(found[0])
+    told = sql.format_string(
+        f"{OPERATION} is '%s'; it must be {', '.join(OPERATIONS.values())} or NULL, or the sink needs 'delete_when'",
+        operation.cast("string"),
+    )
+    known = operation.isNull() | operation.isin(*OPERATIONS.values())
+    return sql.when(known, operation.eqNullSafe(DELETE)).otherwise(sql.raise_error(told))
+
+
+def upserted_columns(rows: DataFrame, sink: Sink) -> tuple[Column, ...]:
+    """Return what an upsert needs besides the columns: DELETED, and the place of each row's record if it is known.
+
+    Raises FormatError.
+    """
+    deleted = deleted_rows(rows, sink)
+    found = (sql.lit(False) if deleted is None else deleted).alias(DELETED)
+    lowered = [name.lower() for name in rows.columns]
+    has_place = all(lowered.count(name) == 1 for name in PLACE_COLUMNS)
+    return (found, *(_quoted(name).alias(name) for name in PLACE_COLUMNS)) if has_place else (found,)
 
 
 def plain_columns(rows: DataFrame, *, with_record: bool) -> tuple[Column, ...]:
@@ -116,7 +198,9 @@ def left_out(rows: DataFrame, sink: Sink) -> list[str]:
         return []
     has_value_only = sink.topic is not None and sink.format in ("raw", "text")
     written = ["value"] if has_value_only else _written_names(rows)
-    return [name for name in rows.columns if name not in written]
+    # The operation is applied, unless another condition is.
+    applied = OPERATION if sink.delete_when is None else None
+    return [name for name in rows.columns if name not in written and name.lower() != applied]
 
 
 def last_of_each_key(records: DataFrame) -> DataFrame:
@@ -183,13 +267,19 @@ def _with_value(records: DataFrame, source: Source) -> DataFrame:
     Raises FormatError, RegistryFailed.
     """
     value = sql.col("value")
-    strict_json = source.format == "json" and source.is_strict
-    if source.coding is not None or strict_json:
-        if source.coding is not None:
+    strict_json = source.format == JSON_FORMAT and source.is_strict
+    if source.coding is not None or source.events is not None or strict_json:
+        zone = records.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+        if source.events is not None:
+            columns = _json_columns(source) if source.events.encoding == JSON_FORMAT else None
+            takes_tombstones = source.events.tombstones == "delete"
+            told = debezium_column(
+                value, sql.col("key"), columns, zone, source.coding, takes_tombstones=takes_tombstones
+            )
+        elif source.coding is not None and source.format != JSON_FORMAT:
             told = decoded_column(value, source.format, source.coding)
         else:
-            zone = records.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
-            told = strict_json_column(value, _json_columns(source), zone)
+            told = strict_json_column(value, _json_columns(source), zone, source.coding)
         return records.select("*", told.alias(_DECODED)).select(
             *records.columns,
             sql.col(f"{_DECODED}.{VALUE}").alias(_DECODED),
@@ -232,7 +322,7 @@ def _value_columns(parsed: DataFrame, source: Source) -> list[str]:
 def _message(source: Source) -> Column:
     """Return the text of the error for a bad record."""
     value = sql.col("value")
-    if source.format in CODED_FORMATS:
+    if source.coding is not None:
         shown = sql.hex(sql.substring(value, 1, _SHOWN_CHARACTERS // 2))
     else:
         shown = sql.try_validate_utf8(sql.substring(value.cast("string"), 1, _SHOWN_CHARACTERS))

@@ -1,4 +1,4 @@
-"""Frames, schemas and codecs of Avro and Protobuf values, without Spark's engine."""
+"""Frames, schemas and codecs of Avro, Protobuf and framed JSON values, without Spark's engine."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from barnabas_spark.pipeline.coding.avro_codec import AvroDecoder, AvroEncoder
 from barnabas_spark.pipeline.coding.avro_schema import AvroSchema
 from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError, RegistryFailed
 from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
+from barnabas_spark.pipeline.coding.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
 from barnabas_spark.pipeline.coding.protobuf_codec import ProtobufDecoder, ProtobufEncoder
 from barnabas_spark.pipeline.coding.protobuf_schema import ProtobufSchema
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, PROTOBUF, SchemaRegistry
@@ -59,6 +60,56 @@ def test_paths_that_are_none(body: bytes) -> None:
 @given(st.lists(st.integers(0, 2**30), min_size=1, max_size=99), st.binary())
 def test_every_path_is_read_as_it_was_written(path: list[int], body: bytes) -> None:
     assert split_path(encoded_path(tuple(path)) + body) == (tuple(path), body)
+
+
+# -- JSON
+
+
+def test_json_in_a_frame() -> None:
+    columns = types.StructType([
+        types.StructField("id", types.LongType(), False),
+        types.StructField("price", types.DoubleType()),
+        types.StructField("tags", types.ArrayType(types.StringType())),
+        types.StructField("at", types.StructType([types.StructField("x", types.DateType())])),
+        types.StructField("counts", types.MapType(types.StringType(), types.DecimalType(5, 2))),
+    ])  # fmt: skip
+    text = json_schema(columns, "orders")
+    assert json.loads(text)["title"] == "orders"
+    encoder = FramedJsonEncoder(SchemaText(text, (), 258), validates=True)
+    written = '{"id":5,"price":"NaN","tags":["a",null],"at":{"x":"2026-01-31"},"counts":{"a":1.50}}'
+    assert encoder.encode(written) == b"\x00\x00\x00\x01\x02" + written.encode()
+    assert encoder.encode('{"id":null}') == b'\x00\x00\x00\x01\x02{"id":null}'
+    for wrong, said in (
+        ('{"id":"x"}', r"a row cannot be written as JSON of the schema: \$\.id: 'x' is not valid"),
+        ('{"more":1}', r"\$: Additional properties are not allowed \('more'"),
+    ):
+        with pytest.raises(FormatError, match=said):
+            encoder.encode(wrong)
+    # What is made of the columns needs no second look.
+    assert FramedJsonEncoder(SchemaText(text, (), 1), validates=False).encode("{") == b"\x00\x00\x00\x00\x01{"
+    for wrong in ("{", '{"type": "objekt"}', "5"):
+        with pytest.raises(FormatError, match="the JSON schema is wrong"):
+            validator(wrong)
+
+
+def test_frames_of_json_are_read_by_the_registry() -> None:
+    with fake_registry() as fake:
+        json_id = fake.put("a-value", {"schema": '{"type": "object"}', "schemaType": "JSON"})
+        avro_id = fake.put("b-value", {"schema": AVRO_SMALL})
+        registry = SchemaRegistry(fake.address)
+        frames = JsonFrames(registry)
+        assert frames.body(framed(json_id, b"{}")) == b"{}"
+        for value, said in (
+            (framed(avro_id, b"{}"), f"schema {avro_id} is of type AVRO, not JSON"),
+            (framed(9, b"{}"), "schema 9 is not in the registry"),
+            (b'{"id": 1}', "begins with the byte 0x7b, not with 0x00 and a schema id"),
+        ):
+            # An id that was asked for as what it is stays a bad one for JSON.
+            with suppress(BadValue):
+                registry.by_id(avro_id, AVRO)
+            with pytest.raises(BadValue, match=said):
+                frames.body(value)
+    assert JsonFrames(None).body(framed(9, b"{}")) == b"{}"
 
 
 # -- Avro

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib.util
 import json
 import os
@@ -9,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.clients.producer import Producer
-from barnabas_spark.pipeline.pipeline_error import PipelineError, RunFailed
+from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, RunFailed
 from barnabas_spark.pipeline.pipeline_file import iceberg_target
+from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 from tests.spark.pipeline.pipeline_in_session import run_in_session
 
 if importlib.util.find_spec("pyiceberg") is None:
@@ -24,6 +27,8 @@ if importlib.util.find_spec("pyiceberg") is None:
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
+
+from barnabas_spark.pipeline.iceberg.iceberg_table import last_changes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -95,6 +100,58 @@ class Tables:
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path, bootstrap_servers: str, new_topic: Callable[[int], str]) -> Tables:
     return Tables(spark, tmp_path, bootstrap_servers, new_topic(1))
+
+
+def changes(*rows: tuple[Any, ...]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What the rows (id, name, is deleted, topic, partition, offset, timestamp) do to a table whose key is id."""
+    names = ("id", "name", DELETED, *PLACE_COLUMNS)[: len(rows[0])]
+    found = pa.table({name: [row[index] for row in rows] for index, name in enumerate(names)})
+    last = last_changes(found, ["id"], "micro-batch 3")
+    return last.upserted.to_pylist(), last.deleted.to_pylist()
+
+
+def at(milliseconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=milliseconds)
+
+
+def test_the_last_row_of_a_key_counts() -> None:
+    assert changes(
+        (1, "inserted", False, "t", 0, 1, at(900)), (1, "deleted", True, "t", 0, 2, at(100)),
+        (2, "deleted", True, "t", 0, 3, at(1)), (2, "inserted", False, "t", 0, 4, at(1)),
+        # Rows may come in any order, and from several partitions.
+        (3, "last", False, "t", 0, 9, at(5)), (3, "first", True, "t", 0, 8, at(5)),
+        (4, "old", False, "t", 0, 50, at(1_000)), (4, "moved", True, "t", 3, 0, at(2_000)),
+        (5, "one", False, "t", 0, 6, at(-1)),
+        # Copies of one record.
+        (6, "same", False, "t", 0, 7, at(1)), (6, "same", False, "u", 0, 7, at(1)),
+    ) == (
+        [{"id": 2, "name": "inserted"}, {"id": 3, "name": "last"}, {"id": 5, "name": "one"}, {"id": 6, "name": "same"}],
+        [{"id": 1}, {"id": 4}],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(1, "a", False), (1, "b", True)], "2 rows for id = 1, and upsert_by takes one of each key: keep the columns"),
+        ([(None, "a", True)], "has a NULL in 'id', a column of upsert_by"),
+        (
+            [(1, "a", False, "t", 0, 5, at(1)), (1, "b", False, "t", 0, 5, at(1))],
+            "2 rows for id = 1, made of one record, t-0, offset 5: which of them counts cannot be told",
+        ),
+        (
+            [(1, "a", False, "t", 0, 5, at(1)), (1, "a", True, "t", 1, 6, at(1))],
+            r"of t-\d, offset \d and t-\d, offset \d: which of these records is the last cannot be told",
+        ),
+        (
+            [(1, "a", False, "t", 0, 5, at(-1)), (1, "b", False, "t", 1, 6, at(1))],
+            r"of t-0, offset 5 and t-1, offset 6: which of these records is the last cannot be told",
+        ),
+    ],
+)
+def test_a_last_row_that_cannot_be_told(rows: list[tuple[Any, ...]], said: str) -> None:
+    with pytest.raises(IcebergError, match=f"^micro-batch 3 .*{said}"):
+        changes(*rows)
 
 
 def test_a_micro_batch_is_in_the_table_once_whenever_the_run_dies(tables: Tables) -> None:

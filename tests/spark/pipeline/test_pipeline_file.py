@@ -13,7 +13,7 @@ import pytest
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from barnabas_spark.pipeline.pipeline_error import PipelineError
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.specification import Pipeline, RegistryAddress, ValueCoding, Watermark
+from barnabas_spark.pipeline.specification import ChangeEvents, Pipeline, RegistryAddress, ValueCoding, Watermark
 from barnabas_spark.pipeline.template import TEMPLATE
 
 Read = Callable[..., Pipeline]
@@ -173,6 +173,40 @@ def test_where_schemas_are(read: Read, tmp_path: Path) -> None:
     assert pipeline.sinks[0].coding == ValueCoding(None, None, "shop.Order", registry, True, None)
 
 
+def test_change_events_and_json_in_frames(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_text("{}")
+    pipeline = read(
+        """\
+        name: shop
+        brokers: a:1
+        registry: {url: "http://r:8081"}
+        sources:
+          plain: {topic: a, format: debezium, schema: id BIGINT}
+          avro: {pattern: b.*, format: debezium, encoding: avro, subject: b-value, tombstones: delete}
+          text: {topic: c, format: debezium, encoding: avro, key: string}
+          framed: {topic: d, format: debezium, schema: id BIGINT, framing: confluent}
+          table: {topic: a, format: debezium, schema: id BIGINT, read: table}
+          json: {topic: e, schema: id BIGINT, framing: confluent}
+        sinks:
+          x: {from: plain, topic: f, key: string(id), framing: confluent}
+          y: {from: json, topic: f, framing: confluent, subject: large, schema_file: large.json}
+          z: {from: json, iceberg: a.b, catalog: w, upsert_by: [id], delete_when: id < 0}
+        """
+    )
+    plain, avro, text, framed, table, plain_json = pipeline.sources
+    registry = RegistryAddress("http://r:8081", None)
+    assert (plain.events, plain.coding, plain.key_is_text) == (ChangeEvents("json", None), None, True)
+    assert (avro.events, avro.key_is_text) == (ChangeEvents("avro", "delete"), False)
+    assert avro.coding == ValueCoding(None, None, "b-value", registry, True, None)
+    assert (text.key_is_text, table.is_table) == (True, True)
+    assert framed.coding == plain_json.coding == ValueCoding(None, None, None, registry, True, None)
+    assert plain_json.events is None
+    x, y, z = pipeline.sinks
+    assert x.coding == ValueCoding(None, None, "f-value", registry, True, None)
+    assert y.coding == ValueCoding(os.fspath(tmp_path / "large.json"), None, "large", registry, True, None)
+    assert (z.upserts, z.delete_when, x.upserts) == (True, "id < 0", False)
+
+
 def test_the_connection_counts_for_topics_at_the_pipeline_s_brokers_alone(read: Read) -> None:
     connection = "brokers: a:1\nconnection: {kafka.security.protocol: SSL, kafka.client.id: shop}"
     text = GOOD.replace("brokers: a:1", connection)
@@ -227,7 +261,7 @@ def test_parameters_and_environment(read: Read) -> None:
             "topic: orders",
             "topic: o\n    format: jsn",
             6,
-            "'jsn'; it must be json or text or raw or avro or protobuf; did",
+            "'jsn'; it must be json or text or raw or avro or protobuf or debezium; did",
         ),
         ("topic: orders", "topic: o\n    format: raw", 7, "'schema' has no meaning for a source of format raw"),
         ("topic: orders", "parquet: o\n    headers: true", 6, "'headers' has no meaning for a source of files"),
@@ -257,6 +291,32 @@ def test_parameters_and_environment(read: Read) -> None:
         ("topic: large", "iceberg: a.large", 13, "sinks.out needs 'catalog': a directory, or"),
         ("topic: large", "iceberg: a.b\n    catalog: x\n    mode: update", 17, "need 'upsert_by', the columns of"),
         ("topic: large", "topic: x\n    upsert_by: [id]", 16, "'upsert_by' has no meaning for a sink that writes no"),
+        ("schema: id BIGINT", "format: debezium", 4, "sources.orders needs 'schema', the columns of its rows, such as"),
+        ("schema: id BIGINT", "format: debezium\n    encoding: avro", 4, "needs 'schema_file', or 'registry'"),
+        ("schema:", "format: debezium\n    encoding: avro\n    schema:", 8, "no meaning for a source of Avro, whose"),
+        ("schema:", "format: debezium\n    encoding: xml\n    schema:", 7, "'xml'; it must be json or avro"),
+        (
+            "schema:",
+            "format: debezium\n    strict: false\n    schema:",
+            7,
+            "debezium, which is always strict",
+        ),
+        ("schema:", "format: debezium\n    schema_id: 5\n    schema:", 7, "sources.orders has no key 'schema_id'"),
+        ("schema:", "tombstones: drop\n    schema:", 6, "'tombstones' has no meaning for a source of format json"),
+        ("schema:", "encoding: avro\n    schema:", 6, "'encoding' has no meaning for a source of format json"),
+        ("schema:", "framing: confluent\n    strict: false\n    schema:", 7, "JSON in a frame is always read strictly"),
+        ("schema:", "framing: confluent\n    subject: x\n    schema:", 7, "format json, whose columns are in 'schema'"),
+        ("topic: large", "topic: x\n    framing: confluent", 13, "needs 'registry' at the top, 'schema_id', or"),
+        ("topic: large", "topic: x\n    schema_file: x", 16, "of format json without 'framing: confluent'"),
+        ("topic: large", "topic: x\n    format: debezium", 16, "or avro or protobuf"),
+        ("topic: large", "topic: x\n    delete_when: id = 1", 16, "a row that deletes is a tombstone, which needs a"),
+        (
+            "topic: large",
+            "parquet: x\n    delete_when: id = 1",
+            16,
+            "a sink that cannot delete: of Iceberg, ",
+        ),
+        ("topic: large", "console: 5\n    delete_when: id = 1", 16, "'delete_when' has no meaning for a sink that"),
         ("topic: large", "console: 0", 15, "sinks.out.console: 0 is less than the minimum of 1"),
         ("topic: large", "parquet: x\n    mode: update", 16, "files cannot be updated"),
         ("topic: large", "parquet: x\n    key: id", 16, "'key' has no meaning for a sink that writes no topic"),

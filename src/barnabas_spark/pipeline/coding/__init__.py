@@ -1,1 +1,1 @@
-"""Avro and Protobuf values of records: their schemas, from files or a registry, and the frame around each value."""
+"""Values of records that have a schema: where it is, the frame around each value, and what decodes and encodes it."""

@@ -16,9 +16,8 @@ import fastavro
 from barnabas_spark.pipeline.coding.avro_schema import AvroSchema
 from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
 from barnabas_spark.pipeline.coding.confluent_frame import framed, unframed
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry
+from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry, WriterSchemas
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
-from barnabas_spark.pipeline.coding.writer_schemas import WriterSchemas
 
 
 class AvroDecoder:

@@ -55,6 +55,16 @@ class AvroSchema:
         assert isinstance(found, types.StructType)
         return found
 
+    def columns_in(self, name: str, told: str) -> types.StructType:
+        """Return the fields of the record in one field, as columns. Raises FormatError, which begins with `told`."""
+        kinds = {field["name"]: field["type"] for field in self.parsed["fields"]}
+        if name not in kinds:
+            raise FormatError(f"{told}: it has no field {name!r}, but {', '.join(kinds)}")
+        found = self._type(kinds[name], (self.parsed["name"],))
+        if not isinstance(found, types.StructType):
+            raise FormatError(f"{told}: its field {name!r} is no record")
+        return found
+
     def optional_fields(self) -> set[str]:
         """Return the fields that have a default, so that rows may lack them."""
         return {field["name"] for field in self.parsed["fields"] if "default" in field}

@@ -1,8 +1,8 @@
-"""Columns that are decoded from values, or encoded into them, by a schema: Avro and Protobuf, and JSON when it is read.
+"""Columns that are decoded from values, or encoded into them, by a schema: Avro, Protobuf, JSON, Debezium's events.
 
-`decoded_column` and `encoded_column` are called by `value_formats` on the driver, which reads the schema and so knows
-the columns. What they return runs in the executors' Python workers, on Arrow batches; each worker makes a codec once
-for each column. No lock.
+The functions whose names end with `_column` are called by `value_formats` on the driver, which reads the schema and so
+knows the columns. What they return runs in the executors' Python workers, on Arrow batches; each worker makes a codec
+once for each column. No lock.
 """
 
 from __future__ import annotations
@@ -19,12 +19,20 @@ from pyspark.sql.pandas.types import to_arrow_type
 from barnabas_spark.pipeline.coding.avro_codec import AvroDecoder, AvroEncoder
 from barnabas_spark.pipeline.coding.avro_schema import AvroSchema
 from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
+from barnabas_spark.pipeline.coding.debezium import (
+    OPERATION,
+    AvroImages,
+    DebeziumDecoder,
+    JsonImages,
+    envelope_columns,
+)
+from barnabas_spark.pipeline.coding.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
 from barnabas_spark.pipeline.coding.protobuf_codec import ProtobufDecoder, ProtobufEncoder
 from barnabas_spark.pipeline.coding.protobuf_schema import ProtobufSchema
-from barnabas_spark.pipeline.coding.schema_files import avro_file, protobuf_file
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, PROTOBUF, registry_at
+from barnabas_spark.pipeline.coding.schema_files import avro_file, json_file, protobuf_file
+from barnabas_spark.pipeline.coding.schema_registry import AVRO, JSON, PROTOBUF, SchemaRegistry, registry_at
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
-from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder
+from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, nullable
 from barnabas_spark.pipeline.specification import AVRO_FORMAT, ValueCoding
 
 VALUE, ERROR = "value", "error"
@@ -44,52 +52,162 @@ class _JsonCodec(NamedTuple):
 
     columns: str
     zone: str
+    coding: ValueCoding | None
+    """JSON in Confluent's frame alone has one."""
 
-    def decoder(self) -> StrictJsonDecoder:
+    def decoder(self) -> _JsonDecoder:
         """Return a decoder. Raises FormatError."""
-        return StrictJsonDecoder(types.StructType.fromJson(json.loads(self.columns)), self.zone)
+        decoder = StrictJsonDecoder(types.StructType.fromJson(json.loads(self.columns)), self.zone)
+        return _JsonDecoder(decoder, _frames(self.coding))
+
+
+class _JsonDecoder(NamedTuple):
+    """A reader of JSON values, framed or not."""
+
+    decoder: StrictJsonDecoder
+    frames: JsonFrames | None
+
+    def decode(self, value: bytes) -> dict[str, Any]:
+        """Return a value's columns. Raises BadValue, RegistryFailed."""
+        return self.decoder.decode(value if self.frames is None else self.frames.body(value))
+
+    def check_null(self) -> None:
+        """Check that a record may lack a value. Raises BadValue."""
+        self.decoder.check_null()
+
+
+class _DebeziumCodec(NamedTuple):
+    """What an executor needs to know of change events."""
+
+    columns: str
+    """JSON: the columns, as Spark writes types."""
+    zone: str
+    coding: ValueCoding | None
+    schema: SchemaText | None
+    """Avro: the envelope's schema."""
+    takes_tombstones: bool
+
+    def decoder(self) -> DebeziumDecoder:
+        """Return a decoder. Raises FormatError."""
+        columns = types.StructType.fromJson(json.loads(self.columns))
+        images: AvroImages | JsonImages
+        if self.schema is None:
+            images = JsonImages(columns, self.zone, _frames(self.coding))
+        else:
+            assert self.coding is not None
+            images = AvroImages(self.schema, _registry(self.coding), is_framed=self.coding.is_framed)
+        return DebeziumDecoder(images, columns.fieldNames(), takes_tombstones=self.takes_tombstones)
+
+
+_AnyCodec = _Codec | _JsonCodec | _DebeziumCodec
 
 
 def decoded_column(values: Column, value_format: str, coding: ValueCoding) -> Column:
     """Return a struct of VALUE and ERROR for a column of bytes. Raises FormatError, RegistryFailed."""
     schema = _reader_schema(value_format, coding)
     codec = _Codec(value_format, coding, schema)
-    return _decoding_column(values, codec, _columns(codec))
+    return _decoding_column([values], codec, _columns(codec))
 
 
-def strict_json_column(values: Column, columns: types.StructType, zone: str) -> Column:
+def strict_json_column(values: Column, columns: types.StructType, zone: str, coding: ValueCoding | None) -> Column:
     """Return a struct of VALUE and ERROR for a column of bytes, which are JSON. Raises FormatError.
 
-    zone: the session's time zone, for timestamps that name none.
+    zone: the session's time zone, for timestamps that name none. coding: that of JSON in Confluent's frame.
     """
-    codec = _JsonCodec(columns.json(), zone)
+    codec = _JsonCodec(columns.json(), zone, coding)
     # Wrong types are told on the driver.
     codec.decoder()
-    return _decoding_column(values, codec, _nullable(columns))
+    return _decoding_column([values], codec, nullable(columns))
 
 
-def _decoding_column(values: Column, codec: _Codec | _JsonCodec, columns: types.StructType) -> Column:
+def debezium_column(
+    values: Column,
+    keys: Column,
+    columns: types.StructType | None,
+    zone: str,
+    coding: ValueCoding | None,
+    *,
+    takes_tombstones: bool,
+) -> Column:
+    """Return a struct of VALUE and ERROR for columns of bytes, which are change events of Debezium and their keys.
+
+    VALUE has the row's columns and OPERATION. Both are NULL for a tombstone, unless it `takes_tombstones`.
+    columns: those of the rows in JSON. None: the events are Avro, and the rows have the columns of their schema.
+    Raises FormatError, RegistryFailed.
+    """
+    schema = None
+    if columns is None:
+        assert coding is not None
+        schema = _reader_schema(AVRO_FORMAT, coding)
+        columns = envelope_columns(schema)
+    codec = _DebeziumCodec(columns.json(), zone, coding, schema, takes_tombstones)
+    # Wrong types are told on the driver.
+    codec.decoder()
+    found = [*nullable(columns).fields, types.StructField(OPERATION, types.StringType())]
+    return _decoding_column([values, keys], codec, types.StructType(found))
+
+
+def _decoding_column(inputs: list[Column], codec: _AnyCodec, columns: types.StructType) -> Column:
+    """Return the decoded column. inputs: the values and, for change events, the keys."""
     told = types.StructType([types.StructField(VALUE, columns), types.StructField(ERROR, types.StringType())])
 
     def decode(batch: pa.Array) -> pa.Array:
-        return _decoded(batch, codec, to_arrow_type(told, timezone="UTC"))
+        return _decoded((batch,), codec, to_arrow_type(told, timezone="UTC"))
+
+    def decode_keyed(batch: pa.Array, keys: pa.Array) -> pa.Array:
+        return _decoded((batch, keys), codec, to_arrow_type(told, timezone="UTC"))
 
     # Nondeterministic, or Spark would push a filter on its error below it, and decode every value twice.
-    column: Column = sql.arrow_udf(decode, told).asNondeterministic()(values)
+    decoding = sql.arrow_udf(decode if len(inputs) == 1 else decode_keyed, told).asNondeterministic()
+    column: Column = decoding(*inputs)
     return column
 
 
-def encoded_column(rows: DataFrame, names: list[str], value_format: str, coding: ValueCoding) -> Column:
-    """Return the bytes of the rows' columns. Raises FormatError: columns that do not fit the schema. RegistryFailed."""
+def encoded_column(
+    rows: DataFrame, names: list[str], value_format: str, coding: ValueCoding, deleted: Column | None
+) -> Column:
+    """Return the bytes of the rows' columns, NULL for those that are deleted.
+
+    Raises FormatError: columns that do not fit the schema. RegistryFailed.
+    """
     schema = _writer_schema(value_format, coding)
     codec = _Codec(value_format, coding, schema)
     fitted = _fitted(rows, names, codec)
 
     def encode(batch: pa.Array) -> pa.Array:
         encoder = _encoder(codec)
-        return pa.array([encoder.encode(row) for row in batch.to_pylist(maps_as_pydicts="strict")], pa.binary())
+        rows = batch.to_pylist(maps_as_pydicts="strict")
+        return pa.array([None if row is None else encoder.encode(row) for row in rows], pa.binary())
 
-    column: Column = sql.arrow_udf(encode, types.BinaryType())(sql.struct(*fitted))
+    whole = sql.struct(*fitted)
+    # A deleted row has NULL where the schema may allow none.
+    given = whole if deleted is None else sql.when(~deleted, whole)
+    column: Column = sql.arrow_udf(encode, types.BinaryType())(given)
+    return column
+
+
+def framed_json_column(rows: DataFrame, names: list[str], texts: Column, coding: ValueCoding, title: str) -> Column:
+    """Return the bytes of JSON texts, which are objects of these columns, each in Confluent's frame.
+
+    title: that of the schema which is made of the columns, if no file has one. Raises FormatError, RegistryFailed.
+    """
+    if coding.schema_file is not None:
+        schema = json_file(coding.schema_file)
+        validator(schema.text)
+    else:
+        schema = SchemaText(json_schema(types.StructType([rows.schema[name] for name in names]), title))
+    if coding.registry is None:
+        schema = schema._replace(schema_id=coding.schema_id)
+    else:
+        assert coding.subject is not None
+        schema = registry_at(coding.registry).register(coding.subject, schema, JSON)
+    validates = coding.schema_file is not None
+
+    def encode(batch: pa.Array) -> pa.Array:
+        encoder = _json_encoder(schema, validates)
+        return pa.array([None if text is None else encoder.encode(text) for text in batch.to_pylist()], pa.binary())
+
+    column: Column = sql.arrow_udf(encode, types.BinaryType())(texts)
     return column
 
 
@@ -129,15 +247,6 @@ def _file_schema(value_format: str, coding: ValueCoding, path: str) -> SchemaTex
 
 def _kind(value_format: str) -> str:
     return AVRO if value_format == AVRO_FORMAT else PROTOBUF
-
-
-def _nullable(kind: Any) -> Any:
-    """Return a type whose fields may all be NULL, as those of a value are that could not be decoded."""
-    if isinstance(kind, types.StructType):
-        return types.StructType([types.StructField(each.name, _nullable(each.dataType)) for each in kind.fields])
-    if isinstance(kind, types.ArrayType):
-        return types.ArrayType(_nullable(kind.elementType))
-    return types.MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, types.MapType) else kind
 
 
 def _columns(codec: _Codec) -> types.StructType:
@@ -200,16 +309,18 @@ def _widens(given: types.DataType, wanted: types.DataType) -> bool:
 # -- in the executors
 
 
-def _decoded(batch: pa.Array, codec: _Codec | _JsonCodec, told: pa.StructType) -> pa.Array:
-    """Return VALUE and ERROR for each value. Raises RegistryFailed."""
+def _decoded(inputs: tuple[pa.Array, ...], codec: _AnyCodec, told: pa.StructType) -> pa.Array:
+    """Return VALUE and ERROR for each value, which is the first input. Raises RegistryFailed."""
     decoder = _decoder(codec)
     rows: list[dict[str, Any]] = []
-    for value in batch.to_pylist():
+    for given in zip(*(each.to_pylist() for each in inputs), strict=True):
         row: dict[str, Any] = {VALUE: None, ERROR: None}
         try:
-            if value is not None:
-                row[VALUE] = decoder.decode(value)
-            elif isinstance(decoder, StrictJsonDecoder):
+            if isinstance(decoder, DebeziumDecoder):
+                row[VALUE] = decoder.decode(*given)
+            elif given[0] is not None:
+                row[VALUE] = decoder.decode(given[0])
+            elif isinstance(decoder, _JsonDecoder):
                 decoder.check_null()
         except BadValue as error:
             row[ERROR] = str(error)
@@ -230,11 +341,11 @@ def _that_fits(row: dict[str, Any], told: pa.StructType) -> dict[str, Any]:
 
 
 @functools.cache
-def _decoder(codec: _Codec | _JsonCodec) -> AvroDecoder | ProtobufDecoder | StrictJsonDecoder:
-    if isinstance(codec, _JsonCodec):
+def _decoder(codec: _AnyCodec) -> AvroDecoder | ProtobufDecoder | _JsonDecoder | DebeziumDecoder:
+    if not isinstance(codec, _Codec):
         return codec.decoder()
     coding = codec.coding
-    registry = None if coding.registry is None else registry_at(coding.registry)
+    registry = _registry(coding)
     if codec.format == AVRO_FORMAT:
         return AvroDecoder(codec.schema, registry, is_framed=coding.is_framed)
     return ProtobufDecoder(codec.schema, coding.message, registry, is_framed=coding.is_framed)
@@ -245,3 +356,16 @@ def _encoder(codec: _Codec) -> AvroEncoder | ProtobufEncoder:
     if codec.format == AVRO_FORMAT:
         return AvroEncoder(codec.schema, is_framed=codec.coding.is_framed)
     return ProtobufEncoder(codec.schema, codec.coding.message, is_framed=codec.coding.is_framed)
+
+
+@functools.cache
+def _json_encoder(schema: SchemaText, validates: bool) -> FramedJsonEncoder:
+    return FramedJsonEncoder(schema, validates=validates)
+
+
+def _registry(coding: ValueCoding) -> SchemaRegistry | None:
+    return None if coding.registry is None else registry_at(coding.registry)
+
+
+def _frames(coding: ValueCoding | None) -> JsonFrames | None:
+    return None if coding is None else JsonFrames(_registry(coding))

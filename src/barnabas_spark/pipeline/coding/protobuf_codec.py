@@ -18,9 +18,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
 from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
 from barnabas_spark.pipeline.coding.protobuf_schema import TIMESTAMP, ProtobufSchema
-from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegistry
+from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegistry, WriterSchemas
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
-from barnabas_spark.pipeline.coding.writer_schemas import WriterSchemas
 
 _VARINT, _BYTES = 0, 2
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

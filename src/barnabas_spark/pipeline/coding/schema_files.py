@@ -1,4 +1,4 @@
-"""Schemas from files: Avro's JSON, and what protoc writes with --descriptor_set_out.
+"""Schemas from files: Avro's JSON, JSON schemas, and what protoc writes with --descriptor_set_out.
 
 Called by `coded_columns` on the driver; no state, no lock.
 """
@@ -16,6 +16,11 @@ from barnabas_spark.pipeline.coding.schema_text import NamedText, SchemaText
 
 def avro_file(path: str) -> SchemaText:
     """Return the schema of an .avsc file. Raises FormatError."""
+    return json_file(path)
+
+
+def json_file(path: str) -> SchemaText:
+    """Return the schema of a file in JSON. Raises FormatError."""
     try:
         return SchemaText(_read(path).decode())
     except UnicodeDecodeError as error:

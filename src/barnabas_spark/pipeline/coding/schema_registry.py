@@ -13,13 +13,16 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, RegistryFailed
+from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError, RegistryFailed
 from barnabas_spark.pipeline.coding.schema_text import NamedText, SchemaText
 from barnabas_spark.pipeline.specification import RegistryAddress
 
-AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+
+Parsed = TypeVar("Parsed")
 
 _TIMEOUT_SECONDS = 15
 _LARGEST_ANSWER = 16 << 20
@@ -32,16 +35,17 @@ class SchemaRegistry:
 
     def __init__(self, address: RegistryAddress) -> None:
         self._address = address
-        self._by_id: dict[int, SchemaText] = {}
+        self._by_id: dict[tuple[int, str], SchemaText] = {}
+        """By the id and the kind: an id that is asked for as another kind is bad each time."""
 
     def by_id(self, schema_id: int, kind: str) -> SchemaText:
         """Return the schema of an id.
 
         Raises BadValue: the registry has no such schema, or it is of another kind. RegistryFailed: no answer.
         """
-        found = self._by_id.get(schema_id)
+        found = self._by_id.get((schema_id, kind))
         if found is None:
-            found = self._by_id[schema_id] = self._fetched(schema_id, kind)
+            found = self._by_id[schema_id, kind] = self._fetched(schema_id, kind)
         return found
 
     def latest(self, subject: str, kind: str) -> SchemaText:
@@ -118,6 +122,35 @@ class SchemaRegistry:
 def registry_at(address: RegistryAddress) -> SchemaRegistry:
     """Return this process's client of a registry."""
     return SchemaRegistry(address)
+
+
+class WriterSchemas(Generic[Parsed]):
+    """The schemas that were met, parsed. kind: the registry's word for the format. parse: raises FormatError.
+
+    reader: the schema of every value, where there is no registry.
+    """
+
+    def __init__(
+        self, reader: Parsed, registry: SchemaRegistry | None, kind: str, parse: Callable[[SchemaText], Parsed]
+    ) -> None:
+        self._reader = reader
+        self._registry = registry
+        self._kind = kind
+        self._parse = parse
+        self._met: dict[int, Parsed] = {}
+
+    def of(self, schema_id: int) -> Parsed:
+        """Return the schema that a value was written with. Raises BadValue, RegistryFailed."""
+        if self._registry is None:
+            return self._reader
+        met = self._met.get(schema_id)
+        if met is None:
+            try:
+                met = self._parse(self._registry.by_id(schema_id, self._kind))
+            except FormatError as error:
+                raise BadValue(f"schema {schema_id}: {error}") from error
+            self._met[schema_id] = met
+        return met
 
 
 def _quoted(subject: str) -> str:

@@ -28,7 +28,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import types
@@ -59,13 +59,17 @@ _USUAL_TIME = re.compile(
 """What Python itself reads, in a fifth of the time."""
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", re.ASCII)
 _CONNECT_KEYS = {"schema", "payload"}
+_EVENT_KEYS = {"before", "after", "op"}
 
 
 class StrictJsonDecoder:
-    """A reader of JSON objects by a schema. Raises FormatError: a type that cannot be read strictly."""
+    """A reader of JSON objects by a schema. Raises FormatError: a type that cannot be read strictly.
 
-    def __init__(self, columns: types.StructType, zone: str) -> None:
-        self._convert = _struct(columns, zone_named(zone))
+    takes_seconds: whether a whole number is a TIMESTAMP, in seconds since 1970.
+    """
+
+    def __init__(self, columns: types.StructType, zone: str, *, takes_seconds: bool = True) -> None:
+        self._convert = _struct(columns, _Times(zone_named(zone), takes_seconds))
         self._required = [field.name for field in columns.fields if not field.nullable]
         self._parser = json.JSONDecoder(
             object_pairs_hook=_without_twins, parse_float=_Number, parse_constant=_reject_constant
@@ -73,9 +77,24 @@ class StrictJsonDecoder:
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a value's columns. Raises BadValue."""
+        return self.columns_of(self.parsed(value))
+
+    def parsed(self, value: bytes) -> Any:
+        """Return what a value's JSON says, for `columns_of`: numbers with a fraction as texts. Raises BadValue."""
         try:
-            found: dict[str, Any] = self._convert(self._parsed(value))
+            return self._parsed(value)
         except _Rejected as error:
+            raise BadValue(error.reason) from None
+
+    def columns_of(self, parsed: Any, *above: str) -> dict[str, Any]:
+        """Return the columns of a parsed object. Raises BadValue.
+
+        above: the fields that the object is in, for messages.
+        """
+        try:
+            found: dict[str, Any] = self._convert(parsed)
+        except _Rejected as error:
+            error.path.extend(reversed(above))
             where = f"{error.where}: " if error.path else ""
             raise BadValue(f"{where}{error.reason}") from None
         except RecursionError:
@@ -101,7 +120,12 @@ class StrictJsonDecoder:
                 parsed, end = self._parser.raw_decode(text)
                 if end == len(text) or not text[end:].strip(" \t\r\n"):
                     return parsed
-                raise _Rejected(f"the value goes on behind the end of its object: {_shown(text[end:].strip())}")
+                raise _Rejected(f"the value goes on behind the end of its object: {shown(text[end:].strip())}")
+            if text[:1] == "\0":
+                raise _Rejected(
+                    "the value is no JSON, but begins with a zero byte, as Confluent's frames do, which"
+                    " 'framing: confluent' takes away"
+                )
             if not text.strip(" \t\r\n"):
                 raise _Rejected("the value is no JSON: it is empty")
             return self._parser.decode(text)
@@ -129,7 +153,25 @@ def zone_named(name: str) -> dt.tzinfo:
         ) from error
 
 
+def nullable(kind: Any) -> Any:
+    """Return a type whose fields may all be NULL, as those of a value are that could not be decoded."""
+    if isinstance(kind, types.StructType):
+        return types.StructType([types.StructField(each.name, nullable(each.dataType)) for each in kind.fields])
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(nullable(kind.elementType))
+    return types.MapType(kind.keyType, nullable(kind.valueType)) if isinstance(kind, types.MapType) else kind
+
+
 # -- parsing
+
+
+class _Times(NamedTuple):
+    """How texts and numbers are times."""
+
+    zone: dt.tzinfo
+    """That of texts which name none."""
+    takes_seconds: bool
+    """Whether whole numbers are seconds since 1970."""
 
 
 class _Rejected(Exception):
@@ -160,7 +202,7 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise _Rejected(f"the key {_shown(name)!r} stands twice in one object")
+                raise _Rejected(f"the key {shown(name)!r} stands twice in one object")
             seen.add(name)
     return found
 
@@ -169,8 +211,8 @@ def _reject_constant(name: str) -> Any:
     raise _Rejected(f"the value is no JSON: {name} is no number of JSON's")
 
 
-def _shown(value: Any) -> str:
-    """Return a parsed value in few characters."""
+def shown(value: Any) -> str:
+    """Return a parsed value in few characters, for a message."""
     text = value if isinstance(value, str) else _json_text(value)
     # What is shown goes to logs and headers: no half of a surrogate pair, no control character.
     text = text[: _SHOWN_CHARACTERS + 1].encode("utf-8", "backslashreplace").decode()
@@ -181,9 +223,9 @@ def _shown(value: Any) -> str:
 def _kind(value: Any) -> str:
     """Return what a parsed value is, in JSON's words."""
     if type(value) is _Number or type(value) is int:
-        return f"the number {_shown(str(value))}"
+        return f"the number {shown(str(value))}"
     if isinstance(value, str):
-        return f"the text {_shown(value)!r}"
+        return f"the text {shown(value)!r}"
     if isinstance(value, bool):
         return f"the value {'true' if value else 'false'}"
     return "null" if value is None else "an object" if isinstance(value, dict) else "an array"
@@ -207,20 +249,20 @@ def _quoted(value: Any) -> str:
 # -- objects and arrays
 
 
-def _convert(kind: types.DataType, zone: dt.tzinfo) -> Convert:
+def _convert(kind: types.DataType, times: _Times) -> Convert:
     """Return what reads values of a column's type. Raises FormatError."""
     if isinstance(kind, types.StructType):
-        return _struct(kind, zone)
+        return _struct(kind, times)
     if isinstance(kind, types.ArrayType):
-        return _array(kind, zone)
+        return _array(kind, times)
     if isinstance(kind, types.MapType) and isinstance(kind.keyType, types.StringType):
-        return _map(kind, zone)
+        return _map(kind, times)
     if type(kind) in _INTEGERS:
         return _integer(kind, _INTEGERS[type(kind)])
     if isinstance(kind, types.DecimalType):
         return _decimal(kind)
     if isinstance(kind, types.TimestampType):
-        return lambda value: _timestamp(value, zone)
+        return lambda value: _timestamp(value, times)
     found = {
         types.BooleanType: _boolean,
         types.FloatType: _float,
@@ -238,12 +280,12 @@ def _convert(kind: types.DataType, zone: dt.tzinfo) -> Convert:
     return found
 
 
-def _struct(kind: types.StructType, zone: dt.tzinfo) -> Convert:
+def _struct(kind: types.StructType, times: _Times) -> Convert:
     names = frozenset(kind.fieldNames())
     if len(names) < len(kind.fields):
         twin = next(name for name in names if kind.fieldNames().count(name) > 1)
         raise FormatError(f"the schema has two columns {twin!r}")
-    fields = [(field.name, _convert(field.dataType, zone), not field.nullable) for field in kind.fields]
+    fields = [(field.name, _convert(field.dataType, times), not field.nullable) for field in kind.fields]
 
     def convert(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
@@ -276,12 +318,14 @@ def _of_another_schema(value: dict[str, Any], kind: types.StructType) -> _Reject
     hint = ""
     if value.keys() == _CONNECT_KEYS:
         hint = ": the envelope of Kafka Connect's JsonConverter (its schemas.enable=false writes none)"
-    wanted, given = (_shown(", ".join(names)) for names in (kind.fieldNames(), value))
+    elif value.keys() >= _EVENT_KEYS:
+        hint = ": a change event of Debezium, which 'format: debezium' reads"
+    wanted, given = (shown(", ".join(names)) for names in (kind.fieldNames(), value))
     return _Rejected(f"the object has none of the columns {wanted}; it has {given}{hint}")
 
 
-def _array(kind: types.ArrayType, zone: dt.tzinfo) -> Convert:
-    single = _convert(kind.elementType, zone)
+def _array(kind: types.ArrayType, times: _Times) -> Convert:
+    single = _convert(kind.elementType, times)
 
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
@@ -298,8 +342,8 @@ def _array(kind: types.ArrayType, zone: dt.tzinfo) -> Convert:
     return convert
 
 
-def _map(kind: types.MapType, zone: dt.tzinfo) -> Convert:
-    single = _convert(kind.valueType, zone)
+def _map(kind: types.MapType, times: _Times) -> Convert:
+    single = _convert(kind.valueType, times)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if type(value) is not dict:
@@ -310,7 +354,7 @@ def _map(kind: types.MapType, zone: dt.tzinfo) -> Convert:
             for name, each in value.items():
                 found.append((_string(name), None if each is None else single(each)))
         except _Rejected as error:
-            error.path.append(_shown(name))
+            error.path.append(shown(name))
             raise
         return found
 
@@ -416,8 +460,14 @@ def _date(value: Any) -> dt.date:
         raise _Rejected(f"{_kind(value)} is no DATE: {error}") from None
 
 
-def _timestamp(value: Any, zone: dt.tzinfo) -> dt.datetime:
+def _timestamp(value: Any, times: _Times) -> dt.datetime:
     if type(value) is int:
+        if not times.takes_seconds:
+            raise _Rejected(
+                f"{_kind(value)} is no TIMESTAMP: it counts milliseconds or microseconds, and only a schema beside it"
+                " would say which. Declare the column as BIGINT, and use timestamp_millis() or timestamp_micros() in a"
+                " transform"
+            )
         if not _FIRST_SECOND <= value <= _LAST_SECOND:
             raise _Rejected(
                 f"{_kind(value)} is beyond the year 9999: a number in a TIMESTAMP counts seconds since 1970. For"
@@ -429,12 +479,12 @@ def _timestamp(value: Any, zone: dt.tzinfo) -> dt.datetime:
             usual = dt.datetime.fromisoformat(value)
         except ValueError as error:
             raise _Rejected(f"{_kind(value)} is no TIMESTAMP: {error}") from None
-        return usual if usual.tzinfo is not None else usual.replace(tzinfo=zone)
+        return usual if usual.tzinfo is not None else usual.replace(tzinfo=times.zone)
     match = _TIME.fullmatch(value) if type(value) is str else None
     if match is None:
         raise _Rejected(f"{_kind(value)} is no TIMESTAMP such as '2026-01-31T12:00:00.123456+01:00'")
     try:
-        return _local(match).replace(tzinfo=_zone(match[8]) if match[8] else zone).astimezone(dt.UTC)
+        return _local(match).replace(tzinfo=_zone(match[8]) if match[8] else times.zone).astimezone(dt.UTC)
     except (ValueError, OverflowError) as error:
         raise _Rejected(f"{_kind(value)} is no TIMESTAMP: {error}") from None
 

@@ -12,7 +12,7 @@ from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 from pyspark.sql import types as spark
 
-from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
+from barnabas_spark.pipeline.pipeline_error import IcebergError
 
 _PLAIN: dict[type[spark.DataType], iceberg.IcebergType] = {
     spark.BooleanType: iceberg.BooleanType(),

@@ -7,26 +7,41 @@ micro-batch's rows (docs/decisions/0071-iceberg-by-pyiceberg.md).
 
 from __future__ import annotations
 
+import datetime as dt
+import functools
 import os
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.table import Table
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or
+from pyiceberg.table import Table, Transaction
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas_spark.pipeline.iceberg.iceberg_error import IcebergError
 from barnabas_spark.pipeline.iceberg.iceberg_schema import iceberg_schema, misfits
+from barnabas_spark.pipeline.pipeline_error import IcebergError
 from barnabas_spark.pipeline.specification import IcebergTarget, Sink
+from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 
 BATCH_PROPERTY = "barnabas.last-batch."
 """The table's property with the number of a query's last micro-batch; the query's id follows."""
 QUERY_SUMMARY, BATCH_SUMMARY = "barnabas.query-id", "barnabas.batch-id"
 """What each snapshot's summary says of where its rows come from."""
+
+
+class Changes(NamedTuple):
+    """What a micro-batch does to the rows of a table, of which each key is in one of the two."""
+
+    upserted: pa.Table
+    """The rows that replace those of their keys, or are added."""
+    deleted: pa.Table
+    """The keys whose rows are deleted."""
 
 
 class IcebergTable:
@@ -70,34 +85,29 @@ class IcebergTable:
         found = rows.toArrow().cast(to_arrow_schema(rows.schema, timezone="UTC"))
         if found.num_rows == 0 and self._sink.mode != "complete":
             return
-        self._check_keys(found, batch)
         summary = {QUERY_SUMMARY: query_id, BATCH_SUMMARY: str(batch)}
+        changes = None
+        if self._target.key_columns:
+            changes = last_changes(found, self._target.key_columns, f"micro-batch {batch}")
         with self._told(), table.transaction() as transaction:
             transaction.set_properties({noted: str(batch)})
             # pyiceberg warns of an overwrite of nothing.
             if self._sink.mode == "complete" and table.current_snapshot() is not None:
                 transaction.overwrite(found, snapshot_properties=summary)
-            elif self._target.key_columns:
-                transaction.upsert(found, list(self._target.key_columns), snapshot_properties=summary)
+            elif changes is not None:
+                self._change(table, transaction, changes, summary)
             else:
                 transaction.append(found, snapshot_properties=summary)
 
-    def _check_keys(self, found: pa.Table, batch: int) -> None:
-        """Check that each key is in one row only. Raises IcebergError."""
-        keys = list(self._target.key_columns)
-        if not keys:
-            return
-        for key in keys:
-            if found[key].null_count:
-                raise IcebergError(f"micro-batch {batch} has a NULL in {key!r}, a column of upsert_by: filter it out")
-        counts = found.select(keys).group_by(keys).aggregate([([], "count_all")])
-        repeated = counts.filter(pc.greater(counts["count_all"], 1))
-        if repeated.num_rows:
-            shown = ", ".join(f"{key} = {repeated[key][0].as_py()!r}" for key in keys)
-            raise IcebergError(
-                f"micro-batch {batch} has {repeated['count_all'][0].as_py()} rows for {shown}, and upsert_by takes one"
-                " of each key: fold them in a transform, as by GROUP BY with max_by"
-            )
+    def _change(self, table: Table, transaction: Transaction, changes: Changes, summary: dict[str, str]) -> None:
+        keys = self._target.key_columns
+        if changes.deleted.num_rows and table.current_snapshot() is not None:
+            gone = _rows_of(changes.deleted)
+            # pyiceberg warns of a delete of nothing.
+            if table.scan(row_filter=gone, selected_fields=keys, limit=1).to_arrow().num_rows:
+                transaction.delete(gone, snapshot_properties=summary)
+        if changes.upserted.num_rows:
+            transaction.upsert(changes.upserted, list(keys), snapshot_properties=summary)
 
     def _create(self) -> None:
         catalog = self._catalog()
@@ -139,3 +149,83 @@ class IcebergTable:
                 f"the Iceberg table {self._target.table} in {self._target.place} cannot be used:"
                 f" {type(error).__name__}: {told}"
             ) from error
+
+
+# -- keys
+
+
+def last_changes(found: pa.Table, keys: Sequence[str], where: str) -> Changes:
+    """Return what the rows of a micro-batch do to a table, of which the last of each key counts.
+
+    found: the rows, with DELETED and perhaps with PLACE_COLUMNS, which say which of two rows is the last. where: the
+    micro-batch in words. Raises IcebergError: a key is NULL, or the last row of a key cannot be told.
+    """
+    for key in keys:
+        if found[key].null_count:
+            raise IcebergError(f"{where} has a NULL in {key!r}, a column of upsert_by: filter it out")
+    if found.select(keys).group_by(keys).aggregate([]).num_rows < found.num_rows:
+        rows_of: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+        for index, values in enumerate(zip(*(found[key].to_pylist() for key in keys), strict=True)):
+            rows_of[values].append(index)
+        last = [
+            indexes[0] if len(indexes) == 1 else _last_of(found, indexes, keys, where) for indexes in rows_of.values()
+        ]
+        found = found.take(sorted(last))
+    deleted = found[DELETED]
+    written = [name for name in found.column_names if name != DELETED and name not in PLACE_COLUMNS]
+    return Changes(found.filter(pc.invert(deleted)).select(written), found.filter(deleted).select(list(keys)))
+
+
+def _last_of(found: pa.Table, indexes: list[int], keys: Sequence[str], where: str) -> int:
+    """Return which of some rows of one key is the last. Raises IcebergError.
+
+    The offset decides within a partition, and between partitions the timestamp, as for a table of a topic
+    (docs/decisions/0089-the-last-record-of-a-key.md).
+    """
+    rows = found.take(indexes).to_pylist()
+    shown = ", ".join(f"{key} = {rows[0][key]!r}" for key in keys)
+    told = f"{where} has {len(rows)} rows for {shown}"
+    if PLACE_COLUMNS[0] not in found.column_names:
+        raise IcebergError(
+            f"{told}, and upsert_by takes one of each key: keep the columns {', '.join(PLACE_COLUMNS)} of the source,"
+            " and the last counts, or fold the rows in a transform, as by GROUP BY with max_by"
+        )
+    topic, partition, offset, timestamp = PLACE_COLUMNS
+    newest: dict[tuple[str, int], int] = {}
+    for number, row in enumerate(rows):
+        place = (row[topic], row[partition])
+        other = newest.get(place)
+        if other is None or row[offset] > rows[other][offset]:
+            newest[place] = number
+        elif row[offset] == rows[other][offset] and _data(row) != _data(rows[other]):
+            raise IcebergError(
+                f"{told}, made of one record, {row[topic]}-{row[partition]}, offset {row[offset]}: which of them counts"
+                " cannot be told"
+            )
+    last, *rivals = sorted(newest.values(), key=lambda number: rows[number][timestamp], reverse=True)
+    for rival in rivals:
+        row, other_row = rows[rival], rows[last]
+        undecided = row[timestamp] == other_row[timestamp] or row[timestamp] < _EPOCH
+        if undecided and _data(row) != _data(other_row):
+            places = [f"{each[topic]}-{each[partition]}, offset {each[offset]}" for each in (row, other_row)]
+            raise IcebergError(
+                f"{told}, of {' and '.join(places)}: which of these records is the last cannot be told: their"
+                " timestamps are equal, or missing. Write the key once more"
+            )
+    return indexes[last]
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+"""Before it stands what has no timestamp, which cannot be compared with others."""
+
+
+def _data(row: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in row.items() if name not in PLACE_COLUMNS}
+
+
+def _rows_of(keys: pa.Table) -> BooleanExpression:
+    """Return the filter that finds the rows of these keys, at least one."""
+    if keys.num_columns == 1:
+        return In(keys.column_names[0], keys.column(0).to_pylist())
+    found = [functools.reduce(And, [EqualTo(name, value) for name, value in row.items()]) for row in keys.to_pylist()]
+    return found[0] if len(found) == 1 else Or(*found)

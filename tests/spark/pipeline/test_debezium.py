@@ -219,6 +219,16 @@ def test_a_number_without_a_schema_is_no_time() -> None:
         assert reason in refused(of(TIMES), event("c", None, {"id": 1, name: 500}))
 
 
+def test_events_and_keys_in_frames() -> None:
+    """As Confluent's JsonSchemaConverter writes them."""
+    decoder = of(frames=JsonFrames(None))
+    gone = {"id": 1, "name": None, "price": None, "_operation": "delete"}
+    assert decoder.decode(framed(7, event("c", None, ANN)), None) == {**ROW, "_operation": "create"}
+    assert decoder.decode(framed(7, event("d")), framed(8, KEY)) == gone
+    assert "begins with the byte 0x7b, not with 0x00 and a schema id" in refused(decoder, event("c", None, ANN))
+    assert "its key cannot be read: the value begins with the byte 0x7b" in refused(decoder, framed(7, event("d")))
+
+
 def test_documents_of_mongodb() -> None:
     """Their images are texts in extended JSON, and their keys have the text of the document's _id."""
     decoder = of("_id STRING, name STRING, count BIGINT, at TIMESTAMP, price DECIMAL(8,2), place STRING")

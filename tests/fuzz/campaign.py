@@ -3,7 +3,8 @@
     python -m tests.fuzz.campaign --seconds 600 --seed 7
 
 `make fuzz` and this directory's tests call it. After it, a bystander's records are untouched, the broker serves,
-nothing unexpected was logged, its memory pool is balanced, and its memory has not grown since the first minute.
+nothing unexpected was logged, its memory pool is balanced, and its memory has not grown since half of the time. (It
+grows until each kind of request has been met in its largest form, which takes a slow machine some minutes.)
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from tests.support.server_fixtures import make_server
 from tests.support.server_process import ServerProcess, free_port
 
 SENDERS = 4
-WARM_UP_SECONDS = 60
 LEAST_SHARE_IN_BODY = 0.8
 LEAST_PER_VERSION = 100
 MOST_GROWTH = 0.05
@@ -66,7 +66,7 @@ class FuzzCampaign:
         self.resident_after_warm_up = 0
         self.resident_at_end = 0
 
-    def run(self, *, seconds: float, warm_up_seconds: float = WARM_UP_SECONDS) -> None:
+    def run(self, *, seconds: float, warm_up_seconds: float) -> None:
         """Send mutants for so long, then look what has become of the broker. AssertionError says what was wrong."""
         with self.server.running(), RawClient(self.server) as client:
             for name in (BYSTANDER, TARGET):
@@ -151,13 +151,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="barnabas-fuzz-") as directory:
             print(f"seed {arguments.seed}, mode {mode}", flush=True)
             campaign = FuzzCampaign(Path(directory), arguments.seed, mode)
-            campaign.run(seconds=arguments.seconds / len(arguments.modes))
+            seconds = arguments.seconds / len(arguments.modes)
+            campaign.run(seconds=seconds, warm_up_seconds=seconds / 2)
             fewest = min(campaign.reached_body.values())
             print(
                 f"{campaign.sent} mutants, {campaign.share_in_body:.1%} reached a body decoder,"
                 f" {len(campaign.reached_body)} APIs and versions, each at least {fewest} times;"
                 f" {dict(campaign.outcomes)}; memory {campaign.resident_after_warm_up >> 20} MiB after"
-                f" {WARM_UP_SECONDS} s, {campaign.growth:+.1%} at the end",
+                f" {seconds / 2:.0f} s, {campaign.growth:+.1%} at the end",
                 flush=True,
             )
             assert campaign.share_in_body >= LEAST_SHARE_IN_BODY

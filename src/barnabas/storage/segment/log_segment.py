@@ -187,17 +187,20 @@ class LogSegment:
             if max_bytes <= MAX_BYTES:
                 reads.note(found.last_offset + 1, position + batch_size)
         # KIP-74: a consumer must make progress, so one whole batch may exceed its limit.
-        limit = max_bytes
         if max_bytes <= batch_size:
             if max_bytes < 0:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes} for log read from {self}")
             if min_one_message:
-                limit = batch_size
-        size = min(max_position - position, limit)
-        metadata = _new_tuple(LogOffsetMetadata, (start_offset, self.base_offset, position))
+                max_bytes = batch_size
+        size = min(max_position - position, max_bytes)
         if size <= 0:
-            return FetchDataInfo(metadata, b"", first_entry_incomplete=limit < batch_size)
-        return FetchDataInfo(metadata, FileRecords(self.file.borrow(), position, size), limit < batch_size)
+            begins_at = LogOffsetMetadata(start_offset, self.base_offset, position)
+            return FetchDataInfo(begins_at, b"", first_entry_incomplete=max_bytes < batch_size)
+        return FetchDataInfo(
+            _new_tuple(LogOffsetMetadata, (start_offset, self.base_offset, position)),
+            FileRecords(self.file.borrow(), position, size),
+            max_bytes < batch_size,
+        )
 
     def translate_offset(self, offset: int, from_position: int = 0) -> BatchPlace | None:
         """Return the first batch whose last offset is at least `offset`; None when there is none.

@@ -158,15 +158,15 @@ class LogValidator:
             if header is None:
                 return self._legacy.validate(records)
         size = header.length + LOG_OVERHEAD
-        if size > len(records):
-            return None
-        view = records if type(records) is memoryview else memoryview(records)
         # A coordinator's batch was made by this broker a moment ago. It breaks no rule but one: keys and values are
         # those of clients, and may be of any size.
         if origin is _COORDINATOR and header.attributes & CODEC_MASK in self._kept_codecs:
             if size > self._max_message_bytes:
                 raise too_large(size, self._terms)
-            return stored_as_produced(header, view, size)
+            return stored_as_produced(header, memoryview(records), size)
+        if size > len(records):
+            return None
+        view = records if type(records) is memoryview else memoryview(records)
         if self._rules_without_shortcut or not is_ordinary(header, view, size, self._max_message_bytes):
             self._check_header(ProducedBatch(header, view, origin))
         if self._reads:

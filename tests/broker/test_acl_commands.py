@@ -87,19 +87,19 @@ def test_a_producer_and_a_consumer(run: Run, admin: Admin) -> None:
 def test_every_kind_of_entry_and_its_removal(run: Run, admin: Admin) -> None:
     resources = ("--topic=*", "--group=g", "--delegation-token=d", "--user-principal=User:u", "--cluster")
     sides = (ALICE, "--allow-host=10.0.0.1", "--allow-host=10.0.0.2", "--deny-principal=User:*")
-    assert run("add", *resources, *sides, "--operation=describe").exit_code == 0
+    assert run("add", *resources, *sides, "--operation=all").exit_code == 0
     assert len(entries(admin)) == len(resources) * 3
-    assert "Topic:*:LITERAL Deny Describe User:* *" in entries(admin)
-    assert "User:User:u:LITERAL Allow Describe User:alice 10.0.0.2" in entries(admin)
+    assert "Topic:*:LITERAL Deny All User:* *" in entries(admin)
+    assert "User:User:u:LITERAL Allow All User:alice 10.0.0.2" in entries(admin)
     unsure = run("remove", "--cluster")
     assert unsure.exit_code == 1
     assert len(entries(admin)) == len(resources) * 3
-    assert run("remove", "--force", *resources, ALICE, "--allow-host=10.0.0.1", "--operation=Describe").exit_code == 0
+    assert run("remove", "--force", *resources, ALICE, "--allow-host=10.0.0.1", "--operation=All").exit_code == 0
     assert len(entries(admin)) == len(resources) * 2
     gone = run("remove", "--force", *resources[1:])
     assert len(gone.stdout.splitlines()) == (len(resources) - 1) * 2
     assert run("add", "--topic=t", ALICE).exit_code == 0
-    assert entries(admin)[0] == "Topic:*:LITERAL Deny Describe User:* *"
+    assert entries(admin)[0] == "Topic:*:LITERAL Deny All User:* *"
     assert "Topic:t:LITERAL Allow All User:alice *" in entries(admin)
 
 

@@ -7,16 +7,18 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, types
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.clients.producer import Producer
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, RunFailed
-from barnabas_spark.pipeline.pipeline_file import iceberg_target
+from barnabas_spark.pipeline.pipeline_file import iceberg_target, read_pipeline
 from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 from tests.spark.pipeline.pipeline_in_session import run_in_session
 
@@ -28,7 +30,7 @@ if importlib.util.find_spec("pyiceberg") is None:
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from barnabas_spark.pipeline.iceberg.iceberg_table import last_changes
+from barnabas_spark.pipeline.iceberg.iceberg_table import IcebergTable, last_changes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -152,6 +154,68 @@ def test_the_last_row_of_a_key_counts() -> None:
 def test_a_last_row_that_cannot_be_told(rows: list[tuple[Any, ...]], said: str) -> None:
     with pytest.raises(IcebergError, match=f"^micro-batch 3 .*{said}"):
         changes(*rows)
+
+
+class ArrowRows:
+    """The rows of a micro-batch without Spark, as far as a table of Iceberg's asks for them."""
+
+    def __init__(self, schema: types.StructType, rows: list[dict[str, Any]]) -> None:
+        self.schema = schema
+        self.columns = schema.fieldNames()
+        self._rows = rows
+
+    def toArrow(self) -> pa.Table:
+        return pa.Table.from_pylist(self._rows, to_arrow_schema(self.schema, timezone="UTC"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "partitions"),
+    [(("shop", "day", "number"), ("shop",)), (("at",), ()), (("price", "raw"), ())],
+)
+def test_rows_are_deleted_by_keys_of_all_kinds(
+    tmp_path: Path, keys: tuple[str, ...], partitions: tuple[str, ...]
+) -> None:
+    columns = types.StructType()
+    for name, kind in (
+        ("shop", types.StringType()), ("day", types.DateType()), ("number", types.IntegerType()),
+        ("at", types.TimestampType()), ("price", types.DecimalType(9, 2)), ("raw", types.BinaryType()),
+        ("name", types.StringType()),
+    ):  # fmt: skip
+        columns = columns.add(name, kind)
+    target = iceberg_target("shop.sales", os.fspath(tmp_path / "warehouse"), keys)
+    text = "name: a\nbrokers: a:1\nsources: {s: {topic: t, schema: id INT}}\nsinks: {o: {from: s, topic: t}}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    sink = read_pipeline(os.fspath(tmp_path / "a.yaml"), {}, {}).sinks[0]
+    rows: Any = ArrowRows(columns, [])
+    table = IcebergTable(sink._replace(iceberg=target, partition_by=partitions), target, rows)
+    table.prepare(create=True)
+
+    def row(number: int, name: str | None, *, is_deleted: bool = False) -> dict[str, Any]:
+        found = {
+            "shop": f"s{number % 2}", "day": dt.date(2026, 1, 1 + number), "number": number % 3, "at": at(number),
+            "price": Decimal(number), "raw": bytes([number]), "name": name, DELETED: is_deleted,
+        }  # fmt: skip
+        # A row that is deleted has its key, and perhaps nothing else.
+        return found if not is_deleted else {each: found[each] for each in (*keys, DELETED)}
+
+    def write(batch: int, *given: dict[str, Any]) -> dict[int, str]:
+        written: Any = ArrowRows(
+            types.StructType([*columns.fields, types.StructField(DELETED, types.BooleanType())]), [*given]
+        )
+        table.write(written, "query", batch)
+        found = load_catalog("default", **target.catalog).load_table("shop.sales").scan().to_arrow().to_pylist()
+        return {each["day"].day - 1: each["name"] for each in found}
+
+    # Nothing is there yet.
+    assert write(0, row(1, None, is_deleted=True)) == {}
+    assert write(1, *(row(number, "new") for number in range(6))) == dict.fromkeys(range(6), "new")
+    gone = [row(number, None, is_deleted=True) for number in (1, 4, 9)]
+    assert write(2, *gone, row(2, "changed"), row(7, "new")) == {0: "new", 2: "changed", 3: "new", 5: "new", 7: "new"}
+    assert write(3, row(1, "back"), row(7, None, is_deleted=True)) == {
+        0: "new", 1: "back", 2: "changed", 3: "new", 5: "new",
+    }  # fmt: skip
+    # A repeated micro-batch deletes nothing again.
+    assert write(2, *gone, row(0, None, is_deleted=True)).keys() == {0, 1, 2, 3, 5}
 
 
 def test_a_micro_batch_is_in_the_table_once_whenever_the_run_dies(tables: Tables) -> None:

@@ -131,6 +131,7 @@ def test_a_tombstone_is_no_row_unless_it_is_to_delete() -> None:
         (b'{"id": 1, "name": "Ann", "__deleted": "false"}', KEY, "flattened events, as ExtractNewRecordState makes"),
         (b'{"schema": {}, "payload": {"id": 1, "__op": "c"}}', KEY, "are read with 'format: json'"),
         (b'{"schema": {}, "payload": [1]}', KEY, "no change event of Debezium: [1]"),
+        (b"{}", KEY, "it has no 'op', but nothing"),
         (b"[1]", KEY, "no change event of Debezium: [1]"),
         (b'"c"', KEY, "no change event of Debezium: c"),
         (b"", KEY, "the value is no JSON: it is empty"),

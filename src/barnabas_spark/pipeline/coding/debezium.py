@@ -168,7 +168,8 @@ def _operation(envelope: Mapping[str, Any]) -> str:
         raise BadValue(f"op: {shown(code)!r} is none of Debezium's operations c, u, d, r, t and m")
     flattened = any(name in envelope for name in _FLATTENED)
     hint = ": flattened events, as ExtractNewRecordState makes them, are read with 'format: json'" if flattened else ""
-    raise BadValue(f"the value is no change event of Debezium: it has no 'op', but {shown(', '.join(envelope))}{hint}")
+    given = shown(", ".join(envelope)) or "nothing"
+    raise BadValue(f"the value is no change event of Debezium: it has no 'op', but {given}{hint}")
 
 
 # -- JSON

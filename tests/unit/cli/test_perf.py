@@ -141,8 +141,8 @@ def test_a_pace_waits_and_never_sends_early() -> None:
         due_ns = pace.await_turn(number)
         assert due_ns == start_ns + number * 250_000_000
         assert clock.nanoseconds() >= due_ns
-    assert [wanted_rate(each) for each in (-1, 0.5)] == [None, 0.5]
-    for bad in (0, -2):
+    assert [wanted_rate(each) for each in (-1, -2, 0.5)] == [None, None, 0.5]
+    for bad in (0, float("nan")):
         with pytest.raises(click.UsageError, match="-1 for no limit"):
             wanted_rate(bad)
 

@@ -97,6 +97,10 @@ class Directory:
             node.crash(chance)
 
 
+_ENDLESS_BYTES = 1 << 28
+"""The size of a disk without an end: small, since each copy of a disk holds what takes a share of it."""
+
+
 class SimulatedFile:
     """An open file; after a crash every call fails, as the process that opened it is gone."""
 
@@ -348,13 +352,12 @@ class SimulatedFiles:
 
     def free_bytes(self, path: str) -> int:
         if self.capacity_bytes is None:
-            return 1 << 40
+            return _ENDLESS_BYTES
         return max(0, self.capacity_bytes - self.used_bytes)
 
     def total_bytes(self, path: str) -> int:
         self.check("total_bytes", path)
-        # Small for whoever takes a share of it: each copy of a disk holds what was allocated.
-        return self.capacity_bytes if self.capacity_bytes is not None else 1 << 20
+        return self.capacity_bytes if self.capacity_bytes is not None else _ENDLESS_BYTES
 
     def modified_ms(self, path: str) -> int:
         return self._file(path).modified_ms

@@ -115,7 +115,7 @@ class AsyncTransactions:
                 async with asyncio.timeout(turn_ms / 1000):
                     await answered.wait()
             left_ms -= turn_ms
-            self._calls.check_wait(name, done, left_ms)
+            self._calls.check_wait(name, done, left_ms, self._max_block_ms)
         self.manager.acknowledge()
         done.result()
 

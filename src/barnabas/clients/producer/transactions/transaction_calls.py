@@ -153,7 +153,7 @@ class TransactionCalls:
             turn_ms = self.turn_ms(left_ms)
             wait((done,), turn_ms / 1000)
             left_ms -= turn_ms
-            self.check_wait(name, done, left_ms)
+            self.check_wait(name, done, left_ms, self._max_block_ms)
         self.manager.acknowledge()
         done.result()
 
@@ -161,7 +161,7 @@ class TransactionCalls:
         """Return how long a call waits before it looks again whether it should: all that is left, mostly."""
         return left_ms if self._metadata.update_version else min(left_ms, _LOOK_AGAIN_MS)
 
-    def check_wait(self, name: str, done: Future[None], left_ms: int) -> None:
+    def check_wait(self, name: str, done: Future[None], left_ms: int, max_block_ms: int) -> None:
         """Check that an operation which is not done may be awaited further.
 
         Raises ClientTimeout when no time is left; Unreachable then, and after `bootstrap_timeout_ms`, if no broker was
@@ -173,7 +173,7 @@ class TransactionCalls:
         if left_ms <= 0:
             obstacle = self.manager.obstacle
             raise self._metadata.timeout(
-                f"{name} was not answered within {self._max_block_ms} ms (max_block_ms): "
+                f"{name} was not answered within {max_block_ms} ms (max_block_ms): "
                 + (f"{obstacle}; " if obstacle else "")
                 + "call it again to go on waiting"
             )

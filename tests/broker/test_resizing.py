@@ -196,6 +196,7 @@ def make_loads(server: ListenerServer, label: str) -> tuple[list[Load], list[Loa
     return idempotent, others
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_threads_come_and_go_under_load(server: ListenerServer) -> None:
     settings = SettingsClient(server.server)

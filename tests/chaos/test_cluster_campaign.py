@@ -1,4 +1,4 @@
-"""Half a minute of the cluster campaign in every run of the tests, ten minutes of it among the slow ones."""
+"""Half a minute and ten minutes of the cluster campaign; slow, both."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def _campaign(directory: Path, seed: int) -> ClusterCampaign:
     return ClusterCampaign(directory, seed, splits=True, full_disks=must_fill or mount_problem() is None)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_half_a_minute(tmp_path: Path) -> None:
     campaign = _campaign(tmp_path, seed=1)

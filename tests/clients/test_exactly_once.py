@@ -107,7 +107,7 @@ def _read(bootstrap_servers: str, counts: Sequence[int]) -> list[list[int]]:
 @pytest.mark.parametrize(
     ("records", "faults", "batch_bytes"),
     [
-        pytest.param(50_000, 50, 4_096, marks=pytest.mark.timeout(600)),
+        pytest.param(50_000, 50, 4_096, marks=[pytest.mark.timeout(600), pytest.mark.slow]),
         pytest.param(1_000_000, 500, 16_384, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
 )

@@ -65,7 +65,10 @@ class Crashed:
         return found
 
 
-@pytest.fixture(scope="module", params=["plain", pytest.param("compressed", marks=pytest.mark.slow), "checkpointed"])
+@pytest.fixture(
+    scope="module",
+    params=["plain", *(pytest.param(name, marks=pytest.mark.slow) for name in ("compressed", "checkpointed"))],
+)
 def crashed(request: pytest.FixtureRequest) -> Crashed:
     return Crashed(
         codec=Codec.LZ4 if request.param == "compressed" else Codec.NONE, checkpointed=request.param == "checkpointed"

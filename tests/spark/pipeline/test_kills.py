@@ -1,4 +1,4 @@
-"""One kill of the pipeline campaign in every run of the tests, three and ten among the slow ones. Seeds are fixed."""
+"""One, three and ten kills of the pipeline campaign, with fixed seeds. All are slow: other files have runs that die."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_the_output_is_the_transform_of_the_input_after_a_kill_of_the_run(tmp_path: Path) -> None:
     PipelineCampaign(tmp_path, seed=1, workers=1).run([RUN])
 

@@ -107,8 +107,8 @@ def test_back_and_forth() -> None:
     assert MOVED_FROM_FILE not in broker.files.list_dir("/b/topic-0")
 
 
-def test_snapshots_of_a_copy_are_written_before_it_takes_the_place_of_the_log() -> None:
-    """The background no longer finds the producers of a roll when the files have been exchanged."""
+def test_snapshots_of_a_copy_are_written_though_it_has_taken_the_place_of_the_log() -> None:
+    """The background of the copy no longer finds the producers of a roll when the files have been exchanged."""
     broker = Broker(SimulatedFiles(), config=SMALL_SEGMENTS, log_dirs=DIRS)
     log = broker.log()
     for producer_id in range(MANY_PRODUCERS + 1):
@@ -121,9 +121,9 @@ def test_snapshots_of_a_copy_are_written_before_it_takes_the_place_of_the_log() 
     begun = future.producer_states.begun_offsets()
     assert begun, "the copy has rolled, and the background has not run"
     assert broker.manager.complete_move(log, future)
+    broker.scheduler.tick()
     names = broker.files.list_dir(log.directory)
     assert {segment_file_name(offset, SNAPSHOT_SUFFIX) for offset in begun} <= set(names)
-    broker.scheduler.tick()
     assert log.producer_states.begun_offsets() == []
 
 

@@ -32,3 +32,6 @@ def exchange(state: LogState, future: LogState) -> None:
     state.bounds = bounds.with_high_watermark(future.bounds.high_watermark)
     # Whatever was due to be written for the old files is due for the new ones.
     state.is_ready = False
+    # What the copy has left to the background is looked for in these files by nobody else any more.
+    for offset in state.producers.begun_offsets():
+        state.flush_later(offset, snapshot_taken=True)

@@ -144,7 +144,7 @@ class LogState:
         local.roll(expected_next_offset)
         if at_end:
             self.bounds = bounds.with_high_watermark(local.end)
-        self.environment.scheduler.schedule("flush-log", lambda: self._flush_before(local, base_offset, snapshot_taken))
+        self.flush_later(base_offset, snapshot_taken=snapshot_taken)
 
     # -- durability; without the log's lock
 
@@ -152,16 +152,17 @@ class LogState:
         """Bring everything below `offset` (None: all) to stable storage, topic id and epochs before batches.
 
         What lies before the recovery point is not looked for in the batches again, so the epochs of these batches must
-        be durable before the recovery point moves. A flush of all writes snapshots that the background has not come to:
-        it would not find them any more when the files of a log are exchanged. Raises OSError.
+        be durable before the recovery point moves. Raises OSError.
         """
         if self.identity.is_pending:
             with self.lock:
                 self.write_identity()
-        if offset is None:
-            for snapshot_offset in self.producers.begun_offsets():
-                self._write_begun_snapshot(snapshot_offset)
         self.local.flush(offset, before=self.leader_epochs.flush)
+
+    def flush_later(self, base_offset: int, *, snapshot_taken: bool) -> None:
+        """Have the background flush what a roll at `base_offset` has left behind. snapshot_taken: its snapshot too."""
+        local = self.local
+        self.environment.scheduler.schedule("flush-log", lambda: self._flush_before(local, base_offset, snapshot_taken))
 
     def _flush_before(self, local: LocalLog, base_offset: int, snapshot_taken: bool) -> None:
         """Flush what a roll of `local` has left behind. Errors are reported: nothing waits for the answer."""

@@ -28,10 +28,10 @@ from pyspark.sql import types
 
 from barnabas_spark.pipeline.coding.avro_codec import AvroDecoder
 from barnabas_spark.pipeline.coding.avro_schema import AvroSchema
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
+from barnabas_spark.pipeline.coding.coding_errors import BadValue
 from barnabas_spark.pipeline.coding.confluent_frame import unframed
 from barnabas_spark.pipeline.coding.framed_json import JsonFrames
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry
+from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry, WriterSchemas
 from barnabas_spark.pipeline.coding.schema_text import SchemaText
 from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, nullable, shown
 
@@ -175,6 +175,14 @@ def _operation(envelope: Mapping[str, Any]) -> str:
 # -- JSON
 
 
+class _Described(NamedTuple):
+    """What JSON says. has_envelope: whether it stood beside its schema, as Connect's JsonConverter writes both."""
+
+    content: Any
+    schema: Any
+    has_envelope: bool
+
+
 class JsonImages:
     """Events in JSON. frames: what takes Confluent's frames away, if there are any. Raises FormatError."""
 
@@ -187,15 +195,12 @@ class JsonImages:
 
     def envelope(self, value: bytes) -> Envelope | None:
         """Return an event. Raises BadValue, RegistryFailed."""
-        parsed = self._parsed(value)
-        schema = None
-        if isinstance(parsed, dict) and parsed.keys() == _ENVELOPE_KEYS:
-            schema, parsed = parsed["schema"], parsed["payload"]
-            if parsed is None:
-                return None
-        if not isinstance(parsed, dict):
-            raise BadValue(f"the value is no change event of Debezium: {shown(parsed)}")
-        return Envelope(parsed, schema)
+        found = self._described(value)
+        if found.content is None and found.has_envelope:
+            return None
+        if not isinstance(found.content, dict):
+            raise BadValue(f"the value is no change event of Debezium: {shown(found.content)}")
+        return Envelope(found.content, found.schema)
 
     def image(self, envelope: Envelope, field: str) -> dict[str, Any] | None:
         """Return the fields of `before` or `after`. Raises BadValue."""
@@ -203,9 +208,9 @@ class JsonImages:
         if found is None:
             return None
         if isinstance(found, str):
-            # MongoDB's documents are texts, in MongoDB's extended JSON.
+            # MongoDB's documents are texts.
             try:
-                found = _without_extensions(self._given.parsed(found.encode(errors="surrogatepass")))
+                found = self._of_mongodb(found)
             except BadValue as error:
                 raise BadValue(f"{field}: {error}") from None
         if not isinstance(found, dict):
@@ -214,33 +219,37 @@ class JsonImages:
 
     def key_fields(self, key: bytes) -> dict[str, Any]:
         """Return the fields of a key. Raises BadValue, RegistryFailed."""
-        parsed = self._parsed(key)
-        schema = None
-        if isinstance(parsed, dict) and parsed.keys() == _ENVELOPE_KEYS:
-            schema, parsed = parsed["schema"], parsed["payload"]
-        if not isinstance(parsed, dict):
-            raise BadValue(f"{shown(parsed)} is no object")
-        if parsed.keys() == {"id"} and isinstance(parsed["id"], str) and "_id" in self._columns:
+        found = self._described(key)
+        fields = found.content
+        if not isinstance(fields, dict):
+            raise BadValue(f"{shown(fields)} is no object")
+        if fields.keys() == {"id"} and isinstance(fields["id"], str) and "_id" in self._columns:
             # MongoDB's key is the text of the document's _id.
-            return {"_id": _without_extensions(self._given.parsed(parsed["id"].encode(errors="surrogatepass")))}
-        return self._by_schema(dict(parsed), schema, "key")
+            return {"_id": self._of_mongodb(fields["id"])}
+        return self._by_schema(dict(fields), found.schema, "key")
 
     def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
         """Return the columns. Raises BadValue."""
         return (self._deleted if is_deleted else self._given).columns_of(fields, *above)
 
-    def _parsed(self, value: bytes) -> Any:
-        """Return what the JSON says. Raises BadValue, RegistryFailed."""
-        return self._given.parsed(value if self._frames is None else self._frames.body(value))
+    def _described(self, value: bytes) -> _Described:
+        """Return what the JSON says, and the schema beside it. Raises BadValue, RegistryFailed."""
+        parsed = self._given.parsed(value if self._frames is None else self._frames.body(value))
+        if isinstance(parsed, dict) and parsed.keys() == _ENVELOPE_KEYS:
+            return _Described(parsed["payload"], parsed["schema"], has_envelope=True)
+        return _Described(parsed, None, has_envelope=False)
+
+    def _of_mongodb(self, text: str) -> Any:
+        """Return what a text in MongoDB's extended JSON says, in plain JSON. Raises BadValue."""
+        return _without_extensions(self._given.parsed(text.encode(errors="surrogatepass")))
 
     def _by_schema(self, fields: dict[str, Any], schema: Any, above: str) -> dict[str, Any]:
         """Return the fields with times and decimals as texts, where the schema says how they are coded.
 
         Raises BadValue.
         """
-        described = schema.get("fields") if isinstance(schema, dict) else None
-        for each in described if isinstance(described, list) else ():
-            name = each.get("field") if isinstance(each, dict) else None
+        for each in _fields_in(schema):
+            name = each.get("field")
             if isinstance(name, str) and name in self._columns and fields.get(name) is not None:
                 wanted = self._columns[name]
                 try:
@@ -251,13 +260,15 @@ class JsonImages:
         return fields
 
 
+def _fields_in(schema: Any) -> list[dict[str, Any]]:
+    """Return the schemas of the fields in a schema; none if it is no schema of Connect's."""
+    described = schema.get("fields") if isinstance(schema, dict) else None
+    return [each for each in described if isinstance(each, dict)] if isinstance(described, list) else []
+
+
 def _fields_of(schema: Any, field: str) -> Any:
     """Return the schema of one field of an envelope, or None."""
-    described = schema.get("fields") if isinstance(schema, dict) else None
-    for each in described if isinstance(described, list) else ():
-        if isinstance(each, dict) and each.get("field") == field:
-            return each
-    return None
+    return next((each for each in _fields_in(schema) if each.get("field") == field), None)
 
 
 _MICROSECONDS = {
@@ -346,8 +357,11 @@ class AvroImages:
     def __init__(self, reader: SchemaText, registry: SchemaRegistry | None, *, is_framed: bool) -> None:
         self._events = AvroDecoder(reader, registry, is_framed=is_framed)
         self._names = envelope_columns(reader).fieldNames()
-        self._registry = registry
-        self._keys: dict[int, AvroDecoder] = {}
+        self._keys = None
+        if registry is not None:
+            self._keys = WriterSchemas(
+                self._events, registry, AVRO, lambda text: AvroDecoder(text, registry, is_framed=True)
+            )
 
     def envelope(self, value: bytes) -> Envelope:
         """Return an event. Raises BadValue, RegistryFailed."""
@@ -360,17 +374,9 @@ class AvroImages:
 
     def key_fields(self, key: bytes) -> dict[str, Any]:
         """Return the fields of a key, by the schema that it was written with. Raises BadValue, RegistryFailed."""
-        if self._registry is None:
+        if self._keys is None:
             raise BadValue("without a registry the schema of keys is not known")
-        schema_id = unframed(key).schema_id
-        decoder = self._keys.get(schema_id)
-        if decoder is None:
-            try:
-                decoder = AvroDecoder(self._registry.by_id(schema_id, AVRO), self._registry, is_framed=True)
-            except FormatError as error:
-                raise BadValue(f"schema {schema_id}: {error}") from error
-            self._keys[schema_id] = decoder
-        return decoder.decode(key)
+        return self._keys.of(unframed(key).schema_id).decode(key)
 
     def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
         """Return the columns, which Avro has checked."""

@@ -125,9 +125,9 @@ def registry_at(address: RegistryAddress) -> SchemaRegistry:
 
 
 class WriterSchemas(Generic[Parsed]):
-    """The schemas that were met, parsed. kind: the registry's word for the format. parse: raises FormatError.
+    """The schemas that were met, or what is made of them. kind: the registry's word for the format.
 
-    reader: the schema of every value, where there is no registry.
+    parse: makes one of a schema's text; raises FormatError. reader: that of every value, where there is no registry.
     """
 
     def __init__(

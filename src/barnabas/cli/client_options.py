@@ -158,26 +158,33 @@ def check_place(
     A broker that makes topics by itself makes this one now, for which it gets a few seconds. A broker that does not
     answer gets the whole timeout. Raises ApiError, ValueError, ClientTimeout.
     """
-    from barnabas.clients.errors import ClientTimeout, NotInMetadata, Unreachable
+    from barnabas.clients.errors import NotInMetadata
     from barnabas.protocol.errors import ApiError, ErrorCode
 
-    first_ms = min(timeout_ms, _CREATION_TIMEOUT_MS)
     try:
-        try:
-            found = producer.partitions_for(topic, first_ms)
-        except (Unreachable, NotInMetadata):
-            raise
-        except ClientTimeout:
-            if timeout_ms <= first_ms:
-                raise
-            found = producer.partitions_for(topic, timeout_ms - first_ms)
+        found = _partitions_of_new(producer, topic, timeout_ms)
     except NotInMetadata as error:
         # Nothing more is known: whether a broker makes topics by itself, and why it has not made this one.
-        text = f"there is no topic {topic}: brokers have answered, and it was not among their topics ({error})"
+        text = f"there is no topic {topic}: brokers have answered, and their topics do not include it ({error})"
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) from None
     if partition is not None and partition >= len(found):
         raise ValueError(f"{topic} has no partition {partition}; it has {len(found)}, counted from 0")
     return found
+
+
+def _partitions_of_new(producer: Producer, topic: str, timeout_ms: int) -> tuple[PartitionInfo, ...]:
+    """Return the partitions of a topic that a broker may be making. Raises ApiError, ClientTimeout."""
+    from barnabas.clients.errors import ClientTimeout, NotInMetadata, Unreachable
+
+    first_ms = min(timeout_ms, _CREATION_TIMEOUT_MS)
+    try:
+        return producer.partitions_for(topic, first_ms)
+    except (Unreachable, NotInMetadata):
+        raise
+    except ClientTimeout:
+        if timeout_ms <= first_ms:
+            raise
+    return producer.partitions_for(topic, timeout_ms - first_ms)
 
 
 def fail(message: str, status: int = EXIT_FAILED) -> NoReturn:

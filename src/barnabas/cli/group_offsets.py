@@ -250,14 +250,14 @@ def _read_csv(text: str, group: str) -> dict[TopicPartition, int]:
     from barnabas.protocol.topic_partition import TopicPartition
 
     planned = {}
-    form = ""
+    width = 0
     reader = csv.reader(io.StringIO(text))
     # Kafka's tool ends what it exports with an empty line.
     for row in filter(None, reader):
-        form = form or _FORMS.get(len(row), _FORMS[3])
-        *groups, topic, partition, offset = ("", "", "") if len(row) != form.count(",") + 1 else row
-        if _NUMBER.fullmatch(partition) is None or _NUMBER.fullmatch(offset) is None:
-            raise ValueError(f"line {reader.line_num} is not {form}: {','.join(row)}")
+        width = width or (len(row) if len(row) in _FORMS else min(_FORMS))
+        if len(row) != width or not all(map(_NUMBER.fullmatch, row[-2:])):
+            raise ValueError(f"line {reader.line_num} is not {_FORMS[width]}: {','.join(row)}")
+        *groups, topic, partition, offset = row
         if not groups or groups == [group]:
             planned[TopicPartition(topic, int(partition))] = int(offset)
     if not planned:

@@ -60,8 +60,8 @@ class DynamicSecurity:
 def check_security_of_start(config: ConfigValues, clock: Clock, scheduler: Scheduler) -> None:
     """Check the listeners and logins of a start with these settings, as the start itself does.
 
-    No identity provider is asked for its keys: one that does not answer now is no fault of a setting. The start itself
-    asks once, and says so.
+    Asks no identity provider for its keys: a setting is not wrong because its provider does not answer now. The start
+    itself asks once, and reports what it gets.
     Raises ConfigError: a listener could not be served, or this broker could not reach the others.
     """
     logins = LoginParts(_NoCredentials(), _no_versions, clock, scheduler, asks_providers=False)

@@ -62,7 +62,7 @@ RECORDS_PER_POLL = 5000
     type=LIMIT,
     callback=lambda _context, _option, number: None if number is None or number < 0 else number,
     metavar="N",
-    help="Stop after N records; -1 is no limit.",
+    help="Stop after N records; -1 removes the limit.",
 )
 @click.option("--follow", is_flag=True, help="Wait for new records instead of stopping at the end.")
 @click.option("--print-key", is_flag=True, help="Print the key before the value.")

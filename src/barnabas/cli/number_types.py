@@ -15,7 +15,7 @@ NUMBER: Final = click.IntRange(0, _INT32_MAX)
 COUNT: Final = click.IntRange(1, _INT32_MAX)
 """A count of at least one."""
 LIMIT: Final = click.IntRange(-1, _INT32_MAX)
-"""The number of records to stop after; -1 is no limit, as in Kafka's console consumer."""
+"""The number of records to stop after. As in Kafka's console consumer, -1 removes the limit."""
 REPLICATION_FACTOR: Final = click.IntRange(1, 2**15 - 1)
 """A number of replicas, which has 16 bits in the protocol."""
 _INT64_MAX: Final = 2**63 - 1
@@ -23,4 +23,4 @@ OFFSET: Final = click.IntRange(0, _INT64_MAX)
 SHIFT: Final = click.IntRange(-_INT64_MAX, _INT64_MAX)
 """A difference of offsets."""
 RATE: Final = SHIFT
-"""Bytes a second; as in Kafka, a negative rate is no limit."""
+"""Bytes a second. As in Kafka, a negative rate removes the limit."""

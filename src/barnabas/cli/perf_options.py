@@ -137,7 +137,7 @@ def size_option(minimum: int) -> Callable[[F], F]:
 
 
 def wanted_rate(throughput: float) -> float | None:
-    """Return the records per second, or None for no limit. Raises click.UsageError for 0 and what is no number."""
+    """Return the records per second, or None for no limit. Raises click.UsageError for 0 and NaN."""
     if throughput < 0:
         return None
     # Kafka's tools wait for ever at a rate of 0.

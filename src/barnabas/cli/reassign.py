@@ -108,7 +108,7 @@ def generate(
     type=RATE,
     default=-1,
     metavar="BYTES/SEC",
-    help="What each broker may copy for the moves; -1 is no limit.",
+    help="What each broker may copy for the moves; -1 removes the limit.",
 )
 @click.pass_context
 def execute(

@@ -120,7 +120,7 @@ def propose_plan(
 
 
 def _number(value: Any) -> int:
-    """Return the number of a partition or broker. Raises ValueError for what is none, or has more than 31 bits."""
+    """Return the number of a partition or broker. Raises ValueError for another type, or more than 31 bits."""
     if type(value) is not int or not 0 <= value < 2**31:
         raise ValueError(f"{json.dumps(value)} is not a whole number in [0, {2**31 - 1}]")
     return value

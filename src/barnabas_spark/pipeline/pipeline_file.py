@@ -277,7 +277,7 @@ class _Reading:
             return None
         is_framed = entry.get("framing", "confluent") == "confluent"
         registry = self._registry() if is_framed else None
-        file = self._resolved(entry.get("schema_file"))
+        file = self._schema_file(entry, path)
         if name != PROTOBUF_FORMAT:
             self._refuse(path, entry, f"of format {name}", ("message",))
         if registry is None:
@@ -287,8 +287,6 @@ class _Reading:
                 self._note(path, f"{where} needs 'schema_file', or 'registry' at the top")
         else:
             self._refuse(path, entry, "with a registry, which gives the id", ("schema_id",))
-        if file is not None and not os.path.isfile(file):
-            self._note((*path, "schema_file"), f"there is no file {file}")
         topic, subject = entry.get("topic"), entry.get("subject")
         if subject is None and topic is not None and "," not in topic:
             subject = f"{topic}-value"
@@ -313,11 +311,16 @@ class _Reading:
             self._refuse(path, entry, "without a registry", ("subject",))
         else:
             self._refuse(path, entry, "with a registry, which gives the id", ("schema_id",))
+        file = self._schema_file(entry, path)
+        subject = entry.get("subject", f"{entry['topic']}-value")
+        return ValueCoding(file, None, subject, registry, True, entry.get("schema_id"))
+
+    def _schema_file(self, entry: dict[str, Any], path: Path) -> str | None:
+        """Return the path of a schema, which must be there, or None."""
         file = self._resolved(entry.get("schema_file"))
         if file is not None and not os.path.isfile(file):
             self._note((*path, "schema_file"), f"there is no file {file}")
-        subject = entry.get("subject", f"{entry['topic']}-value")
-        return ValueCoding(file, None, subject, registry, True, entry.get("schema_id"))
+        return file
 
     def _iceberg(self, entry: dict[str, Any], path: Path) -> IcebergTarget | None:
         """Return the Iceberg table of a sink; None for other sinks."""

@@ -256,7 +256,7 @@ class Processor(AbstractServerThread):
             intake.queue_staged()
         work = self._selector.completed_receives
         if intake.postponed:
-            work = intake.take_postponed() + work
+            work = intake.take_postponed(work)
         # While the Processor drains, frames that are complete stay in their channels and close with them.
         if not work or self._drain.has_begun:
             return

@@ -30,6 +30,7 @@ class RequestIntake:
 
     __slots__ = (
         "_handle",
+        "_is_first_served",
         "_last_began_ns",
         "_now",
         "_parse",
@@ -62,6 +63,8 @@ class RequestIntake:
         self.turn = RequestTurn(may_run_at_once=path.may_run_at_once)
         self.postponed: list[KafkaChannel] = []
         """Channels whose frame waits for the next turn."""
+        self._is_first_served = False
+        """Whether the first of them has had requests answered in the turn that it used up."""
         self.staged: deque[Request[Any]] = deque()
         """Requests for which the RequestChannel had no room yet."""
 
@@ -74,16 +77,14 @@ class RequestIntake:
         turn = self.turn
         frame = channel.receive
         channel.receive = None
-        while True:
-            if frame is None:
-                # Only frames of the last receive: another receive would starve the other connections.
-                frame = reader.next_frame() if reader.buffered else None
-                if frame is None:
-                    return
+        is_served = False
+        if frame is None:
+            frame = reader.next_frame() if reader.buffered else None
+        while frame is not None:
             received_ns = self._now()
             if received_ns > turn.ends_ns and turn.is_used_up(received_ns, self._last_began_ns):
                 channel.receive = frame
-                self.postponed.append(channel)
+                self._postpone(channel, is_served=is_served)
                 return
             # The next request may find the turn used up, and then asks whether this one was slow.
             self._last_began_ns = received_ns
@@ -96,7 +97,6 @@ class RequestIntake:
                 processor_id=self._processor_id,
                 release=reader.release,
             )
-            frame = None
             # Requests in the queue came earlier, so this one goes behind them.
             if not request.brief or not turn.at_once or self._waiting_requests:
                 channel.mute()
@@ -111,11 +111,29 @@ class RequestIntake:
                 # behind it wait, which keeps the answers in order.
                 channel.mute()
                 return
+            # Only frames of the last receive: another receive would starve the other connections.
+            if not reader.buffered:
+                return
+            frame = reader.next_frame()
+            is_served = True
 
-    def take_postponed(self) -> list[KafkaChannel]:
-        """Return the channels that were postponed to this turn."""
+    def _postpone(self, channel: KafkaChannel, *, is_served: bool) -> None:
+        """Leave a channel, whose frame is complete, to the next turn. is_served: it has had requests in this one."""
+        if is_served:  # the first to be postponed in a turn: what comes behind it finds the turn used up
+            self._is_first_served = True
+        self.postponed.append(channel)
+
+    def take_postponed(self, arrived: list[KafkaChannel]) -> list[KafkaChannel]:
+        """Return the channels of a new turn, in the order in which they are served: the `arrived` after the postponed.
+
+        The channel whose many frames used the previous turn up comes last. In front again, it would use up this turn
+        too, and a client that sends 10,000 brief requests at once would have them all answered before anybody else's.
+        """
         postponed, self.postponed = self.postponed, []
-        return postponed
+        if self._is_first_served:
+            self._is_first_served = False
+            return [*postponed[1:], *arrived, postponed[0]]
+        return postponed + arrived
 
     def postpone_complete(self, channels: Iterable[KafkaChannel]) -> None:
         """Have the next turn take every frame that is complete, after a turn that failed before it took them."""

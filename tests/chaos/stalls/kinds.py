@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from barnabas.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.classic_groups import HeartbeatRequest
 from barnabas.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -193,6 +194,8 @@ def _content_kinds() -> Iterator[Kind]:
         lambda n: MetadataRequest([MetadataRequest.MetadataRequestTopic(name=WIDE_TOPIC)] * n),
     )
     yield repeated("metadata of all topics", lambda: request_frame(MetadataRequest(None)), 10)
+    yield repeated("metadata of one topic, again and again", lambda: request_frame(_METADATA_OF_ONE), 15_000)
+    yield repeated("heartbeats, again and again", lambda: request_frame(_HEARTBEAT), 15_000)
     yield repeated("all groups, again and again", lambda: request_frame(ListGroupsRequest()), 500)
     yield wide(
         "offsets by time of one partition",
@@ -203,6 +206,10 @@ def _content_kinds() -> Iterator[Kind]:
     yield wide("fetches of one partition", lambda n: _fetch(n, 1000), 12)
     yield repeated("fetches in the old format", lambda: request_frame(_fetch(1, 1_000_000), 2), 5)
     yield repeated("fetches of a compressed topic", lambda: request_frame(_fetch(1, 1_000_000), 12), 10)
+
+
+_METADATA_OF_ONE: Final = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=EXISTING_NAME)])
+_HEARTBEAT: Final = HeartbeatRequest(EXISTING_NAME, 1, "nobody")
 
 
 def _described(keys: list[str] | None) -> DescribeConfigsRequest.DescribeConfigsResource:

@@ -155,7 +155,7 @@ class _Producer:
 
     def _produce(self) -> bool:
         """Produce a record, if need be on a new connection; whether it was acknowledged before the order to stop."""
-        while not self._pipe.poll():
+        while True:
             try:
                 connection = self._connection or self._place.connect(PROMPT_SECONDS)
                 self._connection = connection
@@ -166,7 +166,9 @@ class _Producer:
             except OSError:
                 time.sleep(TICK_SECONDS)
             self._drop()
-        return False
+            # Looked at behind the attempt: an order that comes while a record falls due says nothing about the broker.
+            if self._pipe.poll():
+                return False
 
     def _is_answer_in_time(self, connection: socket.socket) -> bool:
         """Wait for an answer; after the order to stop for a moment only, in which one that is on its way comes."""

@@ -706,11 +706,35 @@ def test_a_turn_that_is_used_up_leaves_the_rest_for_the_next() -> None:
     harness.turn()
     assert harness.seen == [b"1", b"2"]
     harness.turn()
-    assert harness.seen == [b"1", b"2", b"3", b"4"]
+    assert harness.seen == [b"1", b"2", b"4", b"3"], "the client whose turn it was comes last"
     assert harness.network.poller.timeouts[-1] == 0
     harness.settle()
     assert (first.take(), second.take()) == (answers(b"1", b"2", b"3"), answers(b"4"))
     assert harness.handler.handled == 0
+
+
+def test_clients_that_send_many_requests_at_once_take_turns() -> None:
+    harness = NetworkHarness()
+
+    def on_request(request: Request[Any]) -> None:
+        harness.clock.advance(0.6)
+        harness.answer(request)
+
+    harness.on_request = on_request
+    greedy = [harness.connect() for _ in range(3)]
+    victim = harness.connect()
+    harness.turn()
+    for number, end in enumerate(greedy):
+        end.send(framed(*(b"%d.%d" % (number, index) for index in range(100))))
+    harness.turn()
+    victim.send(framed(b"victim"))
+    harness.turn(3)
+    # A turn has room for two requests. Each greedy client has had one, and one that comes later waits for no more.
+    assert harness.seen == [b"0.0", b"0.1", b"1.0", b"1.1", b"2.0", b"2.1", b"victim", b"0.2"]
+    harness.turn(300)
+    assert len(harness.seen) == 301
+    for number, end in enumerate(greedy):
+        assert end.take() == answers(*(b"%d.%d" % (number, index) for index in range(100)))
 
 
 def test_behind_a_slow_request_the_queue_takes_over_for_the_turn() -> None:

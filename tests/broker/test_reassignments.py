@@ -71,6 +71,10 @@ def test_to_where_it_is_already(client: RawClient, topic: str, version: int) -> 
     [
         ([], "Empty replica list specified in partition reassignment."),
         ([0, 0], "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(0, 0)"),
+        (
+            [7] * 50_000,
+            f"Duplicate replica ids in partition reassignment replica list: ArrayBuffer({'7, ' * 100}... 50000 in all)",
+        ),
         ([-1], "Invalid broker id in replica list: ArrayBuffer(-1)"),
         (
             [0, 7],

@@ -145,7 +145,7 @@ class TopicAdmin:
             return self._try_to_create_topic(topic, quota, validate_only=validate_only)
         except ApiError as error:
             logger.info("Error processing create topic request %s: %s", topic, error)
-            return CreateTopicResult(topic.name, error)
+            return CreateTopicResult(topic.name, error.as_value())
         except ConfigError as error:
             logger.info("Error processing create topic request %s: %s", topic, error)
             return CreateTopicResult(topic.name, ApiError(ErrorCode.INVALID_CONFIG, error.message))
@@ -260,7 +260,7 @@ class TopicAdmin:
         except NodeExistsError:
             logger.debug("Topic %s is already marked for deletion", name)
         except ApiError as error:
-            return error
+            return error.as_value()
         except Exception:
             # The other topics of the request can still be deleted.
             logger.exception("Error processing delete topic request for topic %s", name)
@@ -297,7 +297,7 @@ class TopicAdmin:
             self._require_room()
             self._try_to_create_partitions(new, quota, validate_only=validate_only)
         except ApiError as error:
-            return error
+            return error.as_value()
         except AdminOperationFailed as error:
             logger.info("Error processing create partitions request %s: %s", new, error)
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)

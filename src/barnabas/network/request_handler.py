@@ -91,8 +91,8 @@ class RequestHandler:
             # an answer that never comes.
             logger.exception("%s: a request of %s was not handled", self.name, item.connection.connection_id)
             item.close_connection()
-        finally:
             item.release_buffer()
+        # Otherwise the api layer has released the frame, or has kept it: the request may wait for its place in a line.
         return True
 
     def _run_callback(self, item: CallbackRequest) -> None:

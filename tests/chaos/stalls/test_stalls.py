@@ -74,6 +74,17 @@ def test_an_unknown_kind_is_refused() -> None:
         kinds_named("nosuch")
 
 
+def test_large_requests_sent_at_once_are_all_answered(tmp_path: Path) -> None:
+    """They have their turns one after the other, each with its frame."""
+    kinds = kinds_named("^(groups of many names|equal access control lists|one large record|lz4: tiny records)$")
+    with Campaign(tmp_path, [OURS], Bounds(connections=6, seconds=120)) as campaign:
+        rows = list(campaign.rows(kinds, [0.3], seconds=1000))
+    assert len(rows) == len(kinds) == 4
+    for row in rows:
+        ((answer, count),) = row.measured[OURS].answers.items()
+        assert (count, answer in {"closed", "no answer"}) == (6, False), (row.kind.name, answer)
+
+
 def test_a_run_measures_and_reports(tmp_path: Path) -> None:
     kinds = kinds_named("^(describe-groups.groups|gzip: pieces without content|before login: tagged fields, few)$")
     with Campaign(tmp_path, [OURS], Bounds(connections=2, seconds=20)) as campaign:

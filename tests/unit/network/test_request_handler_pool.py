@@ -70,6 +70,17 @@ def test_an_ordinary_error_closes_the_connection_and_releases_the_buffer(caplog:
     assert not handler.run_once(0)
 
 
+def test_the_frame_of_a_request_that_waits_on_no_thread_is_kept() -> None:
+    """It waits for its place in a line, undecoded; whoever handles it in the end releases its frame."""
+    channel = RequestChannel()
+    waiting: list[FakeRequest] = []
+    handler = RequestHandler("handler", channel, waiting.append, MockClock(), fatal)
+    request = FakeRequest()
+    channel.try_send(request, wake)
+    assert handler.run_once(0)
+    assert (waiting, request.released, request.closed) == ([request], 0, 0)
+
+
 def test_a_fatal_error_is_passed_on() -> None:
     class Fatal(BaseException):
         pass

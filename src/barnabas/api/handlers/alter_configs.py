@@ -162,7 +162,7 @@ def _alter_all(resources: Sequence[R], alter: Callable[[R], None]) -> list[ApiEr
         except ApiError as error:
             # The names and never the values, one of which may be a secret.
             logger.info("Error altering the settings of %s: %s", _log_text(resource), error)
-            errors.append(error)
+            errors.append(error.as_value())
         except Exception:
             # A defect ends the change of one resource; the others can still be altered.
             logger.exception("Error altering the settings of %s", _log_text(resource))

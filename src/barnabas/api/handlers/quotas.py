@@ -98,7 +98,7 @@ class QuotasApi:
             self._admin.alter(entity, changes, validate_only=validate_only)
         except ApiError as error:
             logger.info("Error encountered while updating client quotas of %s: %s", entity, error)
-            return error
+            return error.as_value()
         except Exception:
             # A defect ends the change of one entity; the quotas of others can still be changed.
             logger.exception("Error encountered while updating client quotas of %s", entity)

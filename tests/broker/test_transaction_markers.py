@@ -54,6 +54,17 @@ def test_markers_are_appended_to_the_partitions_that_exist(client: RawClient, to
     assert mark(5, epoch=1)[topic] == {0: old, 1: old, 2: unknown}
 
 
+def test_a_partition_that_is_named_again_and_again_gets_one_marker(client: RawClient, topic: str) -> None:
+    client.create_topic(topic)
+    producer: dict[str, Any] = {"producer_id": 72, "producer_epoch": 0, "base_sequence": 0}
+    assert client.produce(topic, make_batch([b"a"], **producer)).error_code == ErrorCode.NONE
+    topics = [Topic(topic, [0] * 1000), Topic(topic, [0])]
+    request = WriteTxnMarkersRequest([Marker(72, 0, False, topics, 1)])
+    (answer,) = client.call(request, 1, WriteTxnMarkersResponse).markers
+    assert [(each.name, len(each.partitions)) for each in answer.topics] == [(topic, 1)]
+    assert client.end_offset(topic, 0) == 2
+
+
 @pytest.fixture(scope="module", params=MODES)
 def unverified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that lets any producer begin a transaction in a partition: these tests play the coordinator."""

@@ -71,7 +71,11 @@ def error_counter_of(request: Request[Any], answer: Message) -> ErrorCounter:
 
 
 def note_errors(request: Request[Any]) -> None:
-    """Count the errors of a request's answer here, and drop the answer, unless the request log needs it."""
+    """Count the errors of an answer here, and drop it and the body of its request, unless the log needs them.
+
+    The thread that has made the answer frees what it has read and made. The Processor's would take 20 ms to free a
+    body of 100,000 structs. The body of a Fetch tells the Processor who has fetched, and is small.
+    """
     answer, notes = request.response, request.notes
     if answer is None or (notes is not None and notes.logged_body is not None):
         return
@@ -81,7 +85,10 @@ def note_errors(request: Request[Any]) -> None:
         notes = request.notes = RequestNotes()
     notes.errors = {code: count for code, count in enumerate(errors) if count}
     request.response = None
-    if request.response_size > FREED_IN_SLICES_BYTES and request.handler.api_key is not ApiKey.FETCH:
+    if request.handler.api_key is ApiKey.FETCH:
+        return
+    request.body = request.body.__class__()
+    if request.response_size > FREED_IN_SLICES_BYTES:
         _release(answer)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from barnabas.api.authorize import Authorizer, require_cluster_permission
+from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -81,8 +82,7 @@ def _partitions(body: ElectLeadersRequest) -> Sequence[TopicPartition] | None:
     if body.topic_partitions is None:
         return None
     named = (TopicPartition(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions)
-    # A dict keeps the order, which is that of the answer.
-    return list(dict.fromkeys(named))
+    return list(each_once(named))
 
 
 def _election_type(value: int) -> ElectionType:

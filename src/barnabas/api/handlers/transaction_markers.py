@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from barnabas.api.brief import each_once
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
@@ -119,12 +120,13 @@ class TransactionMarkersApi:
         batch = end.batch(marker.producer_id, marker.producer_epoch)
         header = BatchHeader.parse(batch)
         appends = []
-        for topic in marker.topics:
-            for index in topic.partition_indexes:
-                place = TopicPartition(topic.name, index)
-                # As in Kafka, also for a partition that another broker leads: the coordinator looks for the leader.
-                entry = None if self._hosted.get(place) is None else PartitionAppend(topic.name, index, batch, header)
-                appends.append(_MarkerAppend(marker, place, entry))
+        # Each partition once, as in Kafka: a request of 2 MB could ask for half a million appends to one.
+        named = (TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
+        for place in each_once(named):
+            # As in Kafka, also for a partition that another broker leads: the coordinator looks for the leader.
+            is_hosted = self._hosted.get(place) is not None
+            entry = PartitionAppend(place.topic, place.partition, batch, header) if is_hosted else None
+            appends.append(_MarkerAppend(marker, place, entry))
         return appends
 
     def _end_commits(self, appends: Sequence[_MarkerAppend]) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, is_allowed_somewhere, permitted
+from barnabas.api.brief import each_once
 from barnabas.api.broker_origin import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
@@ -163,7 +164,7 @@ class TransactionsApi:
             return
         transactional_id = body.v3_and_below_transactional_id
         self._check_transactional_id(request, transactional_id)
-        partitions = list(_partitions_of(body.v3_and_below_topics))
+        partitions = _partitions_of(body.v3_and_below_topics)
         errors = self._missing(partitions) | self._unauthorized(request, partitions)
         if errors:
             request.respond(_one_answer(_with_the_others(errors, partitions)))
@@ -198,7 +199,7 @@ class TransactionsApi:
         note: Callable[[tuple[str, _PartitionErrors]], None],
     ) -> None:
         transactional_id = batch.transactional_id
-        partitions = list(_partitions_of(batch.topics))
+        partitions = _partitions_of(batch.topics)
         producer = ProducerIdAndEpoch(batch.producer_id, batch.producer_epoch)
         # Whether the producer may write to a topic, the broker that asks has found out before.
         errors = self._missing(partitions)
@@ -292,8 +293,9 @@ def _ended(result: EndResult) -> EndTxnResponse:
     return EndTxnResponse(error_code=result.error, producer_id=producer_id, producer_epoch=producer_epoch)
 
 
-def _partitions_of(topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:
-    return (TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
+def _partitions_of(topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    """Return the partitions that a request names, each once."""
+    return list(each_once(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions))
 
 
 def _with_the_others(errors: _PartitionErrors, partitions: Sequence[TopicPartition]) -> _PartitionErrors:

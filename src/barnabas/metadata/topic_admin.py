@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +44,8 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """How many partitions one request may create. A few bytes could ask for two thousand million.
 
 Kafka 4: ReplicationControlManager.MAX_PARTITIONS_PER_BATCH; 3.9 has no such limit."""
+_MOST_LOGGED: Final = 20
+"""Settings, partitions and brokers of a refused request that a log line names."""
 # As the number of partitions or the replication factor: the broker's default.
 DEFAULT_COUNT = -1
 
@@ -69,6 +72,15 @@ class TopicToCreate(NamedTuple):
     assignments: Mapping[int, Sequence[int]] = _NONE
     configs: Mapping[str, str | None] = _NONE
 
+    def __str__(self) -> str:
+        """Return what a log line says of it; of very many settings and partitions the first."""
+        configs = dict(islice(self.configs.items(), _MOST_LOGGED))
+        assignments = {key: ids[:_MOST_LOGGED] for key, ids in islice(self.assignments.items(), _MOST_LOGGED)}
+        return (
+            f"{self.name} (partitions {self.num_partitions}, replication factor {self.replication_factor}, "
+            f"{len(self.assignments)} assignments {assignments}, {len(self.configs)} settings {configs})"
+        )
+
 
 class CreateTopicResult(NamedTuple):
     """The outcome of a creation.
@@ -92,6 +104,11 @@ class TopicToGrow:
     name: str
     count: int
     assignments: Sequence[Sequence[int]] | None = None
+
+    def __str__(self) -> str:
+        """Return what a log line says of it; of very many assignments the first."""
+        assignments = [ids[:_MOST_LOGGED] for ids in (self.assignments or ())[:_MOST_LOGGED]]
+        return f"{self.name} (to {self.count} partitions, assignments {assignments})"
 
 
 class TopicAdmin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_settings_that_nothing_acts_on_are_said_to_be_some(one: Fixture, caplog:
     said = [record.getMessage() for record in caplog.records if "nothing acts" in record.getMessage()]
     kept = f"local.retention.ms, remote.storage.enable ({KEPT_TOPIC_KEYS['local.retention.ms']})"
     assert said == [f"Settings of topic orders are kept, and nothing acts on them: {kept}"]
+
+
+def test_the_log_line_of_a_refused_request_is_short(one: Fixture, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    many_settings = {f"no.such.setting.{number}": "x" for number in range(50_000)}
+    one.admin.create_topics([TopicToCreate("a", 1, 1, configs=many_settings)])
+    one.admin.create_topics([TopicToCreate("b", assignments={0: [0] * 50_000})])
+    one.admin.create_partitions([TopicToGrow("c", 2, [[0] * 50_000])])
+    refused = [record.getMessage() for record in caplog.records if "Error processing" in record.getMessage()]
+    assert "50000 settings {'no.such.setting.0': 'x'" in refused[0]
+    assert max(map(len, refused)) < 20_000
 
 
 def test_creation_writes_the_assignment_the_id_and_the_settings(three: Fixture) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 
 from barnabas.records.compression import DEFAULT_LIMIT_BYTES, Buffer, Codec
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
-from barnabas.records.legacy_records import LegacyBatch, MessageWrapper, encode_message_set, legacy_batches
+from barnabas.records.legacy_records import LegacyBatch, MessageWrapper, each_freed, encode_message_set, legacy_batches
 from barnabas.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 
@@ -47,7 +47,7 @@ def up_convert(
         log_append_time=NO_TIMESTAMP if log_append_time is None else log_append_time,
         compression_level=compression_level,
     )
-    for message in messages:
+    for message in each_freed(messages):
         for record in message.records():
             timestamp = record.timestamp if log_append_time is None else log_append_time
             builder.append(timestamp, record.key, record.value)

@@ -130,8 +130,8 @@ def _answer_text(request: bytes, answer: bytes) -> str:
     """Return the first error that an answer names, or `ok`; an answer that is too large is not looked into."""
     if len(answer) > _LARGEST_DECODED_BYTES:
         return f"answer of {len(answer):,} bytes"
-    header, _ = parse_request_header(request[4:])
     try:
+        header, _ = parse_request_header(request[4:])
         _, start = decode_response_header(answer, response_header_version(header.api_key, header.api_version))
         message, _ = response_class(header.api_key).decode(answer, header.api_version, start)
     except (DecodeError, KeyError):

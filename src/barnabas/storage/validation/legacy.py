@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from barnabas.records.errors import CorruptRecord, InvalidMessageSet
-from barnabas.records.legacy_records import MIN_MESSAGE_SIZE, LegacyBatch, legacy_batches
+from barnabas.records.legacy_records import MIN_MESSAGE_SIZE, LegacyBatch, each_freed, legacy_batches
 from barnabas.records.record_batch import (
     CODEC_MASK,
     LOG_APPEND_TIME,
@@ -113,7 +113,7 @@ class LegacyValidator:
             # Kafka takes many plain messages in one set, but only one wrapper.
             if message is not first and (first.codec or message.codec):
                 raise invalid("Compressed outer record has more than one batch", self._terms)
-        for message in messages:
+        for message in each_freed(messages):
             is_stamped = message.timestamp_type == LOG_APPEND_TIME
             case = RecordCase(now_ms, checks_time=True, is_stamped=is_stamped, is_control=False)
             self._record_rules.check_records(self._with_possible_times(message), case)

@@ -68,16 +68,20 @@ class FuzzCampaign:
 
     def run(self, *, seconds: float, warm_up_seconds: float) -> None:
         """Send mutants for so long, then look what has become of the broker. AssertionError says what was wrong."""
-        with self.server.running(), RawClient(self.server) as client:
-            for name in (BYSTANDER, TARGET):
-                client.create_topic(name)
-            client.produce_values(BYSTANDER, b"untouched", b"records")
-            before = record_bytes(client.fetch(BYSTANDER, 0))
-            self._send_mutants(client, seconds, warm_up_seconds)
-            assert record_bytes(client.fetch(BYSTANDER, 0)) == before
-            assert client.produce_values(BYSTANDER, b"and alive") == 2
-            earliest = client.list_offset(TARGET, _EARLIEST).offset  # a mutant of DeleteRecords may delete
-            assert client.fetch(TARGET, earliest).error_code == ErrorCode.NONE
+        with self.server.running():
+            with RawClient(self.server) as client:
+                for name in (BYSTANDER, TARGET):
+                    client.create_topic(name)
+                client.produce_values(BYSTANDER, b"untouched", b"records")
+                before = record_bytes(client.fetch(BYSTANDER, 0))
+                target_id, versions = client.topic_id(TARGET), versions_served(client)
+            self._send_mutants(target_id, versions, seconds, warm_up_seconds)
+            # Another connection: one that is idle for ten minutes is closed.
+            with RawClient(self.server) as client:
+                assert record_bytes(client.fetch(BYSTANDER, 0)) == before
+                assert client.produce_values(BYSTANDER, b"and alive") == 2
+                earliest = client.list_offset(TARGET, _EARLIEST).offset  # a mutant of DeleteRecords may delete
+                assert client.fetch(TARGET, earliest).error_code == ErrorCode.NONE
             self._check_pool()
         log = self.server.log_text()
         unexpected = log.find("Traceback")
@@ -93,12 +97,12 @@ class FuzzCampaign:
         """Of resident memory since the warm-up, as a share."""
         return self.resident_at_end / self.resident_after_warm_up - 1
 
-    def _send_mutants(self, client: RawClient, seconds: float, warm_up_seconds: float) -> None:
-        target_id = client.topic_id(TARGET)
+    def _send_mutants(
+        self, target_id: bytes, versions: list[ApiVersion], seconds: float, warm_up_seconds: float
+    ) -> None:
         stop = threading.Event()
         senders = [
-            MutantSender(self.server, versions_served(client), target_id, self._seed + number, stop)
-            for number in range(SENDERS)
+            MutantSender(self.server, versions, target_id, self._seed + number, stop) for number in range(SENDERS)
         ]
         for sender in senders:
             sender.start()

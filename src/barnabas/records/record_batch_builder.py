@@ -176,6 +176,15 @@ class RecordBatchBuilder:
             base_sequence=base_sequence,
         )
 
+    def join_pieces(self, first: int) -> int:
+        """Join the pieces from number `first` on, and return how many there are now: the `first` of the next call.
+
+        For very many records: there are nine pieces a record, and `build` takes 80 bytes for each, and as one call the
+        interpreter for 0.2 s when there are 7 million.
+        """
+        self._pieces[first:] = (b"".join(self._pieces[first:]),)
+        return first + 1
+
     def build(self) -> bytes:
         """Return the batch of the records so far. More may be added afterwards, and the batch built again."""
         body = b"".join(self._pieces)

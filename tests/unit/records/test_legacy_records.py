@@ -99,6 +99,14 @@ def test_up_conversion(rows: list, magic: int, codec: Codec, base: int) -> None:
     assert list(batch.records()) == expected(records_of(rows, base), magic)
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_up_conversion_of_very_many_messages(codec: Codec) -> None:
+    records = records_of([(number, None, b"%d" % number) for number in range(9001)], 0)
+    batch = RecordBatch(up_convert(encode_message_set(1, records, codec)))
+    assert batch.is_valid_crc()
+    assert list(batch.records()) == records
+
+
 def test_up_conversion_of_mixed_messages_with_append_time_and_another_codec() -> None:
     data = encode_message(0, 7, -1, b"k", b"old") + encode_message_set(1, records_of([(5, None, b"new")]), Codec.LZ4)
     batch = RecordBatch(up_convert(data, codec=Codec.ZSTD, log_append_time=77))

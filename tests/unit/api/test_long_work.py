@@ -298,21 +298,25 @@ def test_the_line_forgets_clients_that_have_left() -> None:
     assert batches.holder is None
 
 
-def test_old_messages_that_may_be_large_wait_there_too() -> None:
+COMPRESSED_MESSAGE = encode_message_set(1, [Record(0, 1, None, random.Random(0).randbytes(5000))], Codec.GZIP)
+MANY_MESSAGES = encode_message_set(1, [Record(number, 1, None, b"") for number in range(4000)])
+
+
+@pytest.mark.parametrize(("old", "count"), [(COMPRESSED_MESSAGE, 1), (MANY_MESSAGES, 4000)], ids=["large", "many"])
+def test_old_messages_that_may_be_large_or_many_wait_there_too(old: bytes, count: int) -> None:
     replicas = Replicas(Broker(config=log_config()))
     replicas.lead()
     replicas.announce("topic", 0, 0)
     registry = Registry(produce_api(replicas).handlers())
     apis = Apis(replicas.actions, lambda: 1)
     channels = [WaitingChannel(), WaitingChannel()]
-    old = encode_message_set(1, [Record(0, 1, None, random.Random(0).randbytes(5000))], Codec.GZIP)
     for channel in channels:
         apis.handle(produce_request(registry, channel, [old], version=2))
     assert [len(channel.continuations) for channel in channels] == [1, 0]
     channels[0].continuations[0]()
     channels[1].run_all()
     assert [answered(channel) for channel in channels] == [[ErrorCode.NONE]] * 2
-    assert replicas.partition().log.log_end_offset == 2
+    assert replicas.partition().log.log_end_offset == 2 * count
 
 
 def produce_into(settings: dict[str, Any], produced: list[bytes]) -> tuple[Replicas, WaitingChannel]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.metrics.metrics_registry import Sample
+from barnabas.network.error_counts import note_errors
 from barnabas.network.request_metrics import RequestMetrics, request_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import RequestHeader
@@ -203,6 +204,17 @@ def test_an_answer_that_cannot_be_read_costs_its_client_nothing(caplog: pytest.L
         metrics.record(finished(METADATA, None, MetadataResponse(topics=[object()])))  # type: ignore[list-item]
     assert time_of(metrics, "TotalTimeMs", "Metadata")[0] == 2
     assert len(caplog.records) == 1
+
+
+def test_a_large_answer_is_counted_and_dropped_with_the_body_of_its_request() -> None:
+    """By the thread that has made it: a Processor would take 20 ms to free 100,000 structs."""
+    asked = MetadataRequest([MetadataRequest.MetadataRequestTopic(name="orders")] * 2)
+    missing = MetadataResponse.MetadataResponseTopic(error_code=3, name="orders")
+    request = finished(METADATA, asked, MetadataResponse(topics=[missing] * 2))
+    note_errors(request)
+    assert request.notes is not None
+    assert request.notes.errors == {3: 2}
+    assert (request.response, request.body.topics or [], len(asked.topics or [])) == (None, [], 2)
 
 
 def test_of_a_deletion_of_acls_the_filters_errors_count() -> None:

@@ -30,28 +30,35 @@ def has_all_leaders(topic: TopicMetadata | None, count: int = 1) -> bool:
 class DelayedTopicChange(DelayedOperation):
     """Completes when none of the topics is unfinished (case A); on time-out it answers with the unfinished ones."""
 
-    __slots__ = ("_answer", "_is_unfinished", "_names", "_waits_for")
+    __slots__ = ("_answer", "_finished", "_is_unfinished", "_names")
 
     def __init__(
         self, timeout_ms: int, names: frozenset[str], is_unfinished: Callable[[str], bool], answer: Answer
     ) -> None:
         super().__init__(timeout_ms)
-        self._names = names
+        self._names = tuple(names)
         self._is_unfinished = is_unfinished
         self._answer = answer
-        self._waits_for = next(iter(names), "")
+        self._finished = 0
+        """How many of the first names were found finished."""
 
     def try_complete(self) -> bool:
         """Check case A."""
-        # The last topic that was found unfinished first: all topics are looked at once, not once for each of them. A
-        # topic that was finished may be unfinished again, so the answer looks at all of them.
-        if self._names and self._is_unfinished(self._waits_for):
-            return False
-        for name in self._names:
-            if self._is_unfinished(name):
-                self._waits_for = name
+        # Each look goes on where the last one ended: all topics are looked at once, not once for each of them. A topic
+        # that was finished may be unfinished again, so in the end all are looked at together.
+        finished = self._finished
+        if self._are_finished_from(finished) and (not finished or self._are_finished_from(0)):
+            return self.force_complete()
+        return False
+
+    def _are_finished_from(self, first: int) -> bool:
+        """Return whether the topics from number `first` on are finished, and note the first one that is not."""
+        for index in range(first, len(self._names)):
+            if self._is_unfinished(self._names[index]):
+                self._finished = index
                 return False
-        return self.force_complete()
+        self._finished = len(self._names)
+        return True
 
     def on_complete(self) -> None:
         """Answer with the topics that are unfinished now: none, unless the operation timed out."""

@@ -51,10 +51,10 @@ from barnabas.zk.topic_zk_data import ReassignPartitionsZNode
 from barnabas.zk.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
+state_logger = logging.getLogger("state.change.logger")
 
 _MOST_LISTED: Final = 100
 """Broker ids named by a message. A request may hold half a million; a list of them takes 50 ms to write."""
-state_logger = logging.getLogger("state.change.logger")
 
 NO_SUCH_PARTITION = "The partition does not exist."
 

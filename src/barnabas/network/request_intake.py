@@ -84,7 +84,9 @@ class RequestIntake:
             received_ns = self._now()
             if received_ns > turn.ends_ns and turn.is_used_up(received_ns, self._last_began_ns):
                 channel.receive = frame
-                self._postpone(channel, is_served=is_served)
+                self.postponed.append(channel)
+                if is_served:  # the first to be postponed in a turn: what comes behind it finds the turn used up
+                    self._is_first_served = True
                 return
             # The next request may find the turn used up, and then asks whether this one was slow.
             self._last_began_ns = received_ns
@@ -116,12 +118,6 @@ class RequestIntake:
                 return
             frame = reader.next_frame()
             is_served = True
-
-    def _postpone(self, channel: KafkaChannel, *, is_served: bool) -> None:
-        """Leave a channel, whose frame is complete, to the next turn. is_served: it has had requests in this one."""
-        if is_served:  # the first to be postponed in a turn: what comes behind it finds the turn used up
-            self._is_first_served = True
-        self.postponed.append(channel)
 
     def take_postponed(self, arrived: list[KafkaChannel]) -> list[KafkaChannel]:
         """Return the channels of a new turn, in the order in which they are served: the `arrived` after the postponed.

@@ -17,6 +17,7 @@ from barnabas.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_TIMES
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 
 _RECORDS_JOINED: Final = 4096
+"""Their pieces are joined at once (`RecordBatchBuilder.join_pieces`)."""
 RECORDS_PER_STEP = 256
 """Converted between two looks at other work: about half a millisecond."""
 

@@ -691,14 +691,19 @@ def test_nothing_runs_at_once_while_a_request_is_queued() -> None:
     assert harness.seen == [b"slow", b"quick"]
 
 
-def test_a_turn_that_is_used_up_leaves_the_rest_for_the_next() -> None:
+def harness_of_requests_that_take(milliseconds: float) -> NetworkHarness:
     harness = NetworkHarness()
 
     def on_request(request: Request[Any]) -> None:
-        harness.clock.advance(0.6)
+        harness.clock.advance(milliseconds)
         harness.answer(request)
 
     harness.on_request = on_request
+    return harness
+
+
+def test_a_turn_that_is_used_up_leaves_the_rest_for_the_next() -> None:
+    harness = harness_of_requests_that_take(0.6)
     first, second = harness.connect(), harness.connect()
     harness.turn()
     first.send(framed(b"1", b"2", b"3"))
@@ -714,13 +719,7 @@ def test_a_turn_that_is_used_up_leaves_the_rest_for_the_next() -> None:
 
 
 def test_clients_that_send_many_requests_at_once_take_turns() -> None:
-    harness = NetworkHarness()
-
-    def on_request(request: Request[Any]) -> None:
-        harness.clock.advance(0.6)
-        harness.answer(request)
-
-    harness.on_request = on_request
+    harness = harness_of_requests_that_take(0.6)
     greedy = [harness.connect() for _ in range(3)]
     victim = harness.connect()
     harness.turn()

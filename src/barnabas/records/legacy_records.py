@@ -173,7 +173,7 @@ class LegacyBatch:
             yield Record(offset, message.timestamp if append_time is None else append_time, key, value)
 
     def _body(self, limit_bytes: int, limit_pieces: int) -> bytes:
-        """Decompress the messages inside a wrapper. Raises CorruptRecord, InvalidMessageSet (it has no value)."""
+        """Decompress the messages inside a wrapper. Raises CorruptRecord, InvalidMessageSet when it has no value."""
         value = self.key_and_value()[1]
         if value is None:
             raise InvalidMessageSet(f"the compressed message at offset {self.last_offset} has no value")

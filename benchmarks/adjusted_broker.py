@@ -21,7 +21,7 @@ from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
-from barnabas.network import request_turn
+from barnabas.network import request_intake
 from benchmarks.systems import SHARED
 
 WORK_SECONDS = 0.020
@@ -70,9 +70,9 @@ def main() -> None:
     parser.add_argument("--slow-ms", type=float, help="how long one request takes that sends the others to the queue")
     options = parser.parse_args()
     if options.turn_ms is not None:
-        vars(request_turn)["TURN_NS"] = int(options.turn_ms * 1e6)
+        vars(request_intake)["TURN_NS"] = int(options.turn_ms * 1e6)
     if options.slow_ms is not None:
-        vars(request_turn)["SLOW_REQUEST_NS"] = int(options.slow_ms * 1e6)
+        vars(request_intake)["SLOW_REQUEST_NS"] = int(options.slow_ms * 1e6)
     wrap_handler(WORK[options.work])
     settings = SERVER_DEFAULTS | SHARED | {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": options.data_dir}
     settings |= dict(pair.split("=", 1) for pair in options.set)

@@ -18,11 +18,9 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.security.acl.acl_authorizer import AclAuthorizer
-from barnabas.security.acl.acl_binding import AccessControlEntry
+from barnabas.security.acl.acl_binding import AccessControlEntry, ResourcePattern
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
-from barnabas.transport.channel_builder import plaintext_channel
+from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
 from benchmarks.bytecodes import COUNTED, TOPIC, WARM, CountedProcessors
 from benchmarks.systems import SHARED

@@ -30,8 +30,8 @@ from barnabas.runtime.scheduler import ThreadScheduler
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.log_manager_config import LogManagerConfig
 
 CASES = ((1, 100), (150, 100), (95, 1024), (1000, 1024))
 """Records in a batch, bytes in a record."""

@@ -123,7 +123,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     from barnabas.api.request import Request
     from barnabas.config.listeners import EndPoint
     from barnabas.network.network_config import NetworkConfig
-    from barnabas.network.request_handler_pool import RequestHandlerPool
+    from barnabas.network.request_handler import RequestHandlerPool
     from barnabas.network.request_path import RequestHandling
     from barnabas.network.socket_server import SocketServer
     from barnabas.protocol.headers import parse_request_header

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.config.secret import Secret
+from barnabas.security.sasl.client.client_authenticator import SaslClient
 from barnabas.security.sasl.client.password_login import PasswordUser, password_login
-from barnabas.security.sasl.client.sasl_client import SaslClient
 from benchmarks.wire_requests import CLIENT_ID, BadAnswer, Buffer, Connection
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36

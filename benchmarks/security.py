@@ -29,9 +29,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from barnabas.clients.admin import Admin, ScramAlteration, ScramMechanism
-from barnabas.security.acl.acl_binding import AccessControlEntry, AclBinding
+from barnabas.security.acl.acl_binding import AccessControlEntry, AclBinding, ResourcePattern
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern
 from benchmarks.broker import run_load
 from benchmarks.figure_table import Result, collect, figure_table
 from benchmarks.process_usage import cpu_seconds

@@ -5,9 +5,8 @@ Spark finds the source by the module `pyspark_barnabas`, and the log source by `
 (`plain_sessions`). The broker never imports this package.
 """
 
-from barnabas_spark.plain_sessions import complete_environment, warn_of_running_session
 from barnabas_spark.query_lag import query_lag
-from barnabas_spark.registration import prepare, register
+from barnabas_spark.registration import complete_environment, prepare, register, warn_of_running_session
 from barnabas_spark.topic_table import table
 
 __all__ = ["prepare", "query_lag", "register", "table"]

@@ -2,26 +2,31 @@
 
 Spark makes a reader on the driver when it plans a query, calls `partitions` there and `read` in the executors' Python
 workers, with a copy of the reader. No lock: each process uses its own copy on one thread.
+
+Cuts the ranges of a batch query to what its filters leave: whole partitions, ends of ranges, and old records.
+
+Called by the batch reader on the driver, after the ends of the ranges are known; no state, no lock.
 """
+
 # ruff: noqa: N802 the names are Spark's
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, cast
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from barnabas_spark.bounded_ranges import within_bounds
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.offset_ranges import OffsetRange, ranges_between, tasks_of
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.partition_reader import read_ranges
-from barnabas_spark.pushed_filters import bounds_of
-from barnabas_spark.row_bounds import ALL_ROWS
+from barnabas_spark.row_bounds import ALL_ROWS, RowBounds, bounds_of
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import BrokerOffsets, partitions_to_read, resolve
 from barnabas_spark.topic_offsets import Offsets
@@ -29,6 +34,36 @@ from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class TimestampLookup(Protocol):
+    """The part of a broker that finds records by time."""
+
+    def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """Return the first offset of each partition that is not older than its time; -1 when all are older."""
+
+
+def within_bounds(ranges: Sequence[OffsetRange], bounds: RowBounds, broker: TimestampLookup) -> list[OffsetRange]:
+    """Return the parts of the ranges that may hold rows inside the bounds, without empty ones.
+
+    Raises what the look-up raises, if the bounds have a timestamp.
+    """
+    offsets = bounds.offsets
+    cut = [
+        replace(each, start=max(each.start, offsets.first), end=min(each.end, offsets.last + 1))
+        for each in ranges
+        if bounds.may_hold_partition(TopicPartition(each.topic, each.partition))
+    ]
+    left = [each for each in cut if each.start < each.end]
+    timestamp_ms = bounds.first_timestamp_ms
+    # Negative timestamps have meanings of their own in a look-up; and records without a time have -1.
+    if timestamp_ms is None or timestamp_ms < 0 or not left:
+        return left
+    found = broker.at_timestamps({TopicPartition(each.topic, each.partition): timestamp_ms for each in left})
+    # Records in front of the first one that is new enough are all too old. Those that came after the ends were asked
+    # for do not matter: they lie behind them.
+    starts = [(each, found[TopicPartition(each.topic, each.partition)]) for each in left]
+    return [replace(each, start=max(each.start, start)) for each, start in starts if 0 <= start < each.end]
 
 
 class RangePartition(InputPartition):

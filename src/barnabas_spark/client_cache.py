@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
 from barnabas.clients.consumer import RawFetcher
-from barnabas.clients.isolation_level import isolation_number
 from barnabas.clients.producer import Producer
+from barnabas.clients.values import isolation_number
 from barnabas_spark.admin_offsets import AdminOffsets
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions

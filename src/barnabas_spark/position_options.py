@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.declared_options import DeclaredOptions
 from barnabas_spark.option_table import (
     ENDING_OFFSETS,
     ENDING_OFFSETS_BY_TIMESTAMP,
@@ -21,7 +20,7 @@ from barnabas_spark.option_table import (
     STARTING_TIMESTAMP,
     Option,
 )
-from barnabas_spark.option_values import OptionError
+from barnabas_spark.option_values import DeclaredOptions, OptionError
 from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets, offsets_from_json, timestamps_from_json
 
 

@@ -2,21 +2,73 @@
 
 Called by users on the driver's main thread. `prepare` changes the process's environment before a session starts;
 `register` changes one session. No lock.
+
+What `import barnabas_spark` does so that a plain SparkSession finds Java, this Python and the source.
+
+Called once in each process, by the import, on the importing thread; it may set variables of the process's environment.
+No lock.
+
+Spark asks the `python3` that is first on the PATH which sources there are, and runs its workers with it. In an IDE, a
+notebook, a cron job, or a program that is started as `venv/bin/python app.py`, that is another Python, without this
+package. Nothing in a package can be found by it, so this Python is named before the session starts, by PYSPARK_PYTHON.
+See docs/decisions/0075-the-import-names-this-python.md.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from barnabas_spark.java_home import set_spark_environment
+from barnabas_spark.java_home import JavaNotFound, java_home_at_once, set_spark_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 logger = logging.getLogger(__name__)
+
+_PYTHON_VARIABLES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
+def complete_environment(environment: MutableMapping[str, str] = os.environ, cache_dir: str | None = None) -> None:
+    """Set PYSPARK_PYTHON and JAVA_HOME for sessions that start later, if they are not set and would be needed.
+
+    Nothing is set in Spark's own Python processes, nor where spark-submit or the shell has started Spark already: it
+    is configured by their settings. No program is started, so that the import stays quick.
+    """
+    if "PYSPARK_GATEWAY_PORT" in environment or environment.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+        return
+    if sys.executable and not any(environment.get(name) for name in _PYTHON_VARIABLES):
+        environment["PYSPARK_PYTHON"] = sys.executable
+    if not environment.get("JAVA_HOME"):
+        try:
+            home = java_home_at_once(environment, cache_dir)
+        except (JavaNotFound, OSError) as error:
+            # Not an error of the import: this process may never start Spark.
+            logger.debug("no JAVA_HOME for Spark: %s", error)
+            return
+        if home is not None:
+            environment["JAVA_HOME"] = home
+
+
+def warn_of_running_session() -> None:
+    """Warn if a local session runs already that would not find the source, which `register` mends."""
+    context_module = sys.modules.get("pyspark.core.context")
+    context = None if context_module is None else context_module.SparkContext._active_spark_context  # noqa: SLF001
+    # pyspark notes "python3" when the context is made and PYSPARK_PYTHON is not set.
+    if context is None or context.pythonExec != "python3" or not context.master.startswith("local"):
+        return
+    found = shutil.which("python3")
+    if found is None or os.path.dirname(found) != os.path.dirname(sys.executable):
+        logger.warning(
+            "a Spark session runs already, with the Python %s instead of this one: call barnabas_spark.register(spark),"
+            " or import barnabas_spark before the session is built",
+            found or "python3, which is not on the PATH",
+        )
 
 
 def prepare() -> None:

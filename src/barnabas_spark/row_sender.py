@@ -2,27 +2,111 @@
 
 Called by both writers in the executors' Python workers, on the task's thread. The producer is the worker's own, kept
 between tasks by `client_cache`. No lock.
+
+Encodes the rows of a sink: chooses topic and partition of each row, and brings each partition's rows together.
+
+Called by `row_sender` in the executors' Python workers, on the task's thread; no lock.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from barnabas.clients.prepared_transaction import PreparedTransaction
+from barnabas.clients.arrow import BatchFormat, EncodedBatch, RecordColumns, encode_batches
+from barnabas.clients.arrow.row_partitions import grouped_rows, key_partitions
+from barnabas.clients.arrow.varints import Integers
 from barnabas.clients.producer import Producer, RecordMetadata
+from barnabas.clients.values import PreparedTransaction
 from barnabas_spark.client_cache import connections
+from barnabas_spark.option_values import OptionError
 from barnabas_spark.sink_options import SinkOptions
-from barnabas_spark.sink_rows import RowAddresser
 from barnabas_spark.worker_heap import worker_heap
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+
+class AddressedBatch(NamedTuple):
+    """An encoded batch with its topic and partition."""
+
+    topic: str
+    partition: int
+    batch: EncodedBatch
+
+
+class RowAddresser:
+    """A chooser of partitions, as in Kafka's producer: the column's value, the key's hash, or each in turn.
+
+    partition_count(topic): the number of the topic's partitions. Rows of one Arrow batch without key and partition go
+    to the same partition.
+    """
+
+    def __init__(self, options: SinkOptions, partition_count: Callable[[str], int], first_turn: int) -> None:
+        self._options = options
+        self._partition_count = partition_count
+        self._turn = first_turn
+        self._format = BatchFormat(options.codec, batch_bytes=options.batch_bytes)
+
+    def batches(self, rows: pa.RecordBatch) -> Iterator[AddressedBatch]:
+        """Encode the rows, in order within each partition. Raises OptionError for a row without a valid partition."""
+        columns = {name: rows.column(index) for index, name in enumerate(rows.schema.names)}
+        for topic, part in self._by_topic(columns, rows.num_rows):
+            count = len(part["value"])
+            partitions = self._partitions(topic, part, count)
+            records = RecordColumns(count, part.get("key"), part["value"], part.get("headers"))
+            grouped = grouped_rows(records, partitions)
+            row = 0
+            # All partitions are encoded together: a call of numpy or Arrow costs as much for a quarter of the rows.
+            for batch in encode_batches(grouped.records, self._format, cuts=grouped.cuts):
+                yield AddressedBatch(topic, int(grouped.partitions[row]), batch)
+                row += batch.record_count
+
+    def _by_topic(self, columns: dict[str, pa.Array], count: int) -> Iterator[tuple[str, dict[str, pa.Array]]]:
+        """Yield the rows of each topic. Raises OptionError for a row without a topic."""
+        topics = columns.pop("topic", None)
+        columns = {name: columns[name] for name in ("key", "value", "headers", "partition") if name in columns}
+        if not self._options.include_headers:
+            columns.pop("headers", None)
+        if not count:
+            return
+        if self._options.topic is not None:
+            yield self._options.topic, columns
+            return
+        assert topics is not None
+        if topics.null_count:
+            raise OptionError("a row has NULL in its 'topic' column: give every row a topic, or set option 'topic'")
+        encoded = topics.dictionary_encode()
+        for index, topic in enumerate(encoded.dictionary.to_pylist()):
+            mask = pc.equal(encoded.indices, index)
+            yield topic, {name: column.filter(mask) for name, column in columns.items()}
+
+    def _partitions(self, topic: str, columns: dict[str, pa.Array], count: int) -> Integers:
+        """Return each row's partition. Raises OptionError for a partition that does not exist."""
+        partition_count = self._partition_count(topic)
+        # Each Arrow batch takes the next partition, so that rows without keys are spread in large batches rather than
+        # small ones.
+        self._turn += 1
+        partitions = np.full(count, self._turn % partition_count, np.int64)
+        keys = columns.get("key")
+        if keys is not None and keys.null_count < count:
+            keyed = pc.is_valid(keys).to_numpy(zero_copy_only=False)
+            partitions[keyed] = key_partitions(keys.drop_null().cast(pa.binary()), partition_count)
+        # The partition column comes last, because it overrides the key's hash.
+        given = columns.pop("partition", None)
+        if given is not None and given.null_count < count:
+            named = pc.is_valid(given).to_numpy(zero_copy_only=False)
+            partitions[named] = given.drop_null().to_numpy(zero_copy_only=False)
+            if int(partitions.min()) < 0 or int(partitions.max()) >= partition_count:
+                wrong = int(partitions.min()) if int(partitions.min()) < 0 else int(partitions.max())
+                raise OptionError(f"a row names partition {wrong}; topic {topic!r} has 0 to {partition_count - 1}")
+        return partitions
+
 
 _UNANSWERED_BATCHES = 64
 """The number of batches that may wait for the broker before the task waits too."""

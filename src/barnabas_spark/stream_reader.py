@@ -7,15 +7,25 @@ that one.
 
 Spark keeps one reader per query in a Python process on the driver, and calls everything but `read` there, from one
 thread; `read` runs in the executors' workers on a copy. No lock.
+
+Decides how much the next micro-batch reads: nothing yet, a share of what waits, or all of it.
+
+Owned by the stream reader, in a Python process on the driver, on one thread; no lock. The clock is passed in. Spark:
+KafkaMicroBatchStream.latestOffset.
+
+Commits what a stream has read to a consumer group, so that lag tools see the query (option `commitGroupId`).
+
+Owned by the stream reader, on one thread of a Python process on the driver; no lock.
 """
+
 # ruff: noqa: N802 the names are Spark's
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -27,25 +37,87 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from barnabas.clients.errors import ClientTimeout, Disconnected
+from barnabas.protocol.errors import ApiError
 from barnabas_spark.admin_offsets import TopicMissing
 from barnabas_spark.batch_reader import RangePartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import DataLoss, report_data_loss
-from barnabas_spark.group_progress import GroupProgress
-from barnabas_spark.offset_ranges import ranges_between, tasks_of
+from barnabas_spark.offset_ranges import limit_offsets, ranges_between, tasks_of
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.partition_reader import read_ranges
-from barnabas_spark.source_options import SourceOptions
+from barnabas_spark.source_options import ReadLimits, SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read
 from barnabas_spark.topic_offsets import LATEST, Offsets, offsets_to_json, planned_offsets, start_in, with_start
-from barnabas_spark.trigger_limits import TriggerLimits
 from barnabas_spark.worker_heap import worker_heap
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+class TriggerLimits:
+    """The limits of a query's micro-batches. `now_ms` is a monotonic clock."""
+
+    def __init__(self, limits: ReadLimits, now_ms: Callable[[], int]) -> None:
+        self._limits = limits
+        self._now_ms = now_ms
+        self._last_batch_ms: int | None = None
+
+    def end_of_batch(self, start: Offsets, latest: Offsets) -> Offsets:
+        """Return the end of the next micro-batch: `start` itself while too few offsets wait.
+
+        `start` has every partition of `latest`.
+        """
+        if self._has_to_wait(start, latest):
+            return dict(start)
+        largest = self._limits.max_offsets_per_trigger
+        return dict(latest) if largest is None else limit_offsets(start, latest, largest)
+
+    def _has_to_wait(self, start: Offsets, latest: Offsets) -> bool:
+        smallest = self._limits.min_offsets_per_trigger
+        if smallest is None:
+            return False
+        now_ms = self._now_ms()
+        # The first micro-batch never waits: a query that starts again may have been away for longer than the delay.
+        is_due = self._last_batch_ms is None or now_ms - self._last_batch_ms >= self._limits.max_trigger_delay_ms
+        if not is_due and sum(stop - start[partition] for partition, stop in latest.items()) < smallest:
+            return True
+        self._last_batch_ms = now_ms
+        return False
+
+
 logger = logging.getLogger(__name__)
+
+
+class OffsetCommitter(Protocol):
+    """The part of a broker that keeps the offsets of groups."""
+
+    def commit(self, group_id: str, offsets: Offsets) -> None:
+        """Commit the offsets of a group. Raises ApiError, ClientTimeout, Disconnected."""
+
+
+class GroupProgress:
+    """What the group was told last. Spark's checkpoint alone decides where the query goes on."""
+
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self._committed: Offsets = {}
+
+    def note(self, read: Offsets, offsets: OffsetCommitter) -> None:
+        """Commit the ends of what was read, if they have changed.
+
+        A commit that fails is a warning, because no record depends on it: the next micro-batch commits again.
+        """
+        changed = {partition: offset for partition, offset in read.items() if self._committed.get(partition) != offset}
+        if not changed:
+            return
+        try:
+            offsets.commit(self._group_id, changed)
+        except (ApiError, ClientTimeout, Disconnected) as error:
+            logger.warning("offsets were not committed to group %s: %s", self._group_id, error)
+            return
+        self._committed.update(changed)
 
 
 class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -2,21 +2,31 @@
 
 For every micro-batch Spark makes a writer on the driver, runs a copy of it in each task, and commits or aborts on the
 driver with another one. So only fields that are pickled into the tasks survive in `self`. No lock.
+
+Remembers the last micro-batch that the sink of a streaming query has committed, in a file beside the checkpoint.
+
+Called by `stream_writer` on the driver, one process at a time. The file is replaced atomically; no lock.
+
+The checkpoint directory belongs to one query, so the file in it needs no query id. When Spark dies between the sink's
+commit and its own, it plans the micro-batch again under the same number. By this file the sink recognizes it.
 """
+
 # ruff: noqa: N803 the names are Spark's
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+import pyarrow.fs as pafs
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from barnabas_spark.committed_batches import CommittedBatches
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.row_sender import WrittenRows, send_rows
 from barnabas_spark.sink_columns import check_sink_schema
@@ -26,6 +36,43 @@ from barnabas_spark.transactional_sender import end_transactions, send_rows_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_DIRECTORY = "barnabas-sink"
+_FILE_NAME = "committed.json"
+
+
+class CommittedBatches:
+    """The commits of one query. `checkpoint_location` is a path or URI of a file system that pyarrow knows."""
+
+    def __init__(self, checkpoint_location: str) -> None:
+        self._location = checkpoint_location
+
+    def last(self) -> int:
+        """Return the number of the last committed micro-batch, or -1. Raises ValueError for a damaged file."""
+        filesystem, path = self._place()
+        if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
+            return -1
+        with filesystem.open_input_stream(path) as file:
+            return int(json.loads(file.read())["batchId"])
+
+    def commit(self, batch_id: int, rows: int) -> None:
+        """Note that all rows of the micro-batch are written."""
+        filesystem, path = self._place()
+        filesystem.create_dir(os.path.dirname(path), recursive=True)
+        # The file is moved into place whole: a crash while writing leaves the commit before.
+        temporary = f"{path}.tmp"
+        with filesystem.open_output_stream(temporary) as file:
+            file.write(json.dumps({"batchId": batch_id, "rows": rows}).encode())
+        filesystem.move(temporary, path)
+
+    def _place(self) -> tuple[pafs.FileSystem, str]:
+        if "://" in self._location or self._location.startswith("file:"):
+            filesystem, root = pafs.FileSystem.from_uri(self._location)
+        else:
+            filesystem, root = pafs.LocalFileSystem(), os.path.abspath(self._location)
+        return filesystem, f"{root}/{_DIRECTORY}/{_FILE_NAME}"
+
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,7 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
-from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch
-from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.log.state import LogState
 from barnabas.storage.producers.append import TransactionEnd

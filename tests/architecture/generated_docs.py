@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from unittest.mock import MagicMock
 
-from barnabas.api.control_plane import CONTROLLER_APIS
+from barnabas.api.gates import CONTROLLER_APIS
 from barnabas.api.request import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey

@@ -25,9 +25,9 @@ from barnabas.metrics.metrics_registry import Sample
 from barnabas.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.delayed_produce import ProduceExpirations
-from barnabas.replica.fetcher.fetcher_metrics import FetcherThreadMetrics
 from barnabas.replica.fetcher.fetcher_thread import FetcherStats
 from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.replica_metrics import FetcherThreadMetrics
 from barnabas.storage.log_environment import RecoveryProgress
 from barnabas.storage.storage_metrics import LoadingMetrics
 from barnabas.zk.zookeeper_metrics import ZookeeperMetrics

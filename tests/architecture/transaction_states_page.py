@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.transaction.states import PREVIOUS_STATES, TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import PREVIOUS_STATES, TransactionState
 
 _HEAD = """# The states of a transactional id
 
-Drawn from `coordinator/transaction/states.py` by `make docs`. [transactions.md](transactions.md) tells what happens in
-them.
+Drawn from `coordinator/transaction/transaction_metadata.py` by `make docs`. [transactions.md](transactions.md) tells
+what happens in them.
 
 ```mermaid
 stateDiagram-v2

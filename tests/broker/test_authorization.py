@@ -61,8 +61,7 @@ from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.security.acl.acl_authorizer import Action
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
-from barnabas.transport.channel_builder import plaintext_channel
+from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
 from tests.fuzz.real_requests import TARGET, RealRequests
 from tests.support.raw_client import RawClient, make_batch

@@ -40,8 +40,7 @@ from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
-from barnabas.transport.channel_builder import plaintext_channel
+from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
 from tests.support.raw_client import RawClient
 

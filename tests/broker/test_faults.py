@@ -333,7 +333,7 @@ def test_an_api_that_the_broker_does_not_serve(b: BrokerProcess, client: RawClie
 def test_a_paused_broker_installs_a_fault_when_it_goes_on(
     b: BrokerProcess, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.testing.fault_pipe.ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("barnabas.testing.faults.ANSWER_SECONDS", 0.05)
     b.pause()
     try:
         with pytest.raises(TimeoutError, match="the broker did not answer a command about faults"):

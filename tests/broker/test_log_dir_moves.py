@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.codes import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from barnabas.protocol.messages.log_dirs import (

@@ -18,7 +18,7 @@ from barnabas.faults.actions import Drop
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import BrokerFailed, Cluster
-from barnabas.testing.network_splits import client_ids_of
+from barnabas.testing.broker_cluster import client_ids_of
 from tests.support.small_disk import SmallDisk
 
 BROKERS = (0, 1, 2)

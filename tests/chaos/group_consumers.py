@@ -19,7 +19,7 @@ from kafka.structs import TopicPartition as KafkaPythonPartition
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import ClientTimeout, CommitFailed, Disconnected
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 

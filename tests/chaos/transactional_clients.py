@@ -22,8 +22,8 @@ from kafka.errors import KafkaError as KafkaPythonError
 from kafka.structs import OffsetAndMetadata as KafkaPythonOffset
 from kafka.structs import TopicPartition as KafkaPythonPartition
 
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.producer import Producer, RecordMetadata
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 
 Acknowledged = Callable[[bytes, int], None]

@@ -17,7 +17,7 @@ import pytest
 from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.assignors.partition_assignor import GroupAssignment, PartitionAssignor
 from barnabas.clients.consumer.assignors.sticky import AbstractStickyAssignor
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.consumer_protocol import (
     Assignment,
     Subscription,

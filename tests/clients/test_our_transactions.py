@@ -17,13 +17,13 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from barnabas.clients.admin import Admin, FeatureUpdate, NewTopic, OpenTransaction
 from barnabas.clients.consumer import Consumer, fetch_table
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.producer import (
     Producer,
     ProducerFenced,
     TransactionAbortable,
     TransactionAborted,
 )
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.apache_kafka import need_apache_kafka

@@ -14,7 +14,7 @@ from barnabas.broker.log_adoption import AdoptionOrder, LogAdoption
 from barnabas.cli.log import log
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import SystemClock
-from barnabas.storage.directories.lock import DirectoryLock
+from barnabas.storage.directories.log_dir import DirectoryLock
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.compatibility.data_dirs import contents

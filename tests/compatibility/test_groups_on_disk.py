@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.log.schemas import decode_for_display
+from barnabas.coordinator.group.offsets_topic import decode_for_display
 from barnabas.coordinator.runtime.record import encode_record, version_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.group_admin import (

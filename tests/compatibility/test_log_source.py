@@ -10,10 +10,10 @@ import pytest
 
 from barnabas.clients.arrow import COLUMNS
 from barnabas.runtime.files import OperatingSystemFiles
+from barnabas_spark.log_source.log_batch_reader import read_split
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
 from barnabas_spark.log_source.sidecar_job import SidecarJob
-from barnabas_spark.log_source.split_records import read_split
 from barnabas_spark.row_bounds import ALL_ROWS
 from tests.compatibility.contents import (
     BROKER_PROPERTIES,

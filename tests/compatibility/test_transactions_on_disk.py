@@ -18,8 +18,8 @@ import pytest
 
 from barnabas.clients.consumer import Consumer
 from barnabas.coordinator.runtime.record import decode_record, encode_record, version_of
-from barnabas.coordinator.transaction.log.schemas import TransactionLogValue, encode_key
-from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.coordinator.transaction.transaction_log import TransactionLogValue, encode_key
+from barnabas.coordinator.transaction.transaction_metadata import TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import (

@@ -36,8 +36,7 @@ from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitP
 from barnabas.runtime.clock import SystemClock
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator
-from barnabas.transport.channel_builder import plaintext_channel
+from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
 from barnabas.transport.transport_layer import TransportLayer
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.zookeeper_config import ZookeeperConfig

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation
+from barnabas.security.delegation_token import DelegationToken, TokenInformation
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_log import wait_for_log_line
 from tests.support.raw_client import SECONDS, ConnectionClosed

@@ -17,9 +17,8 @@ from barnabas.clients.producer import Producer
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.security.acl.acl_binding import AccessControlEntry, AclBinding
+from barnabas.security.acl.acl_binding import AccessControlEntry, AclBinding, ResourcePattern
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern
 from barnabas.testing import BrokerProcess, broker, cluster
 from barnabas.testing.broker_security import BrokerSecurity
 from barnabas.testing.broker_security import security_of as made_security

@@ -17,15 +17,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from barnabas.config.listeners import EndPoint
-from barnabas.controller.broker_channel import (
+from barnabas.controller.controller import Controller
+from barnabas.controller.controller_channel_manager import (
     OnLeaderAndIsrResponse,
     OnReachabilityChange,
     OnStopReplicaResponse,
     OnUpdateMetadataResponse,
 )
-from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.messages.inter_broker import (
     AlterPartitionResponse,
     LeaderAndIsrRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from barnabas.clients.producer.record_metadata import RecordMetadata
+from barnabas.clients.producer.producer_record import RecordMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 
 

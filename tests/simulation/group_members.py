@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
-from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.consumer.subscription_state import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -24,8 +24,7 @@ from barnabas.replica.fetcher.leader_end_point import FETCH_VERSION, FetchedPart
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.rpc.blocking_exchange import ConnectionLost
 from barnabas.rpc.fetch_request import FetchingReplica, FetchLimits
-from barnabas.rpc.fetch_session_handler import FetchSessionHandler
-from barnabas.rpc.wanted_positions import WantedPositions
+from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.broker_origins import broker_origin

@@ -31,8 +31,7 @@ from barnabas.clients.producer.accumulator.record_accumulator import RecordAccum
 from barnabas.clients.producer.batches.deliveries import Deliveries
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.record_metadata import RecordMetadata
+from barnabas.clients.producer.producer_record import ProducerRecord, RecordMetadata
 from barnabas.clients.producer.sending.sender import Sender
 from barnabas.clients.producer.sequences.partition_sequences import PartitionSequences
 from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers

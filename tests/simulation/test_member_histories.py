@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients.consumer.group.consumer.states import TRANSITIONS, MemberEvent, MemberState, next_state
-from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
+from barnabas.clients.consumer.subscription_state import SubscriptionPattern
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

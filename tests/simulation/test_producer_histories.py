@@ -16,7 +16,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.simulated_files import PowerOff, SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, check_indexes, log_config, read_all
 

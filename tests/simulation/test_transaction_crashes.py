@@ -33,12 +33,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.coordinator.group.loading.replay import PartitionReplay
+from barnabas.coordinator.group.loading import PartitionReplay
 from barnabas.coordinator.group.offsets.terms import OffsetFetchTerms
-from barnabas.coordinator.transaction.loading.partition_loader import TransactionLoading
-from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch, MarkerRequest
+from barnabas.coordinator.transaction.loading import TransactionLoading
+from barnabas.coordinator.transaction.marker_dispatch import MarkerDispatch, MarkerRequest
 from barnabas.coordinator.transaction.service import TransactionService
-from barnabas.coordinator.transaction.states import COMPLETE
+from barnabas.coordinator.transaction.transaction_metadata import COMPLETE
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode

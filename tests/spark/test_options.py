@@ -8,11 +8,11 @@ import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
-from barnabas_spark.option_checks import check_options, warn_of_stream_options
 from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.position_options import TimestampPosition
 from barnabas_spark.sink_options import SinkOptions
+from barnabas_spark.source import check_options, warn_of_stream_options
 from barnabas_spark.source_options import SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

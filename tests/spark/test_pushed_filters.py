@@ -22,9 +22,9 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.bounded_ranges import within_bounds
+from barnabas_spark.batch_reader import within_bounds
 from barnabas_spark.offset_ranges import OffsetRange
-from barnabas_spark.pushed_filters import bounds_of
+from barnabas_spark.row_bounds import bounds_of
 from barnabas_spark.topic_offsets import Offsets
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from barnabas_spark.quick_processes import VFORK, quick_java_options, worker_sockets
+from barnabas_spark.session import VFORK, quick_java_options, worker_sockets
 
 ENABLED = "spark.python.unix.domain.socket.enabled"
 DIRECTORY = "spark.python.unix.domain.socket.dir"

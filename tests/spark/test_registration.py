@@ -12,8 +12,7 @@ import pytest
 import barnabas_spark
 from barnabas_spark import java_home
 from barnabas_spark.java_home import JavaNotFound
-from barnabas_spark.plain_sessions import complete_environment
-from barnabas_spark.registration import prepare
+from barnabas_spark.registration import complete_environment, prepare
 
 BEFORE = "import barnabas_spark"
 SESSION = """

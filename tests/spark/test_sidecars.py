@@ -16,11 +16,11 @@ from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
-from barnabas.storage.readonly.read_error import LogUnreadable
+from barnabas.storage.readonly.partition_log import LogUnreadable
+from barnabas_spark.log_source.log_batch_reader import read_split
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
 from barnabas_spark.log_source.sidecars import current_sidecar
-from barnabas_spark.log_source.split_records import read_split
 from barnabas_spark.row_bounds import ALL_ROWS
 from tests.compatibility.golden import TRANSACTIONS, unpack
 from tests.spark.known_records import made_up

@@ -7,13 +7,13 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
+from barnabas.clients.producer.partitioning.partition_choice import partition_for_key
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import batches
 from barnabas.records.record_reader import Record
 from barnabas_spark.option_values import OptionError
+from barnabas_spark.row_sender import RowAddresser
 from barnabas_spark.sink_options import SinkOptions
-from barnabas_spark.sink_rows import RowAddresser
 
 COUNTS = {"a": 4, "b": 2}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.api.authorize import Authorizer
-from barnabas.api.broker_origin import BrokerOrigin
-from barnabas.api.controller_origin import BrokerSenders, ControllerOrigin, RefusedOrders
+from barnabas.api.origins import BrokerOrigin, BrokerSenders, ControllerOrigin, RefusedOrders
 from barnabas.transport.authenticator import ANONYMOUS
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
-from barnabas.coordinator.group.classic.changes import ClassicFollowUp, ClassicGroupChanges
-from barnabas.coordinator.group.classic.delayed_heartbeat import DelayedHeartbeat
-from barnabas.coordinator.group.classic.delayed_rebalance import DelayedRebalance
+from barnabas.coordinator.group.classic.changes import (
+    ClassicFollowUp,
+    ClassicGroupChanges,
+    DelayedHeartbeat,
+    DelayedRebalance,
+)
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.restore import loaded_classic_group
 from barnabas.coordinator.group.classic.service import ClassicGroupService
 from barnabas.coordinator.group.classic.terms import (
     JoinAnswer,
@@ -23,10 +25,10 @@ from barnabas.coordinator.group.classic.terms import (
     SyncTerms,
 )
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
-from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.environment import GroupCoordinatorConfig, GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.open_transactions import OpenTransactions
+from barnabas.coordinator.group.restore import loaded_classic_group
 from barnabas.coordinator.group.table import GroupTable
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.config.listeners import EndPoint
-from barnabas.controller.broker_channel import (
+from barnabas.controller.controller import Controller
+from barnabas.controller.controller_channel_manager import (
     OnLeaderAndIsrResponse,
     OnReachabilityChange,
     OnStopReplicaResponse,
     OnUpdateMetadataResponse,
 )
-from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode

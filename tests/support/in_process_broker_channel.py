@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from barnabas.controller.broker_channel import (
+from barnabas.controller.controller_channel_manager import (
     OnLeaderAndIsrResponse,
     OnReachabilityChange,
     OnStopReplicaResponse,

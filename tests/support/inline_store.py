@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from barnabas.runtime.clock import Clock
 from barnabas.zk.errors import StoreUnavailableError
 from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
-from barnabas.zk.watch_table import FiredWatch
+from barnabas.zk.watches import FiredWatch
 from barnabas.zk.znode_table import ZnodeTable, open_database
 
 

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string
 from barnabas.zk.broker_zk_data import BrokerIdZNode, ClusterIdZNode
-from barnabas.zk.config_zk_data import ConfigEntityType, ConfigEntityZNode
+from barnabas.zk.config_znodes import ConfigEntityType, ConfigEntityZNode
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from barnabas.zk.topic_zk_data import TopicPartitionStateZNode, TopicZNode

@@ -17,12 +17,10 @@ from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
 from barnabas.api.handlers.transactions import TransactionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors, VerificationMetrics
 from barnabas.config.log_config import LogConfig
-from barnabas.coordinator.transaction.delayed_refusal import WAIT_MS, DelayedRefusal
-from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
-from barnabas.coordinator.transaction.patient_addition import PatientAdditions
+from barnabas.coordinator.transaction.held_back_answers import WAIT_MS, DelayedRefusal, PatientAdditions
+from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -37,7 +35,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.records.record_batch import ControlRecord, RecordBatch, is_whole_batch
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.broker_origins import broker_origin
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import PowerOff, SimulatedFiles

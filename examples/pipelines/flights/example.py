@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.clients.consumer import ConsumerRecord
-from barnabas_spark.demo.delay_table import DelayCell, by_carrier
+from barnabas_spark.demo.delay_table import DelayCell, by_carrier, last_cells
 from barnabas_spark.demo.flights import airline_names, flight_records
-from barnabas_spark.demo.results import last_cells
 from examples.pipelines.chart import Chart
 from examples.pipelines.run import InputRecord
 

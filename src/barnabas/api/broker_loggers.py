@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from barnabas.protocol.config_codes import ConfigOperation
+from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import IncrementalAlterConfigsRequest
 from barnabas.runtime.logger_levels import LEVEL_NAMES, ROOT_LOGGER, logger_exists, set_logger_level

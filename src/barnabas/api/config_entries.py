@@ -16,7 +16,7 @@ from barnabas.config.config_key import ConfigKey, ConfigType
 from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic, synonyms_of
 from barnabas.config.log_config import topic_values
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
-from barnabas.protocol.config_codes import ConfigSource
+from barnabas.protocol.codes import ConfigSource
 
 Wanted = Callable[[str], bool]
 

@@ -81,7 +81,7 @@ class ConnectionContext:
         # Whether the client has logged in by a delegation token: such a client can get no further tokens.
         self.authenticated_by_token = False
         self.from_privileged_listener = from_privileged_listener
-        # Whether the peer has shown that it is a broker (`api.controller_origin`). Request handlers set it too: it only
+        # Whether the peer has shown that it is a broker (`api.origins`). Request handlers set it too: it only
         # ever becomes True.
         self.is_of_broker = False
         # Whether the log tells already that a request for brokers was refused here: one line a connection.

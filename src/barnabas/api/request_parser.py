@@ -1,7 +1,7 @@
 """The step from a frame to a Request: header, version check, body.
 
 Called by the Processor on its own thread for every frame. Owns only the table it parses by, which a starting broker
-replaces by one assignment (`api.startup_gate`), and takes no lock. For bytes that are no request it raises
+replaces by one assignment (`api.gates`), and takes no lock. For bytes that are no request it raises
 InvalidRequest, upon which the Processor closes that one connection. A long frame, or one of very many elements, is not
 decoded here (`api.large_requests`).
 

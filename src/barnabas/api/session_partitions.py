@@ -23,8 +23,7 @@ from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.partition_fetch import PartitionFetch
-from barnabas.replica.session_reads import SessionReads
+from barnabas.replica.partition_fetch import PartitionFetch, SessionReads
 from barnabas.replica.session_watches import SessionWatch, SessionWatches
 
 NOT_ANSWERED: Final = -1

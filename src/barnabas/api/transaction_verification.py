@@ -2,7 +2,7 @@
 
 Called by Produce for batches of transactions, and by TxnOffsetCommit, on the request's thread, which holds no lock. A
 late batch could otherwise open a transaction that no coordinator knows of, and readers of committed records would wait
-behind it for ever. The log keeps a verification meanwhile (`storage.producers.verification`): without a confirmed one
+behind it for ever. The log keeps a verification meanwhile (`storage.producers.entry`): without a confirmed one
 it rejects the batch. For a producer of `transaction.version` 2, which adds no partitions itself, the question adds
 them.
 
@@ -16,6 +16,11 @@ The marker may also come after the verification has begun and before the coordin
 coordinator is asked again in this case too.
 
 Kafka: ReplicaManager.maybeStartTransactionVerificationForPartitions, AddPartitionsToTxnManager.
+
+The metrics of verifications: how long the coordinators of transactions took, and what they refused.
+
+Made by `broker`, counted by TransactionVerification on any thread, read by the reporters of metrics. `_lock` guards
+the counts. Kafka: AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
@@ -25,13 +30,41 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.api.request import Request
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.metrics.histogram import Histogram
+from barnabas.metrics.meter import Meter
+from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
-from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
-from barnabas.storage.producers.verification import Verification
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+from barnabas.storage.producers.entry import Verification
+
+_GROUP: Final = "kafka.server"
+_KIND: Final = "AddPartitionsToTxnManager"
+
+
+class VerificationMetrics:
+    """The counts. failures: partitions that may not be written to. times_ms: from a question to its answer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_ns = clock.nanoseconds
+        self.failures = Meter()
+        self.times_ms = Histogram()
+        self._lock = threading.Lock()
+
+    def register(self, registry: MetricsRegistry) -> None:
+        """Register both by Kafka's names."""
+        registry.meter(_GROUP, _KIND, "VerificationFailureRate", self.failures)
+        registry.histogram(_GROUP, _KIND, "VerificationTimeMs", self.times_ms)
+
+    def count(self, asked_ns: int, failures: int) -> None:
+        """Count an answer to the question that was asked at `asked_ns`, with this number of failures."""
+        took_ms = (self.now_ns() - asked_ns) // NANOSECONDS_PER_MILLISECOND
+        with self._lock:
+            self.failures.count += failures
+            self.times_ms.update(took_ms)
+
 
 VerificationErrors: TypeAlias = Mapping[TopicPartition, ErrorCode]
 """The partitions that cannot be written to, with the reason."""

@@ -5,6 +5,10 @@ and, for a new family, a line here. Version floors are those of Kafka 3.9, ceili
 them; a family says where it serves fewer.
 
 Kafka: KafkaApis.
+
+The settings that request handlers act on. Frozen, so any thread reads them.
+
+Made by `broker`, once: none of them changes while the broker runs.
 """
 
 from __future__ import annotations
@@ -12,11 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from barnabas.api.api_config import ApiConfig
 from barnabas.api.authorize import Authorizer
-from barnabas.api.broker_origin import BrokerOrigin
-from barnabas.api.controller_origin import BrokerSenders, ControllerOrigin, RefusedOrders
-from barnabas.api.emulation import narrowed
 from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.fetch_sessions import FetchSessions
 from barnabas.api.handlers.acls import AclsApi
@@ -24,8 +24,7 @@ from barnabas.api.handlers.alter_configs import AlterConfigsApi
 from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 from barnabas.api.handlers.cluster import ClusterApi
-from barnabas.api.handlers.config_resources import ConfigResourcesApi
-from barnabas.api.handlers.configs import ConfigsApi
+from barnabas.api.handlers.configs import ConfigResourcesApi, ConfigsApi
 from barnabas.api.handlers.consumer_groups import ConsumerGroupsApi
 from barnabas.api.handlers.controller_requests import ControllerRequestsApi
 from barnabas.api.handlers.delegation_tokens import DelegationTokensApi
@@ -37,36 +36,34 @@ from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.group_admin import GroupAdminApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
-from barnabas.api.handlers.list_offsets import ListOffsetsApi
+from barnabas.api.handlers.list_offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.api.handlers.metadata import MetadataApi
-from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from barnabas.api.handlers.offsets import OffsetsApi
-from barnabas.api.handlers.partitions import PartitionsApi
 from barnabas.api.handlers.produce import ProduceApi
-from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.quotas import QuotasApi
 from barnabas.api.handlers.reassignments import ReassignmentsApi
 from barnabas.api.handlers.sasl import SaslApi
 from barnabas.api.handlers.scram import ScramApi
 from barnabas.api.handlers.telemetry import TelemetryApi
-from barnabas.api.handlers.topics import TopicsApi
-from barnabas.api.handlers.transaction_admin import TransactionAdminApi
+from barnabas.api.handlers.topics import PartitionsApi, TopicsApi
+from barnabas.api.handlers.transaction_admin import ProducersApi, TransactionAdminApi
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
 from barnabas.api.handlers.transactions import TransactionsApi
-from barnabas.api.registry import HandlerFamily, Registry
+from barnabas.api.origins import BrokerOrigin, BrokerSenders, ControllerOrigin, RefusedOrders
+from barnabas.api.registry import HandlerFamily, Registry, narrowed
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.api.transaction_verification import TransactionVerification
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.client_quotas import is_address
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.log_config import validate_topic_config
+from barnabas.config.setting import Settings, setting
 from barnabas.controller.controller import Controller
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.coordinator.transaction.patient_addition import PatientAdditions
+from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
 from barnabas.metadata.acl_admin import AclAdmin
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
@@ -87,6 +84,20 @@ from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+
+@dataclass(frozen=True, slots=True)
+class ApiConfig(Settings):
+    """Limits of requests and answers, and what clients may do."""
+
+    auto_create_topics: bool = setting("auto.create.topics.enable")
+    connections_max_idle_ms: int = setting("connections.max.idle.ms")
+    control_plane_listener: str | None = setting("control.plane.listener.name")
+    delete_topics: bool = setting("delete.topic.enable")
+    fetch_max_bytes: int = setting("fetch.max.bytes")
+    max_partitions_per_description: int = setting("max.request.partition.size.limit")
+    max_offset_metadata_size: int = setting("offset.metadata.max.bytes")
+    request_timeout_ms: int = setting("request.timeout.ms")
 
 
 @dataclass(frozen=True, slots=True)

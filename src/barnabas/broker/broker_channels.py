@@ -29,7 +29,7 @@ from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock
-from barnabas.transport.channel_builder import plaintext_channel
+from barnabas.transport.authenticator import plaintext_channel
 from barnabas.transport.connection_probe import Probe, probe
 from barnabas.transport.selector import Selector
 from barnabas.zk.broker_zk_data import BrokerInfo

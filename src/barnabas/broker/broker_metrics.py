@@ -13,9 +13,12 @@ from typing import Final
 from barnabas import __version__
 from barnabas.broker.broker_identity import BrokerIdentity
 from barnabas.metrics.metrics_registry import TICK_INTERVAL_MS, MetricsRegistry
-from barnabas.replica.fetcher.fetcher_metrics import register_fetcher_metrics, register_log_dir_move_metrics
 from barnabas.replica.replica_manager import ReplicaManager
-from barnabas.replica.replica_metrics import register_replica_metrics
+from barnabas.replica.replica_metrics import (
+    register_fetcher_metrics,
+    register_log_dir_move_metrics,
+    register_replica_metrics,
+)
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.log_manager import LogManager

@@ -28,14 +28,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import Authorizer
 from barnabas.broker.authorization import start_authorization
-from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.control_stage import ControlStage, build_control
 from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
 from barnabas.broker.foundations import Foundations, start_foundations
 from barnabas.broker.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
-from barnabas.broker.lifecycle import BrokerLifecycle
-from barnabas.broker.open_listeners import open_listeners
-from barnabas.broker.own_listeners import OwnListeners
+from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
+from barnabas.broker.own_listeners import OwnListeners, open_listeners
 from barnabas.broker.process_tuning import (
     freeze_startup_objects,
     raise_descriptor_limit,
@@ -52,7 +50,7 @@ from barnabas.config.kept_settings import by_reason, kept_settings
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.transport.channel_builder import ChannelBuilder
+from barnabas.transport.authenticator import ChannelBuilder
 
 if TYPE_CHECKING:
     from barnabas.faults.fault_layer import FaultLayer

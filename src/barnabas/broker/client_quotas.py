@@ -10,8 +10,7 @@ import ipaddress
 from barnabas.api.registry import Registry
 from barnabas.api.throttle import QuotaThrottle
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.metadata.client_quota_listener import ClientQuotaListener, UpdateAddress
-from barnabas.metadata.client_quota_store import ClientQuotaStore
+from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore, UpdateAddress
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.purgatory.timer import Timer

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from barnabas.api.controller_origin import RefusedOrders
+from barnabas.api.origins import RefusedOrders
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.storage_stage import StorageStage
@@ -19,7 +19,7 @@ from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_config import ControllerConfig, ElectionConfig
 from barnabas.controller.controller_metrics import register_controller_metrics
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,13 @@ file, parses the result, checks that 5 is at most twice 3, and asks the parts th
 answered as soon as the store has the change. Later the store's notice arrives: `entity_changed` does the same once
 more, replaces the snapshot, and only then has the handler pool start two threads. Between the two another change may
 be accepted, so a step that was within the limit may be too large when it is applied; it is applied all the same.
+
+The interface by which settings reach a part of the broker while it runs.
+
+Implemented in `broker` for SocketServer, the handler pool, LogManager and others; called by
+`broker.dynamic_broker_config`: `validate` on the request handler's thread that changes settings, `reconfigure` on the
+scheduler thread that reads the store's notice of the change, one change at a time.
+Kafka: kafka.server.BrokerReconfigurable, org.apache.kafka.common.Reconfigurable.
 """
 
 from __future__ import annotations
@@ -17,6 +24,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from barnabas.config.broker_config_keys import find_key
 from barnabas.config.broker_settings import BrokerSettings
@@ -25,10 +33,40 @@ from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, 
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.config.reconfigurable import FollowsFiles, Reconfigurable
 from barnabas.metadata.config_repository import ALL_BROKERS
 from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.network.network_config import NetworkConfig
+
+
+class Reconfigurable(Protocol):
+    """A part that follows some settings. A change that touches none of them does not call the part."""
+
+    @property
+    def settings(self) -> frozenset[str]:
+        """The names that the part follows, without the prefix of a listener."""
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """Check that `proposed` can replace `current`, without changing anything and without blocking.
+
+        Raises ConfigError: the part cannot have the proposed settings.
+        """
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """Apply the settings of `current` that differ from those of `previous`."""
+
+
+class FollowsFiles(Protocol):
+    """A part whose settings name files, which may have changed although no setting has: key stores.
+
+    As in Kafka a request that alters the settings of a broker, be it to the values they have, reads such files again.
+    """
+
+    def check_files(self, current: KafkaConfig) -> None:
+        """Check files that have changed. Raises ConfigError: the part cannot use one of them."""
+
+    def reload_files(self, current: KafkaConfig) -> None:
+        """Take over files that have changed; one that cannot be used is logged."""
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.own_listeners import OwnListeners
-from barnabas.broker.thread_pools_config import SchedulerConfig
+from barnabas.broker.server_config import SchedulerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.purgatory.expiration_executor import ExpirationExecutor
-from barnabas.purgatory.timer import SystemTimer
+from barnabas.purgatory.timer import ExpirationExecutor, SystemTimer
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler

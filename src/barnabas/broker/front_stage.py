@@ -3,6 +3,16 @@
 Built by BrokerServer on the main thread. From here on clients can connect; their requests are read when the handlers
 have started, and wait at the startup gate until the broker is ready for them.
 Kafka: the part of KafkaServer.startup about SocketServer, KafkaApis and KafkaRequestHandlerPool.
+
+The delegation tokens of a broker: their manager, with a cache that holds SCRAM credentials for logins by token.
+
+Called by `front_stage` on the main thread, before the first connection is accepted.
+Kafka: the lines about DelegationTokenManager in KafkaServer.startup.
+
+The request handlers of both planes: made, started, and stopped together.
+
+Made by `front_stage` on the main thread, when the SocketServer exists. The data plane has `num.io.threads` handlers,
+the control plane one. Kafka: KafkaServer.dataPlaneRequestHandlerPool, controlPlaneRequestHandlerPool.
 """
 
 from __future__ import annotations
@@ -10,50 +20,109 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import Authorizer
 from barnabas.api.fetch_session_cache import FetchSessionCache
+from barnabas.api.gates import ControlPlaneApis, StartupGate
 from barnabas.api.handlers.api_versions import ApiVersionsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.startup_gate import StartupGate
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.api.transaction_verification import VerificationMetrics
 from barnabas.broker.api_table import ServedParts, build_registry
 from barnabas.broker.authorization import AuthorizerConfig
 from barnabas.broker.client_quotas import ClientQuotas
 from barnabas.broker.control_stage import ControlStage
-from barnabas.broker.delegation_tokens import start_delegation_tokens
 from barnabas.broker.foundations import Foundations
-from barnabas.broker.handler_pools import HandlerPools
-from barnabas.broker.inter_broker_security import broker_logins_of
+from barnabas.broker.inter_broker_security import broker_logins_of, create_missing_credentials
 from barnabas.broker.listener_channels import ListenerChannels
-from barnabas.broker.own_scram_credentials import create_missing_credentials
 from barnabas.broker.replication_stage import ReplicationStage
-from barnabas.broker.server_config import ServerConfig
+from barnabas.broker.server_config import RequestHandlerConfig, ServerConfig
 from barnabas.broker.storage_stage import StorageStage
-from barnabas.broker.thread_pools_config import RequestHandlerConfig
 from barnabas.broker.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.acl_admin import AclAdmin
-from barnabas.metadata.delegation_tokens import DelegationTokenManager
+from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
+from barnabas.network.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
+from barnabas.network.request_handler import RequestHandlerPool
 from barnabas.network.request_metrics import RequestMetrics
 from barnabas.network.request_path import RequestHandling
+from barnabas.network.server_thread import FatalHandler
 from barnabas.network.socket_server import SocketServer
 from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 from barnabas.replica.replica_metrics import register_purgatory
+from barnabas.runtime.clock import Clock
+from barnabas.security.delegation_token import TokenCache
 from barnabas.security.sasl.sasl_listener import LoginParts
-from barnabas.transport.channel_builder import ChannelBuilder
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
+from barnabas.transport.authenticator import ChannelBuilder
+from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 if TYPE_CHECKING:
     from barnabas.faults.fault_layer import FaultLayer
+
+
+def start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient) -> DelegationTokenManager | None:
+    """Load the tokens in the store and follow their changes. Returns None without `delegation.token.secret.key`."""
+    config = TokenConfig.from_kafka_config(foundations.static)
+    if config.secret_key is None:
+        return None
+    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(_credentials), foundations.clock)
+    manager.start(foundations.scheduler)
+    foundations.lifecycle.on_stop("delegation tokens", manager.stop)
+    return manager
+
+
+def _credentials(password: str) -> dict[str, ScramCredential]:
+    """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
+    return {name: ScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
+
+
+CONTROL_PLANE_HANDLERS: Final = 1
+
+
+class HandlerPools:
+    """The pools. `control_plane` is None unless the controller has a listener of its own."""
+
+    def __init__(
+        self,
+        sockets: SocketServer,
+        apis: Apis,
+        registry: Registry,
+        clock: Clock,
+        count: int,
+        on_fatal: FatalHandler,
+    ) -> None:
+        self.data_plane = RequestHandlerPool(sockets.data_plane_request_channel, apis.handle, clock, count, on_fatal)
+        self.control_plane: RequestHandlerPool | None = None
+        if sockets.control_plane_request_channel is not None:
+            self.control_plane = RequestHandlerPool(
+                sockets.control_plane_request_channel,
+                ControlPlaneApis(registry, apis.handle).handle,
+                clock,
+                CONTROL_PLANE_HANDLERS,
+                on_fatal,
+                prefix=CONTROL_PLANE,
+            )
+
+    def start(self) -> None:
+        """Start the threads, the control plane's first."""
+        if self.control_plane is not None:
+            self.control_plane.start()
+        self.data_plane.start()
+
+    def shutdown(self) -> None:
+        """Let the threads handle the queued requests, and end them."""
+        self.data_plane.shutdown()
+        if self.control_plane is not None:
+            self.control_plane.shutdown()
 
 
 @dataclass(frozen=True, slots=True)

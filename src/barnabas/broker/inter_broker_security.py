@@ -8,12 +8,20 @@ BrokerConnections, on the main thread; DynamicSecurity reloads it. `_channels` a
 assignment, since the threads of connections and of requests read them.
 
 Kafka: ChannelBuilders.clientChannelBuilder with the JAAS context of the server.
+
+The SCRAM credential of the user as whom brokers log in to each other: the first broker of a cluster creates it.
+
+The credentials of users are in the store, and are changed by requests to a broker. A broker whose own connections log
+in by SCRAM takes no requests before its controller has logged in. So a broker that finds no credential of its own user
+creates one, of the password in its settings. Called on the main thread, before the sockets are bound; no state.
+
+Apache Kafka leaves it to the operator, with `kafka-configs --zookeeper` before the first start.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,19 +30,21 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import controller_listener_name_of, inter_broker_listener_name_of, protocol_map_of
 from barnabas.config.setting import Settings, setting
+from barnabas.quota.quota_entity import sanitize
 from barnabas.rpc.client_channels import ClientChannels
 from barnabas.security.principal import USER, Principal
 from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
 from barnabas.security.sasl.jaas import InvalidJaas
 from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
 from barnabas.security.tls.key_stores import load_key_store, load_trust_store
 from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_contexts import client_context, refusal_between, server_context
-from barnabas.transport.authenticator import ANONYMOUS
-from barnabas.transport.channel_builder import ChannelBuilder, ClientChannelBuilder
+from barnabas.transport.authenticator import ANONYMOUS, ChannelBuilder, ClientChannelBuilder
+from barnabas.zk.config_znodes import ConfigEntityType, ConfigZnodes
 
 logger = logging.getLogger(__name__)
 
@@ -205,3 +215,17 @@ def _check_trust(tls: TlsConfig, listener_name: str) -> None:
         "authority of the brokers' certificates",
         "ssl.truststore.location",
     )
+
+
+def create_missing_credentials(logins: Iterable[BrokerLogin], configs: ConfigZnodes) -> None:
+    """Create the credentials that the logins by SCRAM need and the store lacks. One that is there stays as it is."""
+    for mechanism, user in logins:
+        scram = SCRAM_MECHANISMS.get(mechanism)
+        if scram is None or user.is_token:
+            continue
+        settings = configs.entity(ConfigEntityType.USER, sanitize(user.name))
+        if mechanism in settings:
+            continue
+        credential = ScramCredential.of_password(scram, user.password.reveal())
+        configs.change(ConfigEntityType.USER, sanitize(user.name), {**settings, mechanism: credential.to_text()})
+        logger.info("Created the %s credential of user %s, as whom brokers log in to each other", mechanism, user.name)

@@ -3,6 +3,10 @@
 Made by BrokerServer. `on_stop` and `stop` run on the main thread, which starts and stops the broker; `fail` is called
 by any thread on which something failed that the broker cannot go on without. No lock: the list of stops belongs to the
 main thread, and `exit_status` is set before the event that others wait for. Kafka: KafkaServer.startup, shutdown.
+
+The states of a broker, which the gauge BrokerState and /healthz show.
+
+Data only. Kafka: org.apache.kafka.metadata.BrokerState, whose numbers these are.
 """
 
 from __future__ import annotations
@@ -10,8 +14,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from enum import IntEnum
 
-from barnabas.broker.broker_state import BrokerState
+
+class BrokerState(IntEnum):
+    """The states from the start to the end."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    """Logs are being loaded."""
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
 
 logger = logging.getLogger(__name__)
 

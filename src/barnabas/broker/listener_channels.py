@@ -23,8 +23,7 @@ from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_listener import TlsListener
-from barnabas.transport.authenticator import Authenticator
-from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+from barnabas.transport.authenticator import Authenticator, ChannelBuilder, plaintext_channel
 from barnabas.transport.transport_layer import StreamSocket, TransportLayer
 
 logger = logging.getLogger(__name__)

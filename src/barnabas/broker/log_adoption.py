@@ -2,31 +2,65 @@
 
 Used by `barnabas log adopt` on its main thread, with no broker running: a `with` block holds the directories' locks and
 the metadata store. The logs are not touched, since both brokers use the same files. Kafka has no counterpart.
+
+The producer ids of a stopped Kafka's transactional producers, read from its transaction log.
+
+Used by `broker.log_adoption`: an id that a transactional producer will use again must not be given to another producer,
+even when it has written nothing for so long that no partition remembers it. Stateless, so no lock. Kafka:
+TransactionLogValue.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
-from barnabas.broker.transaction_producer_ids import highest_transaction_producer_id
 from barnabas.config.config_error import ConfigError
 from barnabas.config.log_config import validate_topic_config
 from barnabas.metadata.broker_registration import get_or_generate_cluster_id
 from barnabas.metadata.topic_adoption import AdoptedTopic, TopicAdoption, TopicChange, TopicConflict
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, validate_topic_name
 from barnabas.protocol.errors import ApiError
+from barnabas.records.errors import CorruptRecord
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import Files, OperatingSystemFiles
-from barnabas.storage.directories.lock import DirectoryLock
+from barnabas.storage.directories.log_dir import DirectoryLock
 from barnabas.storage.directories.meta_properties import MetaProperties, write_meta_properties
-from barnabas.storage.directories.survey import LogDirSurvey, survey_log_dirs
+from barnabas.storage.directories.survey import (
+    NO_PRODUCER_ID,
+    FoundPartition,
+    LogDirSurvey,
+    batches_from,
+    survey_log_dirs,
+)
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znode_table import DATABASE_NAME
+
+_VERSION_AND_PRODUCER_ID = struct.Struct(">hq")
+"""The first fields of a value, in every version."""
+
+
+def highest_transaction_producer_id(partitions: Iterable[FoundPartition], files: Files) -> int:
+    """Return the highest producer id in the partitions of `__transaction_state`, -1 for none. Raises OSError."""
+    highest = NO_PRODUCER_ID
+    for found in partitions:
+        for batch in batches_from(0, found.directory, files):
+            if getattr(batch, "is_control", False):
+                continue
+            try:
+                values = [record.value for record in batch.records()]
+            except CorruptRecord:
+                continue
+            for value in values:
+                if value is not None and len(value) >= _VERSION_AND_PRODUCER_ID.size:
+                    highest = max(highest, _VERSION_AND_PRODUCER_ID.unpack_from(value)[1])
+    return highest
+
 
 _T = TypeVar("_T")
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Self
 from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import Files, OperatingSystemFiles
-from barnabas.storage.directories.lock import DirectoryLock
+from barnabas.storage.directories.log_dir import DirectoryLock
 from barnabas.storage.directories.meta_properties import read_meta_properties
 from barnabas.zk.broker_zk_data import ClusterIdZNode
 from barnabas.zk.embedded_store import EmbeddedStore

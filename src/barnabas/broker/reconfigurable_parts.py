@@ -1,24 +1,162 @@
 """The list of the parts of a broker that follow its settings while it runs.
 
 Called by BrokerServer once, on the main thread, when all parts exist. Kafka: DynamicBrokerConfig.addReconfigurables.
+
+A part of the broker that takes over the dynamic fields of its config class, whichever they are.
+
+Made by `reconfigurable_parts`, called by DynamicBrokerConfig. A setting that becomes dynamic in its table reaches the
+part without another line: which settings concern the part follows from the fields that its config class declares.
+Holds nothing that changes, so no lock. Kafka: the implementations of kafka.server.BrokerReconfigurable.
+
+The part that hands changed log settings of the broker to the logs whose topics do not override them.
+
+Called by DynamicBrokerConfig, on the thread that also hands topics' own changes to the logs, so that the two do not
+cross. Kafka: DynamicLogConfig in kafka.server.DynamicBrokerConfig.
+
+The part that hands changed limits of connections and threads to the network, for all listeners and for one.
+
+Called by DynamicBrokerConfig; has no state that changes, so no lock. Kafka: the reconfigurable parts of
+kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from barnabas.broker.dynamic_listeners import DynamicListeners
-from barnabas.broker.dynamic_logs import DynamicLogs
-from barnabas.broker.dynamic_network import DynamicNetwork
 from barnabas.broker.dynamic_security import DynamicSecurity
 from barnabas.broker.front_stage import BuiltStages, FrontStage
-from barnabas.broker.settings_follower import SettingsFollower
-from barnabas.broker.thread_pools_config import RequestHandlerConfig, SchedulerConfig
+from barnabas.broker.server_config import RequestHandlerConfig, SchedulerConfig
+from barnabas.broker.topic_log_configs import TopicLogConfigs
 from barnabas.config.config_error import ConfigError
+from barnabas.config.dynamic_settings import check_thread_count
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.replica.fetcher.fetcher_config import FetcherConfig
+from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
+from barnabas.config.log_config import LogConfig
+from barnabas.config.setting import Settings
+from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
+from barnabas.controller.controller_config import ElectionConfig
+from barnabas.network.network_config import ListenerConfig, NetworkConfig
+from barnabas.network.socket_server import SocketServer
+from barnabas.replica.replica_config import FetcherConfig
 from barnabas.storage.cleaner.config import CleanerConfig
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
+from barnabas.storage.log_manager import LogManager
+
+S = TypeVar("S", bound=Settings)
+
+
+def _accept(_config: object) -> None:
+    """Find nothing wrong with the new settings: their rows and the rules between them have checked all there is."""
+
+
+class SettingsFollower(Generic[S]):
+    """A link that hands new settings to a part of the broker.
+
+    kind: the config class whose dynamic settings the part follows. take_over: gives the part its new settings. check:
+    raises ConfigError where the part cannot have them.
+    """
+
+    def __init__(self, kind: type[S], take_over: Callable[[S], object], check: Callable[[S], None] = _accept) -> None:
+        self._kind = kind
+        self._take_over = take_over
+        self._check = check
+        self.settings = kind.dynamic_names()
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """Check the new settings. Raises ConfigError: the part cannot have them."""
+        self._check(self._kind.from_kafka_config(proposed))
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """Hand the new settings to the part."""
+        self._take_over(self._kind.from_kafka_config(current))
+
+
+# The value of log.local.retention.* that means: as long, or as much, as the whole retention.
+_FOLLOW_RETENTION = -2
+
+
+class DynamicLogs:
+    """A part that updates the logs. allow_unclean_election: called when replicas out of sync may lead by default."""
+
+    settings = frozenset(synonym.name for key in TOPIC_CONFIG_KEYS.values() for synonym in key.synonyms)
+
+    def __init__(
+        self, log_manager: LogManager, topic_configs: TopicLogConfigs, allow_unclean_election: Callable[[], None]
+    ) -> None:
+        self._log_manager = log_manager
+        self._topic_configs = topic_configs
+        self._allow_unclean_election = allow_unclean_election
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """Check the retention of tiered topics. Raises ConfigError: more stays local than is kept in all."""
+        log_config = LogConfig.of(proposed)
+        _check_local_retention(proposed, "log.local.retention.ms", "log.retention.ms", log_config.retention_ms)
+        _check_local_retention(proposed, "log.local.retention.bytes", "log.retention.bytes", log_config.retention_bytes)
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """Make the LogConfig of every topic with a log anew."""
+        for topic in {log.topic_partition.topic for log in self._log_manager.all_logs()}:
+            self._log_manager.update_log_config(topic, self._topic_configs.log_config(topic))
+        before, now = ElectionConfig.from_kafka_config(previous), ElectionConfig.from_kafka_config(current)
+        # Only when it becomes true: partitions without a leader may then get one at once, without another event.
+        if now.unclean_leader_election_enable and not before.unclean_leader_election_enable:
+            self._allow_unclean_election()
+
+
+def _check_local_retention(config: KafkaConfig, name: str, whole_name: str, whole: int) -> None:
+    """Check that no more of a tiered topic stays local than is kept in all. Raises ConfigError: more would stay."""
+    local = config.integer(name)
+    if whole < 0 or local == _FOLLOW_RETENTION:
+        return
+    if local == -1:
+        raise ConfigError.invalid(name, local, f"Value must not be -1 as {whole_name} value is set as {whole}.")
+    if local > whole:
+        raise ConfigError.invalid(name, local, f"Value must not be more than {whole_name} property value: {whole}")
+
+
+_PER_LISTENER = ("max.connections", "max.connection.creation.rate")
+_THREADS = "num.network.threads"
+
+
+class DynamicNetwork:
+    """A part that reconfigures `sockets`. broker_id: part of the threads' names."""
+
+    settings = NetworkConfig.dynamic_names() | ListenerConfig.dynamic_names()
+    """`listeners` is among them: a new one must find the settings of its own."""
+
+    def __init__(self, sockets: SocketServer, broker_id: int) -> None:
+        self._sockets = sockets
+        self._broker_id = broker_id
+
+    def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
+        """Check the limits of every listener. Raises ConfigError: one is not positive, or threads change too much."""
+        had = {end_point.listener_name for end_point in listeners_of(current)}
+        for end_point in listeners_of(proposed):
+            name = end_point.listener_name
+            for setting in _PER_LISTENER:
+                value = _integer(proposed, name, setting)
+                if value <= 0:
+                    raise ConfigError(f"Invalid {setting} {value}", setting)
+            # A listener that is added has no threads yet, so any number of threads is allowed.
+            if name in had:
+                check_thread_count(_THREADS, _integer(current, name, _THREADS), _integer(proposed, name, _THREADS))
+        # Made for its checks alone: a host name in a limit per address must be one that can be resolved.
+        self._network_config(proposed)
+
+    def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
+        """Hand the new settings to the network."""
+        self._sockets.reconfigure(self._network_config(current))
+
+    def _network_config(self, config: KafkaConfig) -> NetworkConfig:
+        return NetworkConfig.from_kafka_config(
+            config, broker_id=self._broker_id, inter_broker_listener=inter_broker_listener_name_of(config)
+        )
+
+
+def _integer(config: KafkaConfig, listener_name: str, setting: str) -> int:
+    return config.of_listener(listener_name).integer(setting)
 
 
 def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: Callable[[], None]) -> None:

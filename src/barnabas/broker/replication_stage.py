@@ -2,34 +2,60 @@
 
 Built by BrokerServer on the main thread. Nothing is led yet: the controller will say what this broker leads.
 Kafka: the part of KafkaServer.startup about ReplicaManager and GroupCoordinator.
+
+The rates of replication throttles, which exist as changes of settings only, carried to their quotas.
+
+Made by `replication_stage` on the main thread; `changed` is called by ConfigChangeListener on a scheduler thread.
+`_lock` makes reading the settings and applying them one step. Kafka: BrokerConfigHandler.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_metrics import register_broker_metrics, register_identity_metrics
-from barnabas.broker.dynamic_throttles import DynamicThrottles
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.group_coordination import build_group_coordinator
-from barnabas.broker.inter_broker_addresses import InterBrokerAddresses
-from barnabas.broker.leader_connections import LeaderConnections
+from barnabas.broker.leader_connections import InterBrokerAddresses, LeaderConnections
 from barnabas.broker.storage_stage import StorageStage
+from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.group.coordinator import GroupCoordinator
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.sampled_total import SampleWindow
-from barnabas.quota.quota_config import QuotaConfig
+from barnabas.quota.quota_managers import QuotaConfig
 from barnabas.quota.replication_quota import ReplicationQuotas, register_replication_quota_metrics
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
 from barnabas.replica.default_alter_partition_manager import DefaultAlterPartitionManager, Sender
-from barnabas.replica.fetcher.fetcher_config import FetcherConfig
-from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.replica.zk_alter_partition_manager import ZkAlterPartitionManager
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
+
+
+class DynamicThrottles:
+    """The link from settings to quotas. settings: returns those in force, already with a change that is told of."""
+
+    def __init__(self, settings: Callable[[], BrokerSettings], quotas: ReplicationQuotas) -> None:
+        self._settings = settings
+        self._quotas = quotas
+        self._lock = threading.Lock()
+
+    def apply(self) -> None:
+        """Limit the quotas as the settings say now."""
+        with self._lock:
+            settings = self._settings()
+            self._quotas.leader.limit(settings.throttle("leader.replication.throttled.rate"))
+            self._quotas.follower.limit(settings.throttle("follower.replication.throttled.rate"))
+            self._quotas.alter_log_dirs.limit(settings.throttle("replica.alter.log.dirs.io.max.bytes.per.second"))
+
+    def changed(self, entity: str, settings: dict[str, str]) -> None:
+        """Do the same, for a change of some broker's settings."""
+        self.apply()
 
 
 @dataclass(frozen=True, slots=True)

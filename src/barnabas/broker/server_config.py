@@ -1,6 +1,11 @@
 """The settings that the composition root itself reads.
 
 Read by BrokerServer on the main thread. Frozen, so any thread reads them.
+
+The sizes of the thread pools that the broker itself makes, each followed while the broker runs.
+
+Read by BrokerServer at start and by `reconfigurable_parts` at a change. Frozen, so any thread reads them.
+Kafka: DynamicThreadPool in kafka.server.DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ import os
 from dataclasses import dataclass
 
 from barnabas.config.config_values import ConfigValues
-from barnabas.config.metadata_store import uses_zookeeper
+from barnabas.config.cross_checks import uses_zookeeper
 from barnabas.config.setting import Settings, computed, setting
 
 
@@ -37,3 +42,17 @@ class ServerConfig(Settings):
     emulated_release: str | None = setting("broker.emulate.version")
     fetch_session_slots: int = setting("max.incremental.fetch.session.cache.slots")
     are_listeners_advertised: bool = setting("advertised.listeners", lambda text: not text)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHandlerConfig(Settings):
+    """The pool of request handlers."""
+
+    threads: int = setting("num.io.threads")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig(Settings):
+    """The threads that flush, retain and checkpoint."""
+
+    threads: int = setting("background.threads")

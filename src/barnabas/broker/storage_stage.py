@@ -3,24 +3,30 @@
 Built by BrokerServer on the main thread. The order is forced: the directories are locked before anything in them is
 opened; the metadata store lies in one of them; the store has the broker's identity and the settings of each topic's
 logs, which are needed to load the logs. Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup.
+
+The logs on disk that belong to no existing topic, so that the log manager puts them aside when it loads them.
+
+Called on the threads that load logs; `topic_ids` is read once before, so no lock. Only Kafka's KRaft brokers check
+this; its ZooKeeper brokers reject such a log for ever.
+Kafka: LogManager.isStrayReplica.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
-from barnabas.broker.broker_state import BrokerState
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.dynamic_security import check_security_of_start
 from barnabas.broker.foundations import Foundations
+from barnabas.broker.lifecycle import BrokerState
 from barnabas.broker.log_dir_failures import LogDirFailures
 from barnabas.broker.metadata_migration import check_not_moved, check_still_in_zookeeper
 from barnabas.broker.server_config import ServerConfig
-from barnabas.broker.stray_logs import stray_check
 from barnabas.broker.topic_log_configs import TopicLogConfigs
 from barnabas.config.config_error import ConfigError
 from barnabas.metadata.broker_registration import BrokerRegistration
@@ -31,14 +37,40 @@ from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.storage_metrics import register_loading_metrics
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.store import Store
 from barnabas.zk.zookeeper_config import ZookeeperConfig
+
+logger = logging.getLogger(__name__)
+
+
+def stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
+    """Return a function that tells whether a log is of an earlier topic of the same name.
+
+    Such a log could never be served, and would keep the log of the new topic out. A log whose topic the store does not
+    know stays where it is, with a warning: the store may be incomplete, for example when the log directories come from
+    another broker and have not been adopted yet.
+    """
+    known = zk_client.topics.assignments(zk_client.topics.all_topics())
+    topic_ids = {found.topic: found.topic_id for found in known}
+
+    def is_stray(log: UnifiedLog) -> bool:
+        topic = log.topic_partition.topic
+        if topic not in topic_ids:
+            logger.warning("The log in %s belongs to a topic that does not exist; it stays where it is", log.directory)
+            return False
+        expected = topic_ids[topic]
+        # Topics of Kafka before 2.8 have no id, and neither have their logs.
+        return expected is not None and log.topic_id is not None and log.topic_id != expected
+
+    return is_stray
+
 
 EXPIRY_SLACK_MS: Final = 5_000
 """ZooKeeper rounds the end of a session up to its next tick, of two seconds by default."""

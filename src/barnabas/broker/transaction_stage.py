@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from barnabas.broker.foundations import Foundations
-from barnabas.broker.inter_broker_addresses import InterBrokerAddresses
+from barnabas.broker.leader_connections import InterBrokerAddresses
 from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.storage_stage import StorageStage
 from barnabas.config.listeners import inter_broker_listener_name_of
@@ -18,19 +18,18 @@ from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.admin import TransactionAdmin
-from barnabas.coordinator.transaction.completion import TransactionCompletion
-from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
-from barnabas.coordinator.transaction.environment import TransactionEnvironment
+from barnabas.coordinator.transaction.coordinator import TransactionCoordinator, register_transaction_metrics
+from barnabas.coordinator.transaction.environment import (
+    TransactionCoordinatorConfig,
+    TransactionEnvironment,
+    TransactionTable,
+)
 from barnabas.coordinator.transaction.expiry import TransactionExpiry
-from barnabas.coordinator.transaction.loading.partition_loader import TransactionLoading
-from barnabas.coordinator.transaction.log.transition_log import TransitionLog
-from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch
-from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
-from barnabas.coordinator.transaction.markers.sender import MarkerSender
-from barnabas.coordinator.transaction.metrics import register_transaction_metrics
+from barnabas.coordinator.transaction.loading import TransactionLoading
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
+from barnabas.coordinator.transaction.marker_sender import MarkerSender, TransactionCompletion
 from barnabas.coordinator.transaction.service import TransactionService
-from barnabas.coordinator.transaction.table import TransactionTable
-from barnabas.coordinator.transaction.transaction_config import TransactionCoordinatorConfig
+from barnabas.coordinator.transaction.transaction_log import TransitionLog
 from barnabas.coordinator.transaction.verification_sender import VerificationSender
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager

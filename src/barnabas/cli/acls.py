@@ -19,6 +19,8 @@ from barnabas.security.acl.acl_binding import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
+    ResourcePattern,
+    ResourcePatternFilter,
     parse_principal,
 )
 from barnabas.security.acl.acl_codes import (
@@ -28,7 +30,6 @@ from barnabas.security.acl.acl_codes import (
     PatternType,
     ResourceType,
 )
-from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
 
 CLUSTER: Final = "kafka-cluster"
 OF_PRODUCERS: Final = (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)

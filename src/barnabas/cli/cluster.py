@@ -8,7 +8,7 @@ from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_
 from barnabas.cli.cluster_brokers import brokers
 from barnabas.cli.cluster_health import health
 from barnabas.cli.cluster_migrate import migrate
-from barnabas.cli.number_types import NUMBER
+from barnabas.cli.option_types import NUMBER
 from barnabas.cli.tables import json_option, print_json, print_table
 
 broker_option = click.option(

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.config_error import nearest_hint
 from barnabas.config.properties_file import load_properties
 
 _META = "barnabas.command_config"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
-from barnabas.cli.number_types import NUMBER
+from barnabas.cli.option_types import NUMBER
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigChange, ConfigResource
@@ -89,7 +89,7 @@ def get(
     \f
     Raises ValueError for a setting that does not exist.
     """
-    from barnabas.protocol.config_codes import ConfigSource
+    from barnabas.protocol.codes import ConfigSource
 
     resource = _resource(**whose)
     # A topic's own settings are those of the topic alone: the broker's would be the same for every topic.
@@ -182,7 +182,7 @@ def _change(
 
 def _why_nothing_acts(resource: ConfigResource, name: str) -> str | None:
     from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, why_nothing_acts
-    from barnabas.protocol.config_codes import ConfigResourceType
+    from barnabas.protocol.codes import ConfigResourceType
 
     if resource.type is ConfigResourceType.TOPIC:
         return KEPT_TOPIC_KEYS.get(name)
@@ -190,7 +190,7 @@ def _why_nothing_acts(resource: ConfigResource, name: str) -> str | None:
 
 
 def _shown(resource: ConfigResource) -> str:
-    from barnabas.protocol.config_codes import ConfigResourceType
+    from barnabas.protocol.codes import ConfigResourceType
 
     kinds = {ConfigResourceType.BROKER: "broker ", ConfigResourceType.BROKER_LOGGER: "loggers of broker "}
     return kinds.get(resource.type, "") + resource.name if resource.name else "all brokers"

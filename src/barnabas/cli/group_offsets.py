@@ -20,8 +20,7 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.moments import parse_timestamp_ms, utc_time
-from barnabas.cli.number_types import OFFSET, SHIFT
+from barnabas.cli.option_types import OFFSET, SHIFT, parse_timestamp_ms, utc_time
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ def _print_instant(where: Reset) -> None:
 
 def _ago_ms(text: str) -> int:
     """Read the time span of --by-duration. Raises ValueError."""
-    from barnabas.clients.iso_duration import parse_duration_ms
+    from barnabas.clients.consumer.offset_reset import parse_duration_ms
 
     duration_ms = parse_duration_ms(text)
     if duration_ms is None:

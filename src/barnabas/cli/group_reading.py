@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord
     from barnabas.clients.consumer.consumer_settings import ConsumerSettings
     from barnabas.clients.consumer.group.offset_commits import Offsets
-    from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+    from barnabas.clients.values import OffsetAndMetadata
     from barnabas.protocol.topic_partition import TopicPartition
 
 _POLL_MS = 500

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.client_options import EXIT_USAGE, fail
-from barnabas.cli.number_types import NUMBER
+from barnabas.cli.option_types import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -61,7 +61,7 @@ def _run(
     except ImportError as error:
         fail(f"sidecars need packages that are not installed ({error}): pip install 'barnabas[arrow]'")
     from barnabas.runtime.files import OperatingSystemFiles
-    from barnabas.storage.readonly.read_error import LogUnreadable
+    from barnabas.storage.readonly.partition_log import LogUnreadable
 
     is_wrong = False
     try:

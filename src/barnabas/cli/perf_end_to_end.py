@@ -21,7 +21,7 @@ from barnabas.cli.client_options import (
     timeout_option,
 )
 from barnabas.cli.command_config import command_settings
-from barnabas.cli.perf_counts import NANOSECONDS_PER_SECOND, Pace, PerfCounts
+from barnabas.cli.perf_counts import NANOSECONDS_PER_SECOND, Pace, PerfCounts, Progress
 from barnabas.cli.perf_options import (
     SendingOptions,
     acks_option,
@@ -39,7 +39,6 @@ from barnabas.cli.perf_options import (
     topic_option,
     warmup_option,
 )
-from barnabas.cli.perf_progress import Progress
 from barnabas.cli.tables import json_option
 from barnabas.runtime.clock import Clock, SystemClock
 

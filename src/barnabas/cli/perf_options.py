@@ -15,9 +15,9 @@ import click
 
 from barnabas.cli.client_options import BOOTSTRAP_TIMEOUT_MS, EXIT_INTERRUPTED, parse_pairs
 from barnabas.cli.command_config import command_settings, parsed_value
-from barnabas.cli.number_types import COUNT, NUMBER
+from barnabas.cli.option_types import COUNT, NUMBER
 from barnabas.cli.perf_counts import Figures, PerfCounts
-from barnabas.config.nearest_name import nearest_name
+from barnabas.config.config_error import nearest_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from barnabas.cli.client_options import bootstrap_option, check_place, fail, friendly_errors
-from barnabas.cli.perf_counts import Pace, PerfCounts
+from barnabas.cli.perf_counts import Pace, PerfCounts, Progress
 from barnabas.cli.perf_options import (
     SendingOptions,
     acks_option,
@@ -32,7 +32,6 @@ from barnabas.cli.perf_options import (
     topic_option,
     warmup_option,
 )
-from barnabas.cli.perf_progress import Progress
 from barnabas.cli.tables import json_option
 from barnabas.runtime.clock import Clock, SystemClock
 

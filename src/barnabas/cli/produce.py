@@ -25,8 +25,7 @@ from barnabas.cli.client_options import (
     timeout_option,
 )
 from barnabas.cli.command_config import command_settings
-from barnabas.cli.escaped_text import resolve_escapes
-from barnabas.cli.number_types import NUMBER
+from barnabas.cli.option_types import NUMBER, resolve_escapes
 
 if TYPE_CHECKING:
     from barnabas.clients.producer import RecordMetadata

@@ -20,9 +20,8 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.number_types import NUMBER, RATE
-from barnabas.cli.reassignment_directories import directories_missing, move_between_directories
-from barnabas.cli.reassignment_throttle import remove_throttle, set_throttle
+from barnabas.cli.option_types import NUMBER, RATE
+from barnabas.cli.reassignment_plan import directories_missing, move_between_directories, remove_throttle, set_throttle
 from barnabas.cli.tables import json_option, print_json
 from barnabas.cli.topic_partitions import parse_broker_ids
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
-from barnabas.cli.moments import utc_time
-from barnabas.cli.number_types import OFFSET
+from barnabas.cli.option_types import OFFSET, utc_time
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:

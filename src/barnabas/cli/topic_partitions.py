@@ -12,7 +12,7 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.number_types import COUNT, NUMBER
+from barnabas.cli.option_types import COUNT, NUMBER
 
 
 @click.command()

@@ -20,10 +20,10 @@ from barnabas.cli.client_options import (
     partitions_of,
     timeout_option,
 )
-from barnabas.cli.number_types import COUNT, NUMBER, REPLICATION_FACTOR
+from barnabas.cli.option_types import COUNT, NUMBER, REPLICATION_FACTOR
+from barnabas.cli.partition_problems import problem_options, show_partitions_with
 from barnabas.cli.tables import print_table
 from barnabas.cli.topic_partitions import alter, elect_leaders
-from barnabas.cli.topic_problems import problem_options, show_partitions_with
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import ConfigEntry, TopicDescription

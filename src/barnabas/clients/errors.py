@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 

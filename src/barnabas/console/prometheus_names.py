@@ -20,7 +20,7 @@ import re
 from functools import cache
 from typing import Final
 
-from barnabas.metrics.distribution import PERCENTILES
+from barnabas.metrics.histogram import PERCENTILES
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 
 COUNTER_SUFFIX: Final = "_total"

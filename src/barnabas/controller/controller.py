@@ -30,10 +30,10 @@ from barnabas.controller.controller_config import ControllerConfig
 from barnabas.controller.controller_context import ControllerContext
 from barnabas.controller.controller_environment import ControllerEnvironment
 from barnabas.controller.controller_event_manager import ControllerEventManager
-from barnabas.controller.controller_stats import ControllerStats
+from barnabas.controller.controller_state import ControllerStats
 from barnabas.controller.elected_controller import ElectedController
 from barnabas.controller.store_watches import StoreWatches
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.topic_partition import TopicPartition

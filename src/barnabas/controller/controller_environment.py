@@ -14,7 +14,7 @@ from barnabas.controller.controller_channel_manager import ControllerChannelMana
 from barnabas.controller.controller_config import ControllerConfig
 from barnabas.controller.controller_context import ControllerContext
 from barnabas.controller.controller_events import ControllerEvent
-from barnabas.controller.controller_stats import ControllerStats
+from barnabas.controller.controller_state import ControllerStats
 from barnabas.controller.partition_state_machine import PartitionStateMachine
 from barnabas.controller.replica_state_machine import ReplicaStateMachine
 from barnabas.controller.store_watches import StoreWatches

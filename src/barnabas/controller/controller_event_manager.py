@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from barnabas.controller.controller_events import ControllerEvent
-from barnabas.controller.controller_state import ControllerState, state_while_handling
-from barnabas.controller.controller_stats import ControllerStats
+from barnabas.controller.controller_state import ControllerState, ControllerStats, state_while_handling
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
 from barnabas.zk.errors import StoreUnavailableError
 

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.inter_broker import (
     AlterPartitionRequest,

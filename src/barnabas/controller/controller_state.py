@@ -1,6 +1,11 @@
 """The state of the controller by the event that it handles: a table, for its metrics.
 
 Used by `controller_event_manager` on the controller's thread; pure. Kafka: kafka.controller.ControllerState.
+
+The controller's counts: times of events in the queue, rates and times by state, unclean elections.
+
+Made by `controller`, updated on its thread only, read by any thread.
+Kafka: kafka.controller.ControllerStats, ControllerEventManager.
 """
 
 from __future__ import annotations
@@ -10,6 +15,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.controller import controller_events as events
+from barnabas.metrics.histogram import DurationTimer, Histogram
+from barnabas.metrics.meter import Meter
 
 
 class ControllerState(enum.IntEnum):
@@ -95,3 +102,15 @@ def state_while_handling(event: events.ControllerEvent) -> ControllerState:
             else ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE
         )
     return _STATES[event if isinstance(event, events.Signal) else type(event)]
+
+
+class ControllerStats:
+    """The counts. `state`: the state of the controller now. `event_queue_time_ms`: Kafka's EventQueueTimeMs."""
+
+    def __init__(self) -> None:
+        self.state = ControllerState.IDLE
+        self.event_queue_time_ms = Histogram()
+        self.timers: Final[Mapping[ControllerState, DurationTimer]] = {
+            state: DurationTimer() for state in RATE_AND_TIME_METRICS
+        }
+        self.unclean_elections = Meter()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from barnabas.controller.controller import Controller
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.delayed_operation import DelayedOperation

@@ -16,7 +16,7 @@ from barnabas.controller.election import ElectionStrategy, preferred_replica_lea
 from barnabas.controller.partition_state_machine import ElectionOutcomes
 from barnabas.controller.partition_states import PartitionState
 from barnabas.controller.replica_states import ReplicaState
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.errors import ControllerMovedError

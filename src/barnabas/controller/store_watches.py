@@ -19,7 +19,7 @@ from barnabas.controller.controller_events import (
     ReplicaLeaderElection,
     Signal,
 )
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.broker_zk_data import BrokerIdsZNode, BrokerIdZNode, ControllerZNode, LogDirEventNotificationZNode
 from barnabas.zk.store import WatchEventType

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.config_error import nearest_hint
 from barnabas.protocol.errors import ErrorCode
 
 When: TypeAlias = Literal["before", "after"]

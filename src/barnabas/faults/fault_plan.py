@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.config_error import nearest_hint
 from barnabas.faults.actions import ACTIONS, Action, Error
 from barnabas.faults.calls import CALLS, All, Calls
 from barnabas.faults.named_topics import names_topics

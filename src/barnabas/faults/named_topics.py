@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.codes import ConfigResourceType
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.message_struct import Struct
 

@@ -24,11 +24,15 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.acl.acl_authorizer import AclAuthorizer
-from barnabas.security.acl.acl_binding import AccessControlEntry, AclBinding, AclBindingFilter, parse_principal
+from barnabas.security.acl.acl_binding import (
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    ResourcePattern,
+    parse_principal,
+)
 from barnabas.security.acl.acl_codes import PatternType
-from barnabas.security.acl.resource_pattern import ResourcePattern
-from barnabas.zk.acl_zk_data import AclChangeZNode
-from barnabas.zk.acl_znodes import VersionedAcls
+from barnabas.zk.acl_znodes import AclChangeZNode, VersionedAcls
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 logger = logging.getLogger(__name__)

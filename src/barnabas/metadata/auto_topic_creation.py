@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from barnabas.config.metadata_store import uses_zookeeper
+from barnabas.config.cross_checks import uses_zookeeper
 from barnabas.config.setting import Settings, computed, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_admin import TopicAdmin, TopicToCreate

@@ -22,7 +22,7 @@ from barnabas.metadata.client_quotas import (
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.quota_entity import QuotaEntity
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 
 
 class MatchType(IntEnum):

@@ -20,13 +20,15 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.quota_entity import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
+    DEFAULT_NAME,
     IP_CONNECTION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     QuotaEntity,
+    desanitize,
+    sanitize,
 )
-from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize, sanitize
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)

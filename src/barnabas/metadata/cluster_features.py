@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from barnabas.protocol.feature_codes import UpgradeType
+from barnabas.protocol.codes import UpgradeType
 from barnabas.protocol.kafka_releases import RELEASES
 from barnabas.zk.broker_zk_data import FinalizedFeatures
 from barnabas.zk.kafka_zk_client import KafkaZkClient

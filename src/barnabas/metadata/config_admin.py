@@ -26,7 +26,7 @@ from barnabas.metadata.config_repository import ALL_BROKERS, ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.metadata.topic_name import validate_topic_name
-from barnabas.protocol.config_codes import ConfigOperation
+from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.zk.errors import StoreUnavailableError
 

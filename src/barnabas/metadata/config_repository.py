@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 ALL_BROKERS: Final = "<default>"

@@ -22,11 +22,10 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
+from barnabas.security.delegation_token import DelegationToken, TokenCache, TokenInformation, token_hmac
 from barnabas.security.principal import Principal
 from barnabas.security.sasl.scram_mechanism import ScramMechanism
 from barnabas.security.sasl.scram_server import TokenCredential
-from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation, token_hmac
-from barnabas.security.tokens.token_cache import TokenCache
 from barnabas.zk.token_znodes import TokenZnodes
 from barnabas.zk.znode_json import ZnodeFormatError
 

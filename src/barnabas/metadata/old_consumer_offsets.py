@@ -11,9 +11,8 @@ import logging
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.consumer_offset_znodes import is_path_element
 from barnabas.zk.errors import StoreError
-from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.kafka_zk_client import KafkaZkClient, is_path_element
 
 logger = logging.getLogger(__name__)
 

@@ -15,13 +15,12 @@ from typing import Final, NamedTuple
 from barnabas.metadata.client_quota_store import ClientQuotaStore, QuotaPath
 from barnabas.metadata.scram_credential_cache import credentials_of
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.quota.quota_entity import QuotaEntity
-from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize, sanitize
-from barnabas.security.sasl.scram_credential import ScramCredential
+from barnabas.quota.quota_entity import DEFAULT_NAME, QuotaEntity, desanitize, sanitize
 from barnabas.security.sasl.scram_mechanism import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
     SCRAM_MECHANISMS,
+    ScramCredential,
     ScramMechanism,
 )
 from barnabas.zk.errors import StoreUnavailableError

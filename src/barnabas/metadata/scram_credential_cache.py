@@ -15,11 +15,10 @@ import threading
 from collections.abc import Callable, Mapping
 
 from barnabas.metadata.config_change_listener import ConfigChangeListener
-from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize
-from barnabas.security.sasl.scram_credential import ScramCredential
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramMechanism
+from barnabas.quota.quota_entity import DEFAULT_NAME, desanitize
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from barnabas.security.sasl.scram_server import TokenCredential
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 logger = logging.getLogger(__name__)

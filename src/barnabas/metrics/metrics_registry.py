@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.metrics.distribution import Distribution
-from barnabas.metrics.histogram import DurationTimer, Histogram
+from barnabas.metrics.histogram import Distribution, DurationTimer, Histogram
 from barnabas.metrics.meter import Meter, Rates
 
 logger = logging.getLogger(__name__)

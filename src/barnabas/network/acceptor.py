@@ -6,31 +6,130 @@ Processors are added and removed while running. Kafka: SocketServer.Acceptor, Da
 A connection passes three tests: the quotas (which may keep this thread waiting until there is room, or refuse the
 address), the socket's options (the client may be gone by now), and a Processor with room. The Processors are asked in
 turn; each has a queue of 20, and the Acceptor waits only for the last one it asks.
+
+Accepted connections of addresses that connect too often: each is closed, without being served, after its delay.
+
+Owned by one Acceptor's thread; no lock. Kafka: DelayedCloseSocket and throttledSockets of SocketServer.Acceptor. The
+delay slows a client that reconnects in a loop, which an immediate close would not.
+
+The network threads of one listener: added and removed while running, asked in turn by the Acceptor.
+
+Made by the Acceptor. The SocketServer's thread adds, starts and removes, the Acceptor's thread takes the next one; a
+lock guards the list. Kafka: SocketServer.Acceptor (its processors).
 """
 
 from __future__ import annotations
 
 import errno
+import heapq
+import itertools
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.config.listeners import EndPoint
+from barnabas.network.channel_builders import ServedListener
 from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
 from barnabas.network.connection_rates import ConnectionThrottled
-from barnabas.network.ip_address import MAPPED_IPV4
-from barnabas.network.listener_processors import ListenerProcessors
-from barnabas.network.network_config import SYSTEM_BUFFER, ListenerConfig
+from barnabas.network.network_config import MAPPED_IPV4, SYSTEM_BUFFER, ListenerConfig
 from barnabas.network.processor import Processor
-from barnabas.network.served_listener import ServedListener
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
-from barnabas.network.throttled_connections import ThrottledConnections
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.wakeup import Wakeup
 from barnabas.transport.default_poller import default_poller
 from barnabas.transport.poller import READABLE
 from barnabas.transport.transport_layer import is_connection_lost
+
+
+class ThrottledConnections:
+    """The sockets by the time at which each is to be closed, in nanoseconds."""
+
+    __slots__ = ("_heap", "_numbers")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Any]] = []
+        self._numbers = itertools.count()  # equal times must not compare sockets
+
+    def add(self, close_ns: int, accepted: Any) -> None:
+        """Close `accepted` at `close_ns`."""
+        heapq.heappush(self._heap, (close_ns, next(self._numbers), accepted))
+
+    def close_due(self, now_ns: int) -> None:
+        """Close the sockets whose delay is over."""
+        while self._heap and self._heap[0][0] <= now_ns:
+            heapq.heappop(self._heap)[2].close()
+
+    def seconds_left(self, now_ns: int, at_most: float) -> float:
+        """Return the seconds until the next socket is due, but no more than `at_most`."""
+        if not self._heap:
+            return at_most
+        return min(max(self._heap[0][0] - now_ns, 0) / 1e9, at_most)
+
+    def close_all(self) -> None:
+        """Close every socket now."""
+        while self._heap:
+            self._heap.pop()[2].close()
+
+
+class ListenerProcessors:
+    """The Processors in the order in which they were added; the last ones are removed first."""
+
+    def __init__(self, listener: ServedListener, new_processor: Callable[[ServedListener], Processor]) -> None:
+        self._listener = listener
+        self._new_processor = new_processor
+        self._processors: list[Processor] = []
+        self._next = 0
+        self._started = False
+        self._lock = threading.Lock()
+
+    @property
+    def all(self) -> list[Processor]:
+        """The Processors, in a list that does not change."""
+        with self._lock:
+            return list(self._processors)
+
+    @property
+    def are_started(self) -> bool:
+        """Whether connections are read."""
+        return self._started
+
+    def add(self, count: int) -> None:
+        """Add Processors; they start now if the others have been started."""
+        with self._lock:
+            for _ in range(count):
+                processor = self._new_processor(self._listener)
+                self._processors.append(processor)
+                if self._started:
+                    processor.start()
+
+    def start(self) -> None:
+        """Start the Processors; a second call does nothing."""
+        with self._lock:
+            if not self._started:
+                self._started = True
+                for processor in self._processors:
+                    processor.start()
+
+    def take_last(self, count: int) -> list[Processor]:
+        """Take the last `count` Processors out of the turn, for the caller to retire."""
+        with self._lock:
+            kept = max(len(self._processors) - count, 0)
+            taken = self._processors[kept:]
+            del self._processors[kept:]
+            return taken
+
+    def next(self) -> Processor | None:
+        """Return the Processor whose turn it is; None if all have been removed."""
+        with self._lock:
+            if not self._processors:
+                return None
+            self._next %= len(self._processors)
+            processor = self._processors[self._next]
+            self._next += 1
+            return processor
+
 
 logger = logging.getLogger(__name__)
 

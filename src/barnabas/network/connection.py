@@ -31,7 +31,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
 from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.kafka_channel import KafkaChannel
-from barnabas.transport.session_counters import SessionCounters
+from barnabas.transport.selector_counters import SessionCounters
 
 _NOT_MUTED: Final = MuteState.NOT_MUTED
 _PENDING: Final = MuteState.MUTED_AND_RESPONSE_PENDING

@@ -25,8 +25,7 @@ from typing import Final
 
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.network.connection_rates import ConnectionRates, RateSample
-from barnabas.network.ip_address import canonical_address
-from barnabas.network.network_config import ListenerConfig, NetworkConfig
+from barnabas.network.network_config import ListenerConfig, NetworkConfig, canonical_address
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 logger = logging.getLogger(__name__)

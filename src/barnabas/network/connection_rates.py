@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from barnabas.metrics.rate import Average, Rate
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.network.network_config import UNLIMITED
-from barnabas.quota.throttle_time import throttle_time_ms
+from barnabas.quota.quota_sensor import throttle_time_ms
 
 FEW_ADDRESSES: Final = 1000
 """How many addresses' rates are kept. Beyond that, addresses that have not connected for a whole window are

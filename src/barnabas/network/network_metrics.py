@@ -15,13 +15,13 @@ from itertools import islice
 from typing import Final
 
 from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
-from barnabas.metrics.recent_rate import RecentRate
+from barnabas.metrics.rate import RecentRate
 from barnabas.network.acceptor import Acceptor
+from barnabas.network.channel_builders import CONTROL_PLANE
 from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
-from barnabas.network.request_handler_pool import RequestHandlerPool
+from barnabas.network.request_handler import RequestHandlerPool
 from barnabas.network.request_metrics import ProcessorCounts, RequestMetrics
-from barnabas.network.served_listener import CONTROL_PLANE
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import Clock
 

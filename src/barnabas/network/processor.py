@@ -34,15 +34,14 @@ from typing import Final
 
 from barnabas.api.request import ConnectionContext
 from barnabas.network.answer_queue import AnswerQueue
+from barnabas.network.channel_builders import ServedListener
 from barnabas.network.connection import Connection
 from barnabas.network.connection_quotas import ConnectionQuotas
-from barnabas.network.connection_table import ConnectionTable
+from barnabas.network.connection_table import CONNECTION_QUEUE_SIZE, ConnectionTable, NewConnection, NewConnections
 from barnabas.network.mute_states import MuteState
-from barnabas.network.new_connections import CONNECTION_QUEUE_SIZE, NewConnection, NewConnections
 from barnabas.network.processor_drain import ProcessorDrain
 from barnabas.network.request_intake import RequestIntake
 from barnabas.network.request_path import RequestPath
-from barnabas.network.served_listener import ServedListener
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.network.session_intake import SASL_PROTOCOLS, SessionIntake
 from barnabas.protocol.errors import InvalidRequest

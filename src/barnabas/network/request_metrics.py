@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
 from barnabas.api.request_log import RequestLog
-from barnabas.metrics.buckets import DURATION_SHIFT, HIGHEST, INDEX, bucket_of
+from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEX, bucket_of
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.network.error_counts import error_counter_of
 from barnabas.network.request_samples import (
@@ -42,7 +42,7 @@ from barnabas.network.request_samples import (
 )
 from barnabas.network.request_table import RequestTable
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.deprecated_versions import FIRST_CURRENT_VERSION
+from barnabas.protocol.kafka_releases import FIRST_CURRENT_VERSION
 from barnabas.protocol.messages.message import Message
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import add
 from typing import Final, NamedTuple
 
-from barnabas.metrics.buckets import DURATION_UNIT_MS
-from barnabas.metrics.distribution import RecentWeights, distribution
+from barnabas.metrics.histogram import DURATION_UNIT_MS, RecentWeights, distribution
 from barnabas.metrics.meter import Meter
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.network.request_table import RequestTable

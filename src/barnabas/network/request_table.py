@@ -1,7 +1,7 @@
 """The counts of one Processor for the requests of one API, in plain lists that other threads read and sum.
 
 Filled by `request_metrics` on the Processor's thread; no lock, so a read may be a moment late. The lists hold bucket
-counts (`metrics.buckets`). A stage that most requests do not have is counted only for the requests that have it;
+counts (`metrics.histogram`). A stage that most requests do not have is counted only for the requests that have it;
 `request_samples` adds the zeros.
 Kafka: RequestMetrics.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from operator import add
 from typing import Final
 
-from barnabas.metrics.buckets import BUCKETS
+from barnabas.metrics.histogram import BUCKETS
 from barnabas.network.error_counts import ErrorCounter, new_error_counts
 
 BUCKET_LISTS: Final = (

@@ -24,19 +24,18 @@ from typing import Final
 from barnabas.api.request import Request
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor
-from barnabas.network.channel_builders import PLAINTEXT_ONLY, ChannelBuilders
+from barnabas.network.channel_builders import DATA_PLANE, PLAINTEXT_ONLY, ChannelBuilders
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.listener_factory import ListenerFactory, Planes
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.processor import Processor
 from barnabas.network.request_path import RequestHandling
-from barnabas.network.served_listener import DATA_PLANE
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.logger_levels import when_levels_change
 from barnabas.transport.frame_reader import LARGE_FRAME_BYTES
-from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
+from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
 
 logger = logging.getLogger(__name__)
 

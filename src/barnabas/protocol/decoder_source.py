@@ -37,8 +37,8 @@ from enum import Enum
 from barnabas.protocol.codec_runtime import AS_JAVA
 from barnabas.protocol.message_struct import Struct, VersionedStruct
 from barnabas.protocol.schema import FieldSchema, WireType
-from barnabas.protocol.source_writer import SourceWriter
 from barnabas.protocol.wire_layout import (
+    SourceWriter,
     default_literal,
     fields_of,
     has_records,

@@ -23,8 +23,7 @@ from __future__ import annotations
 
 from barnabas.protocol.message_struct import Struct, VersionedStruct
 from barnabas.protocol.schema import UNSET, FieldSchema, WireType
-from barnabas.protocol.source_writer import SourceWriter
-from barnabas.protocol.wire_layout import fields_of, has_records, tagged_fields, untagged_fields
+from barnabas.protocol.wire_layout import SourceWriter, fields_of, has_records, tagged_fields, untagged_fields
 
 _IMPORTS = """\
 from struct import Struct, error as StructError

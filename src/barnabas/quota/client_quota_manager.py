@@ -1,6 +1,6 @@
 """The usage of one kind of resource by each client, and its limits.
 
-One for each quota type, made by `broker`. Quotas are changed by `metadata.client_quota_listener` on a scheduler's
+One for each quota type, made by `broker`. Quotas are changed by `metadata.client_quota_store` on a scheduler's
 thread, usage is recorded by whichever thread answers a request. `_lock` guards the table of sensors; a sensor has a
 lock of its own. Limits are an immutable snapshot, replaced by one assignment under `_lock`.
 

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from barnabas.quota.quota_entity import QuotaEntity
-from barnabas.quota.sanitizer import DEFAULT_NAME, sanitize
+from barnabas.quota.quota_entity import DEFAULT_NAME, QuotaEntity, sanitize
 
 UNLIMITED: Final = float((1 << 63) - 1)
 """The bound of a client without a limit, while others have one: its usage is measured all the same."""

@@ -1,23 +1,48 @@
 """All client quotas of a broker, and the settings that change them.
 
-Made by `broker` at start. `update` is called by `metadata.client_quota_listener`, one call at a time; the managers are
+Made by `broker` at start. `update` is called by `metadata.client_quota_store`, one call at a time; the managers are
 charged by `api.throttle`, which is notified of changes.
 
 Kafka: QuotaFactory.QuotaManagers, QuotaConfigHandler.
+
+The windows over which quotas are measured. Frozen, so any thread reads them; they change with the file only.
+
+Read by `quota_managers` when the broker starts. Kafka: ClientQuotaManagerConfig.
+
+The thread time that each client used: percent of one thread, request handler and network thread together.
+
+Made by `broker`, charged by `api.throttle`; threads and locks as its base class. `_exempt_lock` guards the rate of the
+time that is charged to no client.
+
+Kafka: kafka.server.ClientRequestQuotaManager.
+
+The partitions that each client creates and deletes, against its credits.
+
+Made by `broker`; threads and locks as its base class.
+
+Kafka: kafka.server.ControllerMutationQuotaManager.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 from barnabas.config.kafka_config import KafkaConfig
+from barnabas.config.setting import Settings, setting
+from barnabas.metrics.rate import Rate
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
-from barnabas.quota.client_request_quota_manager import ClientRequestQuotaManager
-from barnabas.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
-from barnabas.quota.quota_config import QuotaConfig
+from barnabas.quota.controller_mutation_quota import (
+    UNBOUNDED,
+    ControllerMutationQuota,
+    PermissiveControllerMutationQuota,
+    StrictControllerMutationQuota,
+)
 from barnabas.quota.quota_entity import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -26,7 +51,84 @@ from barnabas.quota.quota_entity import (
     QuotaEntity,
     QuotaType,
 )
+from barnabas.quota.quota_limits import Share
+from barnabas.quota.quota_sensor import QuotaSensor, TokenSensor
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+
+def _in_milliseconds(seconds: int) -> int:
+    return seconds * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaConfig(Settings):
+    """Numbers of samples, and the length of one. statistics: of rates that are shown and limit nothing."""
+
+    client_samples: int = setting("quota.window.num")
+    client_window_ms: int = setting("quota.window.size.seconds", _in_milliseconds)
+    controller_samples: int = setting("controller.quota.window.num")
+    controller_window_ms: int = setting("controller.quota.window.size.seconds", _in_milliseconds)
+    replication_samples: int = setting("replication.quota.window.num")
+    replication_window_ms: int = setting("replication.quota.window.size.seconds", _in_milliseconds)
+    alter_log_dirs_samples: int = setting("alter.log.dirs.replication.quota.window.num")
+    alter_log_dirs_window_ms: int = setting("alter.log.dirs.replication.quota.window.size.seconds", _in_milliseconds)
+    statistics_samples: int = setting("metrics.num.samples")
+    statistics_window_ms: int = setting("metrics.sample.window.ms")
+
+
+PERCENT_OF_A_SECOND: Final = 100 / 1_000_000_000
+"""A nanosecond of a thread, as percent of a second."""
+
+
+class ClientRequestQuotaManager(ClientQuotaManager):
+    """The quota of thread time, in nanoseconds. No client waits for longer than one sample of the window."""
+
+    def __init__(self, windows: QuotaWindows) -> None:
+        super().__init__(QuotaType.REQUEST, windows, "request-time")
+        self._max_throttle_time_ms = windows.quota.sample_ms
+        self._exempt_lock = threading.Lock()
+        self._exempt = Rate(windows.statistics)
+
+    def record_time_and_get_throttle_time_ms(self, user: str, client_id: str, time_ns: int, now_ms: int) -> int:
+        """Count the time that a client's request took, and return how long its connection is to be muted."""
+        wait_ms = self.record_and_get_throttle_time_ms(user, client_id, time_ns * PERCENT_OF_A_SECOND, now_ms)
+        # As in Kafka: one sample is the longest wait, although the rate may still be above the quota after it.
+        return min(wait_ms, self._max_throttle_time_ms)
+
+    def record_network_time(self, user: str, client_id: str, time_ns: int, now_ms: int) -> None:
+        """Count the time of receiving the request and sending its answer, which is known only afterwards."""
+        self.record_no_throttle(user, client_id, time_ns * PERCENT_OF_A_SECOND, now_ms)
+
+    def record_exempt(self, time_ns: int, now_ms: int) -> None:
+        """Count time that is charged to no client."""
+        with self._exempt_lock:
+            self._exempt.record(time_ns * PERCENT_OF_A_SECOND, now_ms)
+
+    def exempt_request_time(self, now_ms: int) -> float:
+        """Return the value of the gauge `exempt-request-time`."""
+        with self._exempt_lock:
+            return self._exempt.measure(now_ms)
+
+
+class ControllerMutationQuotaManager(ClientQuotaManager):
+    """The quota of created and deleted partitions. now_ms: milliseconds of a clock that does not go back."""
+
+    def __init__(self, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
+        super().__init__(QuotaType.CONTROLLER_MUTATION, windows)
+        self._now_ms = now_ms
+
+    def quota_for(self, user: str, client_id: str, *, strict: bool) -> ControllerMutationQuota:
+        """Return the quota of one request. strict: the request may be refused, because its version knows that error."""
+        if not self.limits:
+            return UNBOUNDED
+        sensor = self.sensor_of(user, client_id, self._now_ms())
+        assert isinstance(sensor, TokenSensor)
+        made = StrictControllerMutationQuota if strict else PermissiveControllerMutationQuota
+        return made(sensor, self._now_ms)
+
+    def _new_sensor(self, share: Share, now_ms: int) -> QuotaSensor:
+        return TokenSensor(share, self._windows.quota, self._windows.statistics, now_ms)
+
 
 logger = logging.getLogger(__name__)
 

@@ -3,10 +3,26 @@
 Made and expired by `ClientQuotaManager`; recorded to by whichever thread answers a request. `_lock` guards the values.
 
 Kafka: ClientSensors.
+
+How long a client has to wait until its usage is within its quota again. Pure functions.
+
+Called by the quota managers. Beside Kafka's: a quota of 0 makes its client wait for the whole window (in Kafka Infinity
+becomes -1 ms, which is no wait).
+
+Kafka: org.apache.kafka.server.quota.QuotaUtils, ControllerMutationQuotaManager.throttleTimeMs.
+
+Credits that come back at a steady rate, up to a burst.
+
+Owned by a quota sensor, under its lock; milliseconds come with each call. Unlike with a sampled rate, a burst costs the
+wait until its credits have come back, not until its sample leaves the window. With 10 credits a second and a window of
+11 s, a burst of 130 leaves -20: the client waits 2 s.
+
+Kafka: org.apache.kafka.common.metrics.stats.TokenBucket.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -14,8 +30,57 @@ from typing import Final, Protocol
 from barnabas.metrics.rate import Average, Rate
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_limits import Share
-from barnabas.quota.throttle_time import throttle_time_ms, token_throttle_time_ms
-from barnabas.quota.token_bucket import TokenBucket
+
+LONGEST_MS: Final = (1 << 31) - 1
+"""The largest value of the field in answers."""
+
+
+def throttle_time_ms(rate: float, bound: float, window_ms: int) -> int:
+    """Return the wait X after which the rate, over a window longer by X, is the bound: rate * W / (W + X) = bound."""
+    if bound <= 0:
+        return min(window_ms, LONGEST_MS)
+    return _rounded((rate - bound) / bound * window_ms)
+
+
+def token_throttle_time_ms(tokens: float, bound: float, window_ms: int) -> int:
+    """Return the wait until `tokens`, which are below zero, have come back at `bound` a second."""
+    if bound <= 0:
+        return min(window_ms, LONGEST_MS)
+    return _rounded(-tokens / bound * 1000)
+
+
+def _rounded(milliseconds: float) -> int:
+    """Round as Java's Math.round, within the field of answers."""
+    # The comparison comes first, because `floor` raises for an infinite wait. Python's `round` rounds halves to even.
+    return LONGEST_MS if milliseconds >= LONGEST_MS else math.floor(milliseconds + 0.5)
+
+
+class TokenBucket:
+    """Full at first: `bound` credits a second, for the whole window. The bound may change between calls."""
+
+    __slots__ = ("_tokens", "_updated_ms", "_window_seconds")
+
+    def __init__(self, window: SampleWindow, bound: float, now_ms: int) -> None:
+        self._window_seconds = window.duration_ms / 1000
+        self._tokens = bound * self._window_seconds
+        self._updated_ms = now_ms
+
+    def record(self, value: float, bound: float, now_ms: int) -> None:
+        """Take `value` credits; the rest may be below zero."""
+        self._refill(bound, now_ms)
+        # A negative value returns credits: not more than the bucket holds.
+        self._tokens = min(bound * self._window_seconds, self._tokens - value)
+
+    def measure(self, bound: float, now_ms: int) -> float:
+        """Return the credits now; below zero the quota is exceeded."""
+        self._refill(bound, now_ms)
+        return self._tokens
+
+    def _refill(self, bound: float, now_ms: int) -> None:
+        elapsed_seconds = (now_ms - self._updated_ms) / 1000
+        self._tokens = min(bound * self._window_seconds, self._tokens + bound * elapsed_seconds)
+        self._updated_ms = now_ms
+
 
 Values = Iterable[tuple[str, float]]
 

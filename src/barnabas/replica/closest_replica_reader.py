@@ -2,21 +2,97 @@
 
 Takes the place of ReplicaReader in ReplicaManager, on the same threads, without a lock. A subclass, so that brokers
 without the setting pay nothing. Kafka: ReplicaManager.fetchMessages, readFromLog.
+
+The choice of the replica from which a consumer reads (KIP-392).
+
+Asked by ClosestReplicaReader of the leader, on handler and processor threads. Reads immutable values only, so no lock.
+Kafka: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
+from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
+from barnabas.replica.follower_state import Follower
 from barnabas.replica.isr_updates import IsrUpdates
+from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
 from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.read import ReplicaReader
-from barnabas.replica.replica_selector import LEADER, ReplicaSelector
 from barnabas.replica.replication_throttle import ReplicationThrottle
 from barnabas.replica.waiting_requests import WaitingRequests
+
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The only value of `replica.selector.class` besides none."""
+LEADER: Final = -1
+
+
+class ReplicaSelector(Protocol):
+    """A rule that names the replica for a consumer."""
+
+    def select(self, state: LeaderState, fetch_offset: int, place: ConsumerPlace) -> int:
+        """Return the id of the follower to read from, or LEADER. state: of a partition that this broker leads."""
+
+
+class RackAwareReplicaSelector:
+    """The replica in the consumer's rack: the leader if it is there, else the follower with most records.
+
+    image: returns the cluster's metadata.
+    """
+
+    def __init__(self, broker_id: int, image: Callable[[], MetadataImage]) -> None:
+        self._broker_id = broker_id
+        self._image = image
+
+    def select(self, state: LeaderState, fetch_offset: int, place: ConsumerPlace) -> int:
+        """Return the id of the follower to read from, or LEADER.
+
+        Followers out of sync, and those without the fetch offset, are left out: a consumer of theirs would fall behind
+        or be sent back at once. So are those that the consumer cannot reach through its listener.
+        """
+        brokers = self._image().brokers
+
+        def is_near(broker_id: int) -> bool:
+            broker = brokers.get(broker_id)
+            return broker is not None and broker.rack == place.rack_id and place.listener_name in broker.endpoints
+
+        if is_near(self._broker_id):
+            return LEADER
+        near = [
+            follower
+            for follower in state.followers.values()
+            if follower.broker_id in state.isr and _has_offset(follower, fetch_offset) and is_near(follower.broker_id)
+        ]
+        return max(near, key=_progress).broker_id if near else LEADER
+
+
+def _has_offset(follower: Follower, offset: int) -> bool:
+    known = follower.state
+    return known.log_start_offset <= offset <= known.log_end.message_offset
+
+
+def _progress(follower: Follower) -> tuple[int, int, int]:
+    """Return what Kafka's ReplicaView compares: the log end, then how recently it was caught up, then the id."""
+    known = follower.state
+    return known.log_end.message_offset, follower.state_by_now.last_caught_up_ms, follower.broker_id
+
+
+def replica_selector(
+    class_name: str | None, broker_id: int, image: Callable[[], MetadataImage]
+) -> ReplicaSelector | None:
+    """Return the selector that `replica.selector.class` names; None when consumers read from the leader only.
+
+    Raises ValueError: for another class, which the table of settings does not accept.
+    """
+    if class_name is None:
+        return None
+    if class_name != RACK_AWARE:
+        raise ValueError(f"no replica selector {class_name}")
+    return RackAwareReplicaSelector(broker_id, image)
 
 
 class ClosestReplicaReader(ReplicaReader):

@@ -12,8 +12,7 @@ from barnabas.metrics.meter import Meter
 from barnabas.protocol.errors import ApiError
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.replica.partition import Partition
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
-from barnabas.replica.session_reads import SessionReads
+from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch, SessionReads
 
 
 class DelayedFetch(DelayedOperation):

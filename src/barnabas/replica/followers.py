@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.replica.follower_state import Follower, FollowerFetch, FollowerState
-from barnabas.replica.isr_proposals import propose_expand
+from barnabas.replica.isr_updates import propose_expand
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import NO_EPOCH, Partition
 

@@ -6,13 +6,22 @@ operations are retried when the order is done and no lock is held. A partition i
 changes: the fetchers have stopped before, and those of its new leader begin afterwards.
 
 Kafka: ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataCache.
+
+Changes of leadership, for the coordinators, whose state belongs to partitions of internal topics.
+
+`LeadershipOrders` collects changes while it carries out an order and calls the listeners on the thread of that order,
+when it holds no lock. Listeners are added while the broker is put together. Two orders may reach a listener in the
+wrong sequence: the leader epochs say which is newer.
+
+Kafka: ReplicaManager.becomeLeaderOrFollower, its callback onLeadershipChange.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -32,15 +41,42 @@ from barnabas.replica.fetcher.followed_state import FollowedState
 from barnabas.replica.fetcher.follower_logs import log_position
 from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
 from barnabas.replica.hosted_partitions import HostedPartitions
-from barnabas.replica.leadership_changes import LeadershipChange, LeadershipListeners
 from barnabas.replica.log_dir_moves import LogDirMoves
-from barnabas.replica.partition import Partition, PartitionState
-from barnabas.replica.partition_environment import PartitionEnvironment
+from barnabas.replica.partition import Partition, PartitionEnvironment, PartitionState
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.rpc.node import Node
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.log_manager import LogManager
+
+
+class LeadershipChange(NamedTuple):
+    """Whether this broker leads the partition now. leader_epoch None: this broker does not host it any more."""
+
+    topic_partition: TopicPartition
+    is_leader: bool
+    leader_epoch: int | None
+
+
+LeadershipListener = Callable[[Sequence[LeadershipChange]], None]
+
+
+class LeadershipListeners:
+    """The listeners for changes of leadership."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[LeadershipListener, ...] = ()
+
+    def add(self, listener: LeadershipListener) -> None:
+        """Call `listener` with every change from now on, without locks. The listener must not block."""
+        self._listeners = (*self._listeners, listener)
+
+    def notify(self, changes: Sequence[LeadershipChange]) -> None:
+        """Call every listener, unless there are no changes."""
+        if changes:
+            for listener in self._listeners:
+                listener(changes)
+
 
 logger = logging.getLogger(__name__)
 

@@ -18,29 +18,68 @@ An append and a change of leadership, side by side:
     before a byte is written
 
 Kafka: kafka.cluster.Partition.
+
+The end of a leader epoch in a leader's log: the answer to OffsetForLeaderEpoch.
+
+Made by `Partition.last_offset_for_leader_epoch` on handler and processor threads; immutable, so no lock.
+Kafka: OffsetForLeaderEpochResponseData.EpochEndOffset.
+
+The values that all partitions of one broker share.
+
+Made by ReplicaManager, read by any thread; immutable, so no lock. Kafka: the constructor arguments of Partition that
+are the same for each.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import BatchHeader
-from barnabas.replica.epoch_end_offset import EpochEndOffset
 from barnabas.replica.follower_state import Follower
 from barnabas.replica.isr_state import committed
 from barnabas.replica.leader_state import LeaderState, Reassignment
-from barnabas.replica.partition_environment import PartitionEnvironment
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producers.verification import Verification
+from barnabas.storage.producers.entry import Verification
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class EpochEndOffset(NamedTuple):
+    """The largest epoch not above the requested one, and the offset behind it; -1 and -1 when the log knows neither."""
+
+    error: ErrorCode = ErrorCode.NONE
+    leader_epoch: int = UNDEFINED_EPOCH
+    end_offset: int = UNDEFINED_EPOCH_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnvironment:
+    """The broker's id, time, and rules for followers.
+
+    max_lag_ms: `replica.lag.time.max.ms`. is_alive: whether the metadata says that a broker is alive.
+    """
+
+    broker_id: int
+    clock: Clock
+    max_lag_ms: int
+    is_alive: Callable[[int], bool]
+
+    def monotonic_ms(self) -> int:
+        """Return the time for measuring how far followers are behind, which no step of the machine's clock moves."""
+        return self.clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
+
 
 logger = logging.getLogger(__name__)
 

@@ -22,9 +22,8 @@ from barnabas.replica.followers import follower_or_error, update_follower
 from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leader_state import LeaderState
 from barnabas.replica.partition import Partition
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch, SessionReads
 from barnabas.replica.replication_throttle import ReplicationThrottle
-from barnabas.replica.session_reads import SessionReads
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata

@@ -21,10 +21,8 @@ from barnabas.quota.replication_quota import ReplicationQuotas
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
 from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
-from barnabas.replica.closest_replica_reader import ClosestReplicaReader
+from barnabas.replica.closest_replica_reader import ClosestReplicaReader, replica_selector
 from barnabas.replica.delete_records import ReplicaRecordDeleter
-from barnabas.replica.epoch_end_offset import EpochEndOffset
-from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.fetcher_manager import FetcherId, ReplicaFetcherManager
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
@@ -35,11 +33,9 @@ from barnabas.replica.isr_updates import IsrUpdates
 from barnabas.replica.leadership_orders import LeadershipOrders
 from barnabas.replica.log_dir_descriptions import LogDirDescription, describe_log_dirs
 from barnabas.replica.log_dir_moves import LogDirMoves
-from barnabas.replica.partition import Partition
-from barnabas.replica.partition_environment import PartitionEnvironment
+from barnabas.replica.partition import EpochEndOffset, Partition, PartitionEnvironment
 from barnabas.replica.read import ReplicaReader
-from barnabas.replica.replica_config import ReplicaConfig
-from barnabas.replica.replica_selector import replica_selector
+from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replication_throttle import follower_throttle, leader_throttle
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.runtime.clock import Clock

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.config.log_config import LogConfig
-from barnabas.config.replica_pairs import ReplicaPairs
+from barnabas.config.log_config import LogConfig, ReplicaPairs
 from barnabas.quota.replication_quota import ReplicationQuota
 from barnabas.replica.partition import Partition
 

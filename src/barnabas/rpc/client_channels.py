@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator
-from barnabas.security.sasl.client.sasl_client import SaslLogin
+from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
 from barnabas.security.tls.tls_client import TlsClient
-from barnabas.transport.authenticator import Authenticator, PlaintextAuthenticator
-from barnabas.transport.channel_builder import ChannelBuilder
+from barnabas.transport.authenticator import Authenticator, ChannelBuilder, PlaintextAuthenticator
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from barnabas.runtime.clock import Clock
-from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
-from barnabas.transport.channel_builder import ChannelBuilder
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame
 from barnabas.transport.selector_counters import SelectorCounters

@@ -27,7 +27,7 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.message import Message
-from barnabas.rpc.api_versions_discovery import ApiVersionsDiscovery
+from barnabas.rpc.api_versions_discovery import ApiVersionsDiscovery, NodeApiVersions
 from barnabas.rpc.client_request import (
     ClientRequest,
     ClientResponse,
@@ -39,13 +39,11 @@ from barnabas.rpc.client_request import (
 from barnabas.rpc.client_selector import ClientSelector
 from barnabas.rpc.connection_failures import ConnectionFailures
 from barnabas.rpc.connection_states import ConnectionState, ConnectionStates
-from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests
+from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests, decode_answer, request_frame
 from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.network_counters import NetworkCounters
 from barnabas.rpc.node import Node
-from barnabas.rpc.node_api_versions import NodeApiVersions
-from barnabas.rpc.request_frame import decode_answer, request_frame
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, NEVER_MS, Clock
 from barnabas.transport.authenticator import AuthenticationFailed
 from barnabas.transport.channel_state import ChannelState

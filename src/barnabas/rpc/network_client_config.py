@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.transport.channel_builder import ClientChannelBuilder
+from barnabas.transport.authenticator import ClientChannelBuilder
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ _KAFKA_LOGGERS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka.server.DynamicBrokerConfig": ("barnabas.broker.dynamic_broker_config",),
     "kafka.server.KafkaApis": ("barnabas.api",),
     "kafka.server.KafkaRequestHandler": ("barnabas.network.request_handler",),
-    "kafka.server.KafkaRequestHandlerPool": ("barnabas.network.request_handler_pool",),
+    "kafka.server.KafkaRequestHandlerPool": ("barnabas.network.request_handler",),
     "kafka.server.KafkaServer": ("barnabas.broker",),
     "kafka.server.MetadataCache": ("barnabas.metadata.metadata_cache",),
     "kafka.server.ReplicaAlterLogDirsThread": ("barnabas.replica.log_dir_moves",),

@@ -2,6 +2,8 @@
 
 Immutable; made by LogManager, read by its logs on any thread. Its `recovery` is filled by the threads that load logs,
 each of which has an entry of its own, and read by the threads that publish metrics; `_lock` guards it.
+
+The broker's settings that LogManager reads. A frozen snapshot, replaced as a whole; made by `broker`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,33 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from barnabas.config.setting import Settings, setting
 from barnabas.metrics.histogram import SharedTimer
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.segment.factory import SegmentFactory
+from barnabas.storage.segment.open_files import DEFAULT_LIMIT
 from barnabas.storage.validation.validator import LogValidator
+
+
+@dataclass(frozen=True, slots=True)
+class LogManagerConfig(Settings):
+    """Intervals of the background tasks, and the threads that load a directory's logs at start and flush them at stop.
+
+    open_files: how many segment files are kept open, which depends on the process's descriptor limit.
+    """
+
+    flush_check_ms: int = setting("log.flush.scheduler.interval.ms")
+    recovery_point_checkpoint_ms: int = setting("log.flush.offset.checkpoint.interval.ms")
+    log_start_offset_checkpoint_ms: int = setting("log.flush.start.offset.checkpoint.interval.ms")
+    retention_check_ms: int = setting("log.retention.check.interval.ms")
+    initial_task_delay_ms: int = setting("log.initial.task.delay.ms")
+    open_files: int = DEFAULT_LIMIT
+    recovery_threads_per_dir: int = setting("num.recovery.threads.per.data.dir")
+    producer_id_expiration_ms: int = setting("producer.id.expiration.ms")
+    producer_expiration_check_ms: int = setting("producer.id.expiration.check.interval.ms")
+    verifies_transactions: bool = setting("transaction.partition.verification.enable")
 
 
 class RecoveryProgress:

@@ -15,7 +15,7 @@ from barnabas.runtime.scheduler import Scheduler
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.directories.deletion import LogDeletion
 from barnabas.storage.directories.offset_checkpoints import LogCheckpoints
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_table import LogTable
 
 logger = logging.getLogger(__name__)

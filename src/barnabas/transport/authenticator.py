@@ -1,12 +1,19 @@
 """The authentication of a channel's peer, before the channel is ready: its Protocols, and the one for plaintext.
 
 Called by the thread that owns the channel. Kafka: Authenticator, PlaintextChannelBuilder.PlaintextAuthenticator.
+
+The functions that make a connected socket's transport and authenticator, by security protocol.
+
+Handed to every Selector; called on its thread for each new connection. Pure; no lock. Kafka: ChannelBuilder,
+PlaintextChannelBuilder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+
+from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -70,3 +77,13 @@ class PlaintextAuthenticator:
 
     def close(self) -> None:
         """Do nothing: there is no state about the peer."""
+
+
+ChannelBuilder = Callable[[StreamSocket], tuple[TransportLayer, Authenticator]]
+ClientChannelBuilder = Callable[[str], ChannelBuilder]
+"""Returns the builder of a connection to a host, given the host's name as the client's user knows it."""
+
+
+def plaintext_channel(stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
+    """Build a PLAINTEXT channel: no handshake, every peer is ANONYMOUS."""
+    return PlaintextTransportLayer(stream_socket), PlaintextAuthenticator()

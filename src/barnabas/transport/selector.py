@@ -31,6 +31,10 @@ which 1 MB has left. C has sent nothing for nine minutes:
 
 The order of these steps matters. The results of the last poll are cleared first. A channel that fails between two polls
 is reported at the end of the next one, so its completed frames are always handled before the report.
+
+The occasional work of a Selector: close idle channels, and free receive buffers that were not needed.
+
+Owned by the Selector's thread; no lock. Kafka: Selector.maybeCloseOldestConnection.
 """
 
 from __future__ import annotations
@@ -41,25 +45,46 @@ from typing import Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
-from barnabas.transport.authenticator import AuthenticationFailed, Authenticator
-from barnabas.transport.channel_builder import ChannelBuilder, plaintext_channel
+from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder, plaintext_channel
 from barnabas.transport.channel_io import ChannelIO
-from barnabas.transport.channel_setup import ChannelFactory, ChannelSetup
+from barnabas.transport.channel_setup import USE_DEFAULT_BUFFER_SIZE, ChannelFactory, ChannelSetup, open_socket
 from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.client_socket import USE_DEFAULT_BUFFER_SIZE, open_socket
 from barnabas.transport.default_poller import default_poller
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
-from barnabas.transport.idle_expiry import IdleExpiry
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_keeper import UNLIMITED, MemoryKeeper, MemoryLimit
 from barnabas.transport.memory_pool import NONE, MemoryPool
-from barnabas.transport.open_channels import OpenChannels
+from barnabas.transport.open_channels import IdleExpiry, OpenChannels
 from barnabas.transport.poll_results import PollResults
 from barnabas.transport.poll_wakeup import PollWakeup
 from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller
 from barnabas.transport.selector_counters import SelectorCounters
 from barnabas.transport.transport_layer import StreamSocket
-from barnabas.transport.upkeep import Upkeep
+
+DROP_BUFFERS_NS: Final = 30_000_000_000
+"""The interval at which receive buffers are freed that were not needed since the last time."""
+
+
+class Upkeep:
+    """The two tasks, and the time at which the next one is due, so that a poll costs one comparison."""
+
+    __slots__ = ("_buffers", "_channels", "_drop_buffers_ns", "due_ns")
+
+    def __init__(self, channels: OpenChannels, buffers: FrameBufferPool, now_ns: int) -> None:
+        self._channels = channels
+        self._buffers = buffers
+        self._drop_buffers_ns = now_ns + DROP_BUFFERS_NS
+        self.due_ns = 0
+        """The time before which there is nothing to do."""
+
+    def run(self, now_ns: int) -> None:
+        """Run the tasks that are due."""
+        next_idle_ns = self._channels.close_idle(now_ns)
+        if now_ns >= self._drop_buffers_ns:
+            self._buffers.drop_unused()
+            self._drop_buffers_ns = now_ns + DROP_BUFFERS_NS
+        self.due_ns = min(next_idle_ns, self._drop_buffers_ns)
+
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,11 @@ Example: two answers wait, a Metadata of 200 bytes and a Fetch with a header of 
                          the Selector goes on in its next turn, after the other channels
     sendfile             another turn: the socket's buffer takes 300 KB, then would block: `writable` is False, and
                          the Poller says when there is room
+
+The error of a Send whose file is shorter than the range it promised.
+
+Raised on the Selector's thread. It has a module of its own because Send's module can be compiled, and mypyc does not
+compile subclasses of OSError.
 """
 
 from __future__ import annotations
@@ -23,7 +28,11 @@ from typing import Any, Final
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversionRecords
 from barnabas.transport.transport_layer import MORE, TransportLayer
-from barnabas.transport.truncated_file import TruncatedFile
+
+
+class TruncatedFile(OSError):
+    """The error for a file that ends before the range that was promised to the peer: the channel can only close."""
+
 
 logger = logging.getLogger(__name__)
 

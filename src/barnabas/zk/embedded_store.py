@@ -24,8 +24,7 @@ from typing import NamedTuple
 from barnabas.runtime.clock import Clock
 from barnabas.zk.errors import StoreFullError, StoreUnavailableError
 from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
-from barnabas.zk.watch_delivery import WatchDelivery
-from barnabas.zk.watch_table import FiredWatch
+from barnabas.zk.watches import FiredWatch, WatchDelivery
 from barnabas.zk.znode_table import ZnodeTable, open_database
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
-from barnabas.zk.config_zk_data import ConfigEntityType, ConfigEntityZNode
+from barnabas.zk.config_znodes import ConfigEntityType, ConfigEntityZNode
 from barnabas.zk.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment

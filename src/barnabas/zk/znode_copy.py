@@ -18,7 +18,7 @@ from barnabas.zk.broker_zk_data import (
     ClusterIdZNode,
     LogDirEventNotificationZNode,
 )
-from barnabas.zk.config_zk_data import ConfigEntityChangeNotificationZNode
+from barnabas.zk.config_znodes import ConfigEntityChangeNotificationZNode
 from barnabas.zk.errors import NodeExistsError
 from barnabas.zk.store import (
     Children,

@@ -44,9 +44,10 @@ from barnabas.zk.store import (
     Result,
     SetData,
     Stat,
+    check_path,
+    parent_of,
 )
-from barnabas.zk.watch_table import FiredWatch, WatchTable
-from barnabas.zk.znode_path import check_path, parent_of
+from barnabas.zk.watches import FiredWatch, WatchTable
 
 DATABASE_NAME = "metadata.sqlite"
 # In PRAGMA user_version: a later version of this program recognises the format by it.

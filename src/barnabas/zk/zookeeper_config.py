@@ -1,20 +1,100 @@
 """The settings of the connection to ZooKeeper.
 
 Read by `broker` when it opens the store. Immutable. Kafka: ZkConfigs.
+
+The settings of TLS to ZooKeeper, which are ZooKeeper's and not those of listeners.
+
+Read by `zk.zookeeper_config`; immutable. What differs from `security.tls.tls_config`: the type of a store follows from
+its file's name, the password of a PEM key store is that of the key, and `zookeeper.ssl.protocol` is the only version of
+TLS unless `zookeeper.ssl.enabled.protocols` names others. Kafka: ZkConfigs. ZooKeeper: ClientX509Util.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
-from barnabas.config.metadata_store import uses_zookeeper
+from barnabas.config.cross_checks import uses_zookeeper
 from barnabas.config.secret import Secret
 from barnabas.config.setting import Settings, computed, setting
 from barnabas.security.sasl.jaas import InvalidJaas
+from barnabas.security.tls.tls_client import TlsClient
+from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig, text_if_given
 from barnabas.zk.digest_login import ZookeeperUser, user_of_login_context
-from barnabas.zk.zookeeper_tls_config import ZookeeperTlsConfig
+
+_PEM: Final = "PEM"
+_PKCS12: Final = "PKCS12"
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperTlsConfig(Settings):
+    """All settings. endpoint_identification: `https`, or empty to trust any name."""
+
+    is_enabled: bool = setting("zookeeper.ssl.client.enable")
+    keystore_location: str | None = setting("zookeeper.ssl.keystore.location", text_if_given)
+    keystore_password: Secret | None = setting("zookeeper.ssl.keystore.password", Secret.of)
+    keystore_type: str | None = setting("zookeeper.ssl.keystore.type", text_if_given)
+    truststore_location: str | None = setting("zookeeper.ssl.truststore.location", text_if_given)
+    truststore_password: Secret | None = setting("zookeeper.ssl.truststore.password", Secret.of)
+    truststore_type: str | None = setting("zookeeper.ssl.truststore.type", text_if_given)
+    protocol: str = setting("zookeeper.ssl.protocol")
+    enabled_protocols: tuple[str, ...] = setting("zookeeper.ssl.enabled.protocols", lambda value: value or ())
+    cipher_suites: tuple[str, ...] = setting("zookeeper.ssl.cipher.suites", lambda value: value or ())
+    endpoint_identification: str = setting("zookeeper.ssl.endpoint.identification.algorithm", lambda value: value or "")
+
+    @classmethod
+    def of(cls, config: ConfigValues) -> ZookeeperTlsConfig:
+        """Read the settings."""
+        return cls.from_kafka_config(config)
+
+    def new_client(self) -> TlsClient | None:
+        """Return the TLS of the connections, whose files are read now; None in plaintext.
+
+        Raises ConfigError: a store is missing or cannot be used, or a setting is wrong.
+        """
+        if not self.is_enabled:
+            return None
+        try:
+            return TlsClient(self._tls, self.endpoint_identification)
+        except ConfigError as error:
+            raise ConfigError(_in_zookeepers_names(error.message), error.name and f"zookeeper.{error.name}") from error
+
+    @property
+    def _tls(self) -> TlsConfig:
+        keys = _type_of(self.keystore_type, self.keystore_location)
+        trusted = _type_of(self.truststore_type, self.truststore_location)
+        return TlsConfig(
+            enabled_protocols=self.enabled_protocols or (self.protocol,),
+            cipher_suites=self.cipher_suites,
+            keystore=KeyStoreConfig(
+                type=keys,
+                location=self.keystore_location,
+                password=None if keys == _PEM else self.keystore_password,
+                key_password=self.keystore_password if keys == _PEM else None,
+            ),
+            truststore=TrustStoreConfig(
+                type=trusted,
+                location=self.truststore_location,
+                password=None if trusted == _PEM else self.truststore_password,
+            ),
+        )
+
+
+def _type_of(given: str | None, location: str | None) -> str:
+    """Return the type of a store. That of a file in Java's own format is found out, and refused, when it is read."""
+    if given is not None:
+        return given.upper()
+    return _PEM if location is not None and location.lower().endswith(".pem") else _PKCS12
+
+
+def _in_zookeepers_names(message: str) -> str:
+    """Return the message of an error with the names that these settings have here."""
+    message = re.sub(r"(?<![\w.])ssl\.key\.password", "zookeeper.ssl.keystore.password", message)
+    return re.sub(r"(?<![\w.])ssl\.", "zookeeper.ssl.", message)
+
 
 _LOGIN = "zookeeper.sasl.jaas.config"
 

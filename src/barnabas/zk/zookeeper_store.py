@@ -48,7 +48,7 @@ from barnabas.zk.store import (
     WatchEvent,
     WatchEventType,
 )
-from barnabas.zk.watch_delivery import WatchDelivery
+from barnabas.zk.watches import WatchDelivery
 from barnabas.zk.zookeeper_config import ZookeeperConfig
 from barnabas.zk.zookeeper_connection import LOGGER_NAME, FirstConnection, new_client
 from barnabas.zk.zookeeper_metrics import ZookeeperMetrics

@@ -1,13 +1,22 @@
 """The result of the demo's pipeline as plain values: departure delays by carrier and hour of day.
 
 Made by `pipeline` from the tables that Spark has written, read by `picture` and the summary. Immutable; no lock.
+
+Reads what the demo's pipeline has written, in both places, without Spark.
+
+Called by `demo` and the flights' example on the main thread. No state, no lock.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from barnabas.clients.consumer import fetch_table
 
 
 class DelayCell(NamedTuple):
@@ -75,3 +84,28 @@ def by_carrier(cells: Iterable[DelayCell]) -> list[CarrierSummary]:
             )
         )
     return sorted(summaries, key=lambda summary: -summary.mean_delay)
+
+
+FLIGHTS_TOPIC = "flights"
+DELAYS_TOPIC = "departure-delays"
+"""The topics of the pipeline file."""
+
+
+def parquet_cells(directory: str) -> list[DelayCell]:
+    """Return the result from the Parquet files. Raises OSError."""
+    return _cells(pq.read_table(directory).to_pylist())
+
+
+def topic_cells(bootstrap_servers: str) -> list[DelayCell]:
+    """Return the result from the topic. Raises ApiError, ClientTimeout."""
+    table = fetch_table(bootstrap_servers, DELAYS_TOPIC, isolation_level="read_committed", columns=["key", "value"])
+    return last_cells(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def last_cells(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[DelayCell]:
+    """Return the result from keys and values in the topic's order: the last of each key, as compaction keeps it."""
+    return _cells(json.loads(value or b"{}") for value in dict(records).values())
+
+
+def _cells(rows: Iterable[dict[str, Any]]) -> list[DelayCell]:
+    return sorted(DelayCell(**row) for row in rows)

@@ -10,10 +10,9 @@ import threading
 import time
 
 from barnabas.clients.producer import Producer, RecordMetadata
-from barnabas_spark.demo.delay_table import Totals
+from barnabas_spark.demo.delay_table import FLIGHTS_TOPIC, Totals
 from barnabas_spark.demo.display import Task
 from barnabas_spark.demo.flights import flight_records
-from barnabas_spark.demo.results import FLIGHTS_TOPIC
 
 _SHOWN_EVERY = 2_000
 _NO_DEPARTURE = b'"dep_time":null'

@@ -13,13 +13,13 @@ from barnabas.runtime.files import Files
 from barnabas.storage.readonly.log_directories import ReadonlyDirectories
 from barnabas.storage.readonly.log_split import LogSplit, split_log
 from barnabas.storage.readonly.partition_log import PartitionLog
-from barnabas.storage.readonly.segment_identity import whole_crc
 from barnabas_spark.log_source.sidecars import (
     current_sidecar,
     identity_of,
     log_path_of,
     read_source,
     sidecars_in,
+    whole_crc,
     write_sidecar,
 )
 

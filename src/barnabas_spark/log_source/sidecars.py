@@ -9,6 +9,10 @@ name and the metadata have the `SegmentIdentity` of the log file that it was mad
 not used, so retention, cleaning and truncation need to know nothing of sidecars. No path ever gets other rows: a query
 of Spark that has planned to read a path finds those rows or no file. A sidecar has all data records of the segment,
 those of aborted transactions too, and therefore does not serve splits that must leave some out.
+
+Tells whether a segment's log file is the one that something was derived from, without reading all of it.
+
+Used by the sidecars of the log source, on any thread; pure but for the reads of the file.
 """
 
 from __future__ import annotations
@@ -26,11 +30,48 @@ import pyarrow.parquet as pq
 from barnabas.clients.arrow import COLUMNS, RECORD_SCHEMA, Wanted, record_batch_of
 from barnabas.clients.arrow.fetched_batches import decoded_chunks
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.runtime.files import Files
+from barnabas.records.crc import crc32c
+from barnabas.runtime.files import File, Files
 from barnabas.storage.file_names import LOG_SUFFIX
 from barnabas.storage.readonly.log_split import LogSplit
-from barnabas.storage.readonly.segment_identity import SegmentIdentity, whole_crc
 from barnabas.storage.readonly.split_batches import SplitBatches
+
+_BLOCKS = 16
+_BLOCK_BYTES = 4096
+_CHUNK_BYTES = 4 << 20
+
+
+class SegmentIdentity(NamedTuple):
+    """The size of a log file, and the CRC-32C of 16 blocks of it: the first, the last, and others evenly between.
+
+    A cleaning that removes records changes the size, or at least shifts all batches behind. The time of the last change
+    is no part of it: the cleaner gives a new file the time of the old one, and a copy has another time.
+    """
+
+    size: int
+    blocks_crc: int
+
+    @classmethod
+    def of(cls, file: File) -> SegmentIdentity:
+        """Read the blocks. Raises OSError."""
+        size = file.size()
+        last = max(size - _BLOCK_BYTES, 0)
+        crc = 0
+        for number in range(_BLOCKS):
+            crc = crc32c(file.read(last * number // (_BLOCKS - 1), _BLOCK_BYTES), crc)
+        return cls(size, crc)
+
+
+def whole_crc(file: File) -> int:
+    """Return the CRC-32C of the whole file. Raises OSError."""
+    crc, position = 0, 0
+    while True:
+        data = file.read(position, _CHUNK_BYTES)
+        if not data:
+            return crc
+        crc = crc32c(data, crc)
+        position += len(data)
+
 
 SIDECAR_SUFFIX = ".parquet"
 _METADATA_KEY = b"barnabas.segment"

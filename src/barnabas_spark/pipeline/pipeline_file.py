@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
-from barnabas_spark.pipeline.parameters import Parameters
+from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Parameters, Path
 from barnabas_spark.pipeline.pipeline_error import PipelineError, Problem
 from barnabas_spark.pipeline.schema_check import check_schema
 from barnabas_spark.pipeline.specification import (

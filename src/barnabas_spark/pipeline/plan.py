@@ -2,25 +2,33 @@
 
 Made by `run` and by `barnabas pipeline check`, on the driver's main thread; no lock. Nothing is read: no broker has to
 be there. Each query gets sources of its own, because each keeps its own first offsets.
+
+Loads the function of a Python transform from its file.
+
+Called by `plan` on the driver's main thread; no lock. The module is pickled by value into the executors, which do not
+have the file on their path.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from barnabas_spark.connection_security import security_options
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
-from barnabas_spark.pipeline.coding.coding_errors import FormatError, RegistryFailed
 from barnabas_spark.pipeline.coding.debezium import OPERATION
+from barnabas_spark.pipeline.coding.schema_text import FormatError, RegistryFailed
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem
-from barnabas_spark.pipeline.python_transform import TransformFailed, line_of, load_function
 from barnabas_spark.pipeline.specification import IcebergTarget, Pipeline, Sink, Source, Transform
 from barnabas_spark.pipeline.value_formats import (
     bad_records,
@@ -37,7 +45,48 @@ from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source_options import SourceOptions
 
 if TYPE_CHECKING:
-    from barnabas_spark.pipeline.iceberg.iceberg_table import IcebergTable
+    from barnabas_spark.pipeline.iceberg_table import IcebergTable
+
+
+Transformation = Callable[..., DataFrame]
+
+
+class TransformFailed(Exception):
+    """A transform's file that cannot be loaded, or its function. The message says why and in which line."""
+
+
+def load_function(path: str, name: str) -> Transformation:
+    """Return a function of a file. The file runs once for each call. Raises TransformFailed."""
+    module_name = f"barnabas_pipeline_{os.path.splitext(os.path.basename(path))[0]}"
+    specification = importlib.util.spec_from_file_location(module_name, path)
+    assert specification is not None, path
+    assert specification.loader is not None, path
+    module = importlib.util.module_from_spec(specification)
+    # Registered by name, as classes of the module need for pickling; by value, as the executors need.
+    sys.modules[module_name] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        raise TransformFailed(f"{path}{line_of(error, path)}: {type(error).__name__}: {error}") from error
+    cloudpickle.register_pickle_by_value(module)
+    function: Transformation | None = getattr(module, name, None)
+    if not callable(function):
+        raise TransformFailed(f"{path} has no function {name!r}")
+    return function
+
+
+def line_of(error: BaseException, path: str) -> str:
+    """Return `:LINE` for the innermost place in a file that an error came through, or nothing."""
+    if isinstance(error, SyntaxError) and error.filename == path and error.lineno is not None:
+        return f":{error.lineno}"
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return "" if line is None else f":{line}"
+
 
 DEAD_LETTERS = "-dead-letters"
 """The end of the name of a query that writes a source's bad records."""
@@ -318,7 +367,7 @@ class PipelinePlan:
 def _iceberg_table(sink: Sink, target: IcebergTarget, rows: DataFrame) -> IcebergTable:
     """Return the table of a sink. Raises IcebergError, also if pyiceberg is not installed."""
     try:
-        from barnabas_spark.pipeline.iceberg.iceberg_table import IcebergTable  # noqa: PLC0415 - pyiceberg is an extra
+        from barnabas_spark.pipeline.iceberg_table import IcebergTable  # noqa: PLC0415 - pyiceberg is an extra
     except ModuleNotFoundError as error:
         raise IcebergError(f"Iceberg tables need {error.name}: pip install 'barnabas[iceberg]'") from error
     return IcebergTable(sink, target, rows)

@@ -21,8 +21,8 @@ from barnabas_spark.pipeline.coding.coded_columns import (
     framed_json_column,
     strict_json_column,
 )
-from barnabas_spark.pipeline.coding.coding_errors import FormatError
 from barnabas_spark.pipeline.coding.debezium import DELETE, OPERATION, OPERATIONS
+from barnabas_spark.pipeline.coding.schema_text import FormatError
 from barnabas_spark.pipeline.specification import JSON_FORMAT, Sink, Source
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")

@@ -22,7 +22,7 @@ from barnabas.clients.admin import (
 from barnabas.clients.consumer import Consumer, TopicPartition
 from barnabas.clients.producer import Producer
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_codes import ConfigSource
+from barnabas.protocol.codes import ConfigSource
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.clients.each_broker.each_broker import BARNABAS, EachBroker, eventually, poll_records
 

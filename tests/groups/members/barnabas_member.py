@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from barnabas.clients.consumer import Consumer, TopicPartition
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
-from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.consumer.subscription_state import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer import Producer
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
 from tests.groups.members.talk import (
     BATCH_RECORDS,

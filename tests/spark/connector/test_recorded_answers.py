@@ -7,8 +7,8 @@ import pytest
 from barnabas_spark.batch_reader import batch_reader
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import default_schema
-from barnabas_spark.option_checks import check_options
 from barnabas_spark.option_values import OptionValues
+from barnabas_spark.source import check_options
 from tests.spark.connector.batch_cases import Query
 from tests.spark.connector.comparison import query_options
 from tests.spark.connector.error_cases import ERROR_QUERIES

@@ -13,10 +13,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.clients.producer import Producer
-from barnabas_spark.pipeline.coding.avro_codec import AvroEncoder
-from barnabas_spark.pipeline.coding.coding_errors import FormatError, RegistryFailed
-from barnabas_spark.pipeline.coding.protobuf_codec import ProtobufDecoder
-from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.avro import AvroEncoder
+from barnabas_spark.pipeline.coding.protobuf import ProtobufDecoder
+from barnabas_spark.pipeline.coding.schema_text import FormatError, RegistryFailed, SchemaText
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
 from barnabas_spark.pipeline.specification import Pipeline, Sink
 from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, encoded_columns

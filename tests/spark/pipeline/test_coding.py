@@ -14,15 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro_codec import AvroDecoder, AvroEncoder
-from barnabas_spark.pipeline.coding.avro_schema import AvroSchema
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError, RegistryFailed
+from barnabas_spark.pipeline.coding.avro import AvroDecoder, AvroEncoder, AvroSchema
 from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
 from barnabas_spark.pipeline.coding.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
-from barnabas_spark.pipeline.coding.protobuf_codec import ProtobufDecoder, ProtobufEncoder
-from barnabas_spark.pipeline.coding.protobuf_schema import ProtobufSchema
+from barnabas_spark.pipeline.coding.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSchema
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, PROTOBUF, SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import NamedText, SchemaText
+from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, NamedText, RegistryFailed, SchemaText
 from barnabas_spark.pipeline.specification import RegistryAddress
 from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, AVRO_SMALL_OLD, proto_file, proto_text
 from tests.spark.pipeline.fake_registry import fake_registry

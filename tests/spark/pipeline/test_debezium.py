@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro_codec import AvroEncoder
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
+from barnabas_spark.pipeline.coding.avro import AvroEncoder
 from barnabas_spark.pipeline.coding.confluent_frame import framed
 from barnabas_spark.pipeline.coding.debezium import AvroImages, DebeziumDecoder, JsonImages, envelope_columns
 from barnabas_spark.pipeline.coding.framed_json import JsonFrames
 from barnabas_spark.pipeline.coding.schema_registry import SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
 from tests.spark.pipeline.fake_registry import fake_registry
 
 UTC = dt.UTC

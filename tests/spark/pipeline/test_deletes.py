@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.clients.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
 from barnabas.clients.producer import Producer
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
-from barnabas_spark.pipeline.coding.coding_errors import FormatError
 from barnabas_spark.pipeline.coding.confluent_frame import framed
+from barnabas_spark.pipeline.coding.schema_text import FormatError
 from barnabas_spark.pipeline.pipeline_error import PipelineError
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
 from barnabas_spark.pipeline.plan import PipelinePlan

@@ -30,7 +30,7 @@ if importlib.util.find_spec("pyiceberg") is None:
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from barnabas_spark.pipeline.iceberg.iceberg_table import IcebergTable, last_changes
+from barnabas_spark.pipeline.iceberg_table import IcebergTable, last_changes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, types
 
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
+from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError
 from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, zone_named
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
 from barnabas_spark.pipeline.specification import Sink, Source

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from barnabas.api.brief import NeedsHandlerThread
-from barnabas.api.broker_origin import BrokerOrigin
+from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import ConnectionContext
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

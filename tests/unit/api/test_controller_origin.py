@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from barnabas.api.controller_origin import ControllerOrigin, RefusedOrders, require_broker
+from barnabas.api.origins import ControllerOrigin, RefusedOrders, require_broker
 from barnabas.api.request import ConnectionContext
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -29,8 +29,7 @@ from barnabas.protocol.messages.tokens import (
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.security.acl.acl_authorizer import Action
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.security.tokens.delegation_token import TokenInformation
-from barnabas.security.tokens.token_cache import TokenCache
+from barnabas.security.delegation_token import TokenCache, TokenInformation
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock

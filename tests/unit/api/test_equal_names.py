@@ -15,8 +15,7 @@ from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.group_admin import GroupAdminApi
 from barnabas.api.handlers.metadata import MetadataApi
 from barnabas.api.handlers.offsets import _whole_groups_once
-from barnabas.api.handlers.producers import ProducersApi
-from barnabas.api.handlers.transaction_admin import TransactionAdminApi
+from barnabas.api.handlers.transaction_admin import ProducersApi, TransactionAdminApi
 from barnabas.api.request import Handler, Request
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.metadata.metadata_cache import MetadataCache

@@ -21,8 +21,7 @@ from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.large_requests import Line
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.transaction_verification import TransactionVerification
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header

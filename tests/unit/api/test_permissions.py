@@ -16,31 +16,28 @@ from barnabas.api.handlers.delete_records import DeleteRecordsApi
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.handlers.find_coordinator import FindCoordinatorApi
 from barnabas.api.handlers.inter_broker import InterBrokerApi
-from barnabas.api.handlers.list_offsets import ListOffsetsApi
+from barnabas.api.handlers.list_offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.api.handlers.metadata import MetadataApi
-from barnabas.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochApi
 from barnabas.api.handlers.produce import ProduceApi
-from barnabas.api.handlers.producers import ProducersApi
 from barnabas.api.handlers.topics import TopicsApi
-from barnabas.api.handlers.transaction_admin import TransactionAdminApi
+from barnabas.api.handlers.transaction_admin import ProducersApi, TransactionAdminApi
 from barnabas.api.handlers.transactions import TransactionsApi
 from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
-from barnabas.api.transaction_verification import TransactionVerification
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.transaction.admin import TransactionAdmin
-from barnabas.coordinator.transaction.patient_addition import PatientAdditions
+from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
 from barnabas.coordinator.transaction.service import TransactionService
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.topic_admin import CreateTopicResult, TopicToCreate
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.codes import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.configs import (
@@ -56,7 +53,7 @@ from barnabas.protocol.messages.topics import DeleteRecordsRequest
 from barnabas.protocol.messages.transactions import DescribeProducersRequest
 from barnabas.security.acl.acl_authorizer import Action
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.broker_origins import broker_origin, controller_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.no_transaction_coordinator import NoTransactionCoordinator

@@ -10,10 +10,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from barnabas.api.message_json import message_json
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext, Handler, RequestNotes
-from barnabas.api.request_log import LOGGER_NAME, RequestLog, description
+from barnabas.api.request_log import LOGGER_NAME, RequestLog, description, message_json
 from barnabas.api.request_parser import RequestParser
 from barnabas.network.request_metrics import RequestMetrics
 from barnabas.protocol.api_keys import ApiKey

@@ -6,10 +6,10 @@ from typing import Any
 
 from barnabas.api.apis import Apis
 from barnabas.api.brief import BRIEF
+from barnabas.api.gates import StartupGate
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.startup_gate import StartupGate
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -12,8 +12,12 @@ from barnabas.api.apis import Apis
 from barnabas.api.handlers.produce import ProduceApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.transaction_verification import WAIT_MS, TransactionVerification, VerificationErrors
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.api.transaction_verification import (
+    WAIT_MS,
+    TransactionVerification,
+    VerificationErrors,
+    VerificationMetrics,
+)
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.produce import ProduceRequest
@@ -22,7 +26,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
 from barnabas.replica.partition_fetch import PartitionFetch
 from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log.test_producers import produced

@@ -12,14 +12,13 @@ from barnabas.api.authorize import Authorizer
 from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors
-from barnabas.api.verification_metrics import VerificationMetrics
+from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors, VerificationMetrics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.api.test_permissions import Permission, Permissions
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker

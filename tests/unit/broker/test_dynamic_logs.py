@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
-from barnabas.broker.dynamic_logs import DynamicLogs
+from barnabas.broker.reconfigurable_parts import DynamicLogs
 from barnabas.broker.topic_log_configs import TopicLogConfigs
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.open_listeners import open_listeners
+from barnabas.broker.own_listeners import open_listeners
 from barnabas.config.kafka_config import KafkaConfig
 
 OWN = "PLAINTEXT://127.0.0.1:9091"

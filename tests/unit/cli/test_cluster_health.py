@@ -7,8 +7,7 @@ from typing import cast
 
 import pytest
 
-from barnabas.cli.cluster_health import _unreplicated
-from barnabas.cli.follower_lag import follower_lags
+from barnabas.cli.cluster_health import _unreplicated, follower_lags
 from barnabas.cli.partition_problems import AT_MINIMUM, UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED, problems_of
 from barnabas.clients.admin import Admin, ClusterDescription, PartitionInfo, TopicDescription
 from barnabas.clients.errors import ClientTimeout

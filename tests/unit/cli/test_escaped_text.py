@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from barnabas.cli.escaped_text import resolve_escapes
+from barnabas.cli.option_types import resolve_escapes
 
 
 @pytest.mark.parametrize(

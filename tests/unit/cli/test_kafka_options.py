@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from barnabas.cli.main import barnabas
 from barnabas.cli.perf_options import wanted_rate
-from barnabas.clients.iso_duration import parse_duration_ms
+from barnabas.clients.consumer.offset_reset import parse_duration_ms
 from tests.architecture.source_tree import ROOT
 
 KAFKA = {

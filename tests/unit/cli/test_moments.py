@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.cli.moments import parse_timestamp_ms, utc_time
+from barnabas.cli.option_types import parse_timestamp_ms, utc_time
 
 
 @pytest.fixture(params=["America/New_York", "UTC", "Asia/Tokyo"])

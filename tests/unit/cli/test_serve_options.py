@@ -11,7 +11,7 @@ from barnabas.cli.serve import EXIT_WRONG_SETTINGS, _secrets_in, read_config
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.config_error import ConfigError
 from barnabas.config.server_defaults import LONE_BROKER_DEFAULTS
-from barnabas.protocol.config_codes import ConfigSource
+from barnabas.protocol.codes import ConfigSource
 
 
 def test_without_a_file_it_starts_as_kafkas_shipped_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.config.nearest_name import nearest_hint, nearest_name
+from barnabas.config.config_error import nearest_hint, nearest_name
 
 
 @pytest.mark.parametrize(

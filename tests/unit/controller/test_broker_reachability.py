@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from barnabas.controller.broker_reachability import BrokerReachability
+from barnabas.controller.network_broker_channel import BrokerReachability
 from barnabas.transport.connection_probe import Probe, probe
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.config.listeners import EndPoint
 from barnabas.controller.controller import NO_CONTROLLER
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import (
     AlterPartitionRequest,
@@ -21,7 +21,7 @@ from barnabas.protocol.messages.inter_broker import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.broker_zk_data import BrokerInfo, ControllerEpochZNode, FinalizedFeatures
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from barnabas.zk.replica_assignment import ReplicaAssignment

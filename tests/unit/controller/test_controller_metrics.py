@@ -6,7 +6,7 @@ from barnabas.controller import controller_events as events
 from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.controller.controller_state import ControllerState, state_while_handling
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.support.controller_cluster import Cluster, RecordingBroker
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.coordinator.transaction.environment import TransactionEnvironment
-from barnabas.coordinator.transaction.log.transition_log import TransitionLog
-from barnabas.coordinator.transaction.table import TransactionTable
-from barnabas.coordinator.transaction.transaction_config import TransactionCoordinatorConfig
+from barnabas.coordinator.transaction.environment import (
+    TransactionCoordinatorConfig,
+    TransactionEnvironment,
+    TransactionTable,
+)
+from barnabas.coordinator.transaction.transaction_log import TransitionLog
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from tests.unit.replica.replica_harness import Replicas
 

@@ -16,7 +16,7 @@ from barnabas.faults.control_messages import Command
 from barnabas.faults.fault_plan import RequestFacts, fault_plan
 from barnabas.faults.fault_table import Counts, FaultTable, InstalledFault
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.testing.fault_pipe import BrokerGone, FaultPipe
+from barnabas.testing.faults import BrokerGone, FaultPipe
 
 PRODUCE = RequestFacts(ApiKey.PRODUCE, None, set)
 SERVED = (ApiKey.PRODUCE, ApiKey.FETCH)

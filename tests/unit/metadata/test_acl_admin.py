@@ -15,9 +15,10 @@ from barnabas.security.acl.acl_binding import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
+    ResourcePattern,
+    ResourcePatternFilter,
 )
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
 from barnabas.zk.acl_znodes import VersionedAcls
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions, QuotaFilter
-from barnabas.metadata.client_quota_listener import ClientQuotaListener
-from barnabas.metadata.client_quota_store import ClientQuotaStore
+from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore
 from barnabas.metadata.client_quotas import ClientQuotaAdmin, QuotaChange
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metrics.sampled_total import SampleWindow
@@ -16,7 +15,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import QuotaWindows
 from barnabas.quota.quota_entity import QuotaEntity
 from barnabas.quota.quota_managers import QuotaManagers
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock

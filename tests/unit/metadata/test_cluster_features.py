@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.metadata.cluster_features import ClusterFeatures, FeatureChange, supported_features
-from barnabas.protocol.feature_codes import UpgradeType
+from barnabas.protocol.codes import UpgradeType
 from barnabas.zk.broker_zk_data import FinalizedFeatures
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore

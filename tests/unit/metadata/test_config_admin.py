@@ -12,7 +12,7 @@ from barnabas.config.kept_settings import KEPT_TOPIC_KEYS
 from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.protocol.config_codes import ConfigOperation
+from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.uuid import random_uuid

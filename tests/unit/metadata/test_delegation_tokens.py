@@ -11,10 +11,8 @@ import pytest
 
 from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.security.sasl.scram_credential import ScramCredential
-from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512
-from barnabas.security.tokens.delegation_token import DelegationToken
-from barnabas.security.tokens.token_cache import TokenCache
+from barnabas.security.delegation_token import DelegationToken, TokenCache
+from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock

@@ -19,7 +19,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UnboundedControllerMutationQuota
 from barnabas.zk.broker_zk_data import BrokerInfo
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.replica_assignment import ReplicaAssignment
 from tests.support.inline_store import InlineStore

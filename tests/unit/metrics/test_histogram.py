@@ -8,9 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.metrics.buckets import BUCKETS, HIGHEST, INDEX, INDEXED, LOWEST, bucket_of
-from barnabas.metrics.distribution import PERCENTILES, Distribution
-from barnabas.metrics.histogram import DurationHistogram, DurationTimer, Histogram
+from barnabas.metrics.histogram import (
+    BUCKETS,
+    HIGHEST,
+    INDEX,
+    INDEXED,
+    LOWEST,
+    PERCENTILES,
+    Distribution,
+    DurationHistogram,
+    DurationTimer,
+    Histogram,
+    bucket_of,
+)
 from barnabas.metrics.metrics_registry import MetricsRegistry
 
 ERROR = 1 / 16

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.api.request import Handler, Request
+from barnabas.network.channel_builders import ServedListener
 from barnabas.network.connection import Connection
 from barnabas.network.connection_quotas import ConnectionQuotas
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
@@ -15,7 +16,6 @@ from barnabas.network.processor import Processor
 from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandler
 from barnabas.network.request_path import RequestHandling, RequestPath
-from barnabas.network.served_listener import ServedListener
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader

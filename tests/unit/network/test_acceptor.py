@@ -12,10 +12,10 @@ import pytest
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor
+from barnabas.network.channel_builders import ServedListener
 from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.connection_table import NewConnection
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
-from barnabas.network.new_connections import NewConnection
-from barnabas.network.served_listener import ServedListener
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import never

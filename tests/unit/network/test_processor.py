@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from barnabas.api.request import Request
+from barnabas.network.connection_table import NewConnection
 from barnabas.network.mute_states import MuteState
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
-from barnabas.network.new_connections import NewConnection
-from barnabas.network.request_turn import SLOW_REQUEST_NS
+from barnabas.network.request_intake import SLOW_REQUEST_NS
 from barnabas.records.file_records import FileRecords
 from barnabas.transport.authenticator import Conversation
 from barnabas.transport.send import FILE_BYTES_PER_TURN

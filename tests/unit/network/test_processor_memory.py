@@ -13,10 +13,10 @@ from barnabas.api.request import ConnectionContext, Request
 from barnabas.network.connection import Connection
 from barnabas.transport.channel_memory import FREE_BYTES
 from barnabas.transport.frame_reader import FrameReader
-from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
-from barnabas.transport.idle_expiry import SWEEP_AT_LEAST
 from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.open_channels import SWEEP_AT_LEAST
 from barnabas.transport.send import Send
+from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.transport_layer import PlaintextTransportLayer
 from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import NetworkHarness, framed

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.network.request_channel import RequestChannel
-from barnabas.network.request_handler import RequestHandler
-from barnabas.network.request_handler_pool import RequestHandlerPool
+from barnabas.network.request_handler import RequestHandler, RequestHandlerPool
 from barnabas.runtime.clock import SystemClock
 from tests.support.mock_clock import MockClock
 

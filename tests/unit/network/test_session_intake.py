@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from barnabas.config.secret import Secret
-from barnabas.network.served_listener import ServedListener
+from barnabas.network.channel_builders import ServedListener
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response_header, encode_request_header, response_header_version
@@ -21,8 +21,7 @@ from barnabas.protocol.messages.sasl import (
 )
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
-from barnabas.security.sasl.scram_credential import ScramCredential
-from barnabas.security.sasl.scram_mechanism import ScramMechanism
+from barnabas.security.sasl.scram_mechanism import ScramCredential, ScramMechanism
 from barnabas.security.sasl.scram_server import TokenCredential
 from tests.support.memory_network import MemorySocket
 from tests.support.mock_clock import MockClock

@@ -11,9 +11,8 @@ import pytest
 
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.delayed_operation import DelayedOperation
-from barnabas.purgatory.expiration_executor import ExpirationExecutor
 from barnabas.purgatory.purgatory import DelayedFuturePurgatory, DelayedOperationPurgatory
-from barnabas.purgatory.timer import SystemTimer
+from barnabas.purgatory.timer import ExpirationExecutor, SystemTimer
 from barnabas.runtime.clock import SystemClock
 from tests.support.mock_clock import MockClock
 

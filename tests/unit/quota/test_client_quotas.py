@@ -16,14 +16,11 @@ from barnabas.quota.client_quota_manager import (
     ClientQuotaManager,
     QuotaWindows,
 )
-from barnabas.quota.client_request_quota_manager import ClientRequestQuotaManager
 from barnabas.quota.controller_mutation_quota import UNBOUNDED
-from barnabas.quota.controller_mutation_quota_manager import ControllerMutationQuotaManager
-from barnabas.quota.quota_entity import QuotaEntity, QuotaType
+from barnabas.quota.quota_entity import DEFAULT_NAME, QuotaEntity, QuotaType, desanitize, sanitize
 from barnabas.quota.quota_limits import UNLIMITED, QuotaLimits
-from barnabas.quota.quota_managers import QuotaManagers
+from barnabas.quota.quota_managers import ClientRequestQuotaManager, ControllerMutationQuotaManager, QuotaManagers
 from barnabas.quota.quota_metrics import register_quota_metrics
-from barnabas.quota.sanitizer import DEFAULT_NAME, desanitize, sanitize
 from tests.support.mock_clock import MockClock
 
 WINDOWS = QuotaWindows(SampleWindow(11, 1000), SampleWindow(2, 30_000))

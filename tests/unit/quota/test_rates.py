@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.metrics.rate import Average, Rate
 from barnabas.metrics.sampled_total import SampleWindow
-from barnabas.quota.throttle_time import LONGEST_MS, throttle_time_ms, token_throttle_time_ms
-from barnabas.quota.token_bucket import TokenBucket
+from barnabas.quota.quota_sensor import LONGEST_MS, TokenBucket, throttle_time_ms, token_throttle_time_ms
 
 WINDOW = SampleWindow(samples=4, sample_ms=1000)
 BOUND = 100

@@ -19,12 +19,11 @@ from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.replication_quota import ReplicationQuotas
 from barnabas.replica.alter_partition_manager import AlterPartitionCallback, AlterPartitionManager, IsrChange
-from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
-from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.storage.fetch_data import FetchIsolation

@@ -12,7 +12,7 @@ from barnabas.replica.broker_topic_stats import METRIC_NAMES, BrokerTopicStats
 from barnabas.replica.partition_fetch import PartitionFetch
 from barnabas.replica.replica_metrics import LATE_TRANSACTION_BUFFER_MS, register_replica_metrics
 from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log.test_producers import produced
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
-from barnabas.purgatory.expiration_executor import ExpirationExecutor
-from barnabas.purgatory.timer import SystemTimer
+from barnabas.purgatory.timer import ExpirationExecutor, SystemTimer
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.runtime.clock import SystemClock

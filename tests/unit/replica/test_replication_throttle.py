@@ -12,7 +12,7 @@ from barnabas.records.file_records import FileRecords
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition
 from barnabas.replica.partition_fetch import PartitionFetch
-from barnabas.rpc.wanted_positions import WantedPositions
+from barnabas.rpc.fetch_session_handler import WantedPositions
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
 

@@ -438,7 +438,7 @@ def test_a_failing_callback_does_not_keep_the_others_from_being_told() -> None:
 
 
 def test_records_of_a_request_are_pieces_of_the_frame() -> None:
-    from barnabas.rpc.request_frame import request_frame
+    from barnabas.rpc.in_flight_requests import request_frame
 
     records = memoryview(b"r" * 1000)
     data = ProduceRequest.PartitionProduceData(0, records)

@@ -8,11 +8,10 @@ import pytest
 
 from barnabas.config.secret import Secret
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.rpc.connection_states import SessionRenewals
 from barnabas.rpc.node import Node
-from barnabas.rpc.session_renewals import SessionRenewals
-from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator
-from barnabas.security.sasl.client.plain_client import PlainClient
-from barnabas.security.sasl.client.sasl_client import SaslLogin
+from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
+from barnabas.security.sasl.client.password_login import PlainClient
 from barnabas.transport.authenticator import PlaintextAuthenticator
 from barnabas.transport.channel_state import ChannelState
 from tests.support.scripted_selector import all_versions

@@ -13,8 +13,7 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.rpc.fetch_request import FetchPosition, FetchRequestData
-from barnabas.rpc.fetch_session_handler import FetchSessionHandler
-from barnabas.rpc.wanted_positions import WantedPositions
+from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
 
 BY_ID = 17
 IDS = {"a": (bytes(15) + b"\1", bytes(15) + b"\2"), "b": (bytes(15) + b"\3", ZERO_UUID)}

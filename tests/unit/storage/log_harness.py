@@ -19,8 +19,8 @@ from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.log_manager_config import LogManagerConfig
 from barnabas.storage.segment.batch_scan import find_batch, scan_batches
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.time_index import TimestampOffset

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.checkpoints import LeaderEpochCheckpointFile, MalformedCheckpoint, OffsetCheckpointFile
-from barnabas.storage.directories.clean_shutdown import take_clean_shutdown, write_clean_shutdown
+from barnabas.storage.directories.log_dir import take_clean_shutdown, write_clean_shutdown
 from barnabas.storage.directories.meta_properties import (
     MetaProperties,
     check_meta_properties,
@@ -16,7 +16,7 @@ from barnabas.storage.directories.meta_properties import (
     write_meta_properties,
 )
 from barnabas.storage.errors import InconsistentMetaProperties
-from barnabas.storage.log.partition_metadata import read_partition_metadata, write_partition_metadata
+from barnabas.storage.log.topic_identity import read_partition_metadata, write_partition_metadata
 from tests.support.simulated_files import SimulatedFiles
 
 topics = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)

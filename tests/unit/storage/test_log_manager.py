@@ -11,11 +11,11 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage.directories.lock import DirectoryLock
+from barnabas.storage.directories.log_dir import DirectoryLock
 from barnabas.storage.errors import InconsistentMetaProperties, InconsistentTopicId, LogDirectoryLocked
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.file_names import deleted_dir_name, parse_partition_dir
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.storage_metrics import LoadingMetrics
 from tests.support.simulated_files import SimulatedFiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.transport.idle_expiry import SWEEP_AT_LEAST, IdleExpiry
+from barnabas.transport.open_channels import SWEEP_AT_LEAST, IdleExpiry
 
 
 class Channel:

@@ -7,9 +7,8 @@ import logging
 
 import pytest
 
-from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.memory_pool import NONE
-from barnabas.transport.simple_memory_pool import SimpleMemoryPool
+from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool, SimpleMemoryPool
 from tests.support.mock_clock import MockClock
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from barnabas.transport.channel_memory import FREE_BYTES
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
-from barnabas.transport.garbage_collected_memory_pool import GarbageCollectedMemoryPool
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryPool
 from barnabas.transport.selector import Selector
+from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock
 

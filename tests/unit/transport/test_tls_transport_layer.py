@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.records.file_records import FileRecords
 from barnabas.runtime.files import OperatingSystemFiles
-from barnabas.storage.segment.open_file import OpenFile
+from barnabas.storage.segment.file import OpenFile
 from barnabas.transport.authenticator import PlaintextAuthenticator
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.kafka_channel import KafkaChannel

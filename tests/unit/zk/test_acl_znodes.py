@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.security.acl.acl_binding import AccessControlEntry
+from barnabas.security.acl.acl_binding import AccessControlEntry, ResourcePattern
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern
-from barnabas.zk.acl_zk_data import AclChangeZNode, ResourceZNode
-from barnabas.zk.acl_znodes import NO_ACLS, VersionedAcls
+from barnabas.zk.acl_znodes import NO_ACLS, AclChangeZNode, ResourceZNode, VersionedAcls
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znode_json import ZnodeFormatError
 from tests.support.inline_store import InlineStore

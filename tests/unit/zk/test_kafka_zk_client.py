@@ -8,7 +8,7 @@ from barnabas.config.listeners import EndPoint
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.broker_zk_data import BrokerInfo, ProducerIdsBlock
-from barnabas.zk.config_zk_data import ConfigEntityType
+from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.errors import ControllerMovedError, NodeExistsError, NoNodeError
 from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS, KafkaZkClient
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch

@@ -23,7 +23,7 @@ from barnabas.zk.broker_zk_data import (
     ProducerIdBlockZNode,
     ProducerIdsBlock,
 )
-from barnabas.zk.config_zk_data import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityType, ConfigEntityZNode
+from barnabas.zk.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityType, ConfigEntityZNode
 from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS
 from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
 from barnabas.zk.replica_assignment import ReplicaAssignment

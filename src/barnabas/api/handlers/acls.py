@@ -33,9 +33,10 @@ from barnabas.security.acl.acl_binding import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
+    ResourcePattern,
+    ResourcePatternFilter,
 )
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
 
 Creation = CreateAclsRequest.AclCreation
 CreationResult = CreateAclsResponse.AclCreationResult

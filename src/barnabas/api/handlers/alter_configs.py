@@ -27,7 +27,7 @@ from barnabas.api.broker_loggers import alter_logger_levels
 from barnabas.api.request import Handler, Request
 from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
+from barnabas.protocol.codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import (
     AlterConfigsRequest,

@@ -11,13 +11,22 @@ v3: types and documentation (KIP-569).
 v4: flexible.
 
 Kafka: ConfigHelper.handleDescribeConfigsRequest and describeConfigs; the error texts are theirs.
+
+ListConfigResources: v0-1: which resources have settings, by type.
+
+Not brief: there may be many topics.
+
+v0: client metrics (KIP-714, ListClientMetricsResources), of which there are none without a receiver.
+v1: the types that are asked for, or all (KIP-1142).
+
+Kafka: KafkaApis.handleListConfigResources, ListConfigResourcesRequest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed
+from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, require_cluster_permission
 from barnabas.api.brief import LOOKED_UP_AT_ONCE, MOST_ANSWERED_SETTINGS, each_once
 from barnabas.api.config_entries import DescribedSetting, Wanted, broker_entries, default_broker_entries, topic_entries
 from barnabas.api.request import Handler, Request
@@ -27,9 +36,14 @@ from barnabas.config.kept_settings import documentation_of
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_codes import ConfigResourceType, ConfigSource
+from barnabas.protocol.codes import ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from barnabas.runtime.logger_levels import logger_levels
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
@@ -214,3 +228,47 @@ def _result_entry(entry: DescribedSetting, request: Request[DescribeConfigsReque
         config_type=entry.key.type,
         documentation=documentation_of(entry.key) if body.include_documentation else None,
     )
+
+
+GROUP = 32
+LISTED_TYPES = (*ConfigResourceType, GROUP)
+"""In Kafka's order of codes. Groups and client metrics have no settings here."""
+
+
+class ConfigResourcesApi:
+    """Lists topics and brokers."""
+
+    def __init__(self, metadata: MetadataCache, authorizer: Authorizer | None) -> None:
+        self._metadata = metadata
+        self._authorizer = authorizer
+
+    def handlers(self) -> Sequence[Handler]:
+        """Return the lines of the table."""
+        return (Handler(ApiKey.LIST_CONFIG_RESOURCES, self.list_config_resources),)
+
+    def list_config_resources(self, request: Request[ListConfigResourcesRequest]) -> None:
+        """List every resource of the wanted types, once.
+
+        Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION for an unknown type.
+        """
+        require_cluster_permission(self._authorizer, request, AclOperation.DESCRIBE_CONFIGS)
+        # v0 asked for metrics subscriptions only, of which there are none.
+        wanted = list(dict.fromkeys(request.body.resource_types or LISTED_TYPES)) if request.api_version >= 1 else []
+        for resource_type in wanted:
+            if resource_type not in LISTED_TYPES:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource type {resource_type}")
+        resources = [
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in wanted
+            for name in self._names(resource_type)
+        ]
+        request.respond(ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources))
+
+    def _names(self, resource_type: int) -> Iterable[str]:
+        image = self._metadata.image
+        if resource_type == ConfigResourceType.TOPIC:
+            return image.topics
+        # Loggers are listed by broker: their names are the settings, not the resources.
+        if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+            return map(str, image.brokers)
+        return ()

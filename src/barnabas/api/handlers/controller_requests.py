@@ -1,6 +1,6 @@
 """Requests of brokers to the controller. ControlledShutdown: v0-3. AlterPartition: v0-3. AllocateProducerIds: v0.
 
-Not brief, though they only ask the controller, which answers on its own thread. `api.broker_origin` says where they may
+Not brief, though they only ask the controller, which answers on its own thread. `api.origins` says where they may
 come from. A broker that is not the controller answers NOT_CONTROLLER.
 
 ControlledShutdown v0: another request header, without a client id.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.api.broker_origin import BrokerOrigin
+from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.controller.controller import Controller
 from barnabas.protocol.api_keys import ApiKey

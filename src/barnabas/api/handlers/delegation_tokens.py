@@ -32,8 +32,8 @@ from barnabas.protocol.messages.tokens import (
     RenewDelegationTokenResponse,
 )
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
+from barnabas.security.delegation_token import DelegationToken, TokenInformation
 from barnabas.security.principal import USER, Principal
-from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation
 from barnabas.transport.authenticator import ANONYMOUS
 
 NO_TIMESTAMP: Final = -1

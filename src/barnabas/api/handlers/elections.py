@@ -21,7 +21,7 @@ from barnabas.api.request import Handler, Request
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.topics import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.topic_partition import TopicPartition

@@ -18,8 +18,8 @@ from barnabas.api.request import Handler, Request
 from barnabas.metadata.cluster_features import ClusterFeatures, FeatureChange
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.codes import UpgradeType
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.protocol.feature_codes import UpgradeType
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.security.acl.acl_codes import AclOperation
 

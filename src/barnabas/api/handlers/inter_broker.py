@@ -1,6 +1,6 @@
 """The controller's orders in a ZooKeeper-mode cluster. LeaderAndIsr: v0-7. StopReplica: v0-4. UpdateMetadata: v0-8.
 
-Not brief: they open, close and delete logs. `api.controller_origin` says where they may come from; the controller in
+Not brief: they open, close and delete logs. `api.origins` says where they may come from; the controller in
 this process sends them over the network like any other. A request meant for an earlier registration of this broker is
 refused whole (STALE_BROKER_EPOCH), one of an earlier controller by the orders (STALE_CONTROLLER_EPOCH). Names that no
 topic can have are refused: they would become directories.
@@ -25,7 +25,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from barnabas.api.controller_origin import ControllerOrigin
+from barnabas.api.origins import ControllerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.config.listeners import SECURITY_PROTOCOLS
 from barnabas.metadata.topic_name import validate_topic_name

@@ -1,6 +1,6 @@
 """WriteTxnMarkers: v0-1: the coordinator of a transaction ends it in the partitions that it has written to.
 
-Not brief: a request may have a marker for each of many partitions. `api.broker_origin` says where it may come from.
+Not brief: a request may have a marker for each of many partitions. `api.origins` says where it may come from.
 
 Every marker is a control batch of its own, appended as a coordinator's: the log fences older epochs of the producer and
 of the coordinator, and takes a repeated marker without effect. The answer waits for the in-sync replicas of all
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.api.brief import each_once
-from barnabas.api.broker_origin import BrokerOrigin
+from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC

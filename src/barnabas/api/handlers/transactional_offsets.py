@@ -26,9 +26,9 @@ from barnabas.api.transaction_verification import (
     VerificationQuestion,
     VerificationTerms,
 )
-from barnabas.coordinator.group.log.append_errors import commit_error
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer, TransactionalOffsetService
+from barnabas.coordinator.group.offsets_topic import commit_error
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

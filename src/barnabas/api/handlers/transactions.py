@@ -21,11 +21,11 @@ from typing import Any, Final
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, is_allowed_somewhere, permitted
 from barnabas.api.brief import each_once
-from barnabas.api.broker_origin import BrokerOrigin
+from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
-from barnabas.coordinator.transaction.patient_addition import PatientAdditions
+from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
 from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
+from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, is_internal

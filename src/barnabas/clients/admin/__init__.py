@@ -3,7 +3,7 @@
 from barnabas.clients.admin.acls import DeletedAcls
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.client_quotas import DEFAULT, QuotaEntity
-from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
+from barnabas.clients.admin.configs import ConfigChange, ConfigResource
 from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate
 from barnabas.clients.admin.group_members import GroupDescription, GroupListing, GroupMember
 from barnabas.clients.admin.new_topic import (
@@ -14,7 +14,7 @@ from barnabas.clients.admin.new_topic import (
     TopicDescription,
 )
 from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
-from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
+from barnabas.clients.admin.records import LogDir, ProducerState, ReplicaInfo
 from barnabas.clients.admin.scram_credentials import ScramAlteration, ScramCredential, ScramMechanism
 from barnabas.clients.admin.transactions import (
     FencedProducer,
@@ -23,15 +23,18 @@ from barnabas.clients.admin.transactions import (
     TransactionListing,
 )
 from barnabas.clients.metadata.cluster import PartitionInfo
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.prepared_transaction import PreparedTransaction
-from barnabas.protocol.config_codes import ConfigOperation, ConfigResourceType
-from barnabas.protocol.election_type import ElectionType
-from barnabas.protocol.feature_codes import UpgradeType
-from barnabas.security.acl.acl_binding import AccessControlEntry, AccessControlEntryFilter, AclBinding, AclBindingFilter
+from barnabas.clients.values import OffsetAndMetadata, PreparedTransaction
+from barnabas.protocol.codes import ConfigOperation, ConfigResourceType, ElectionType, UpgradeType
+from barnabas.security.acl.acl_binding import (
+    AccessControlEntry,
+    AccessControlEntryFilter,
+    AclBinding,
+    AclBindingFilter,
+    ResourcePattern,
+    ResourcePatternFilter,
+)
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
-from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation
+from barnabas.security.delegation_token import DelegationToken, TokenInformation
 
 __all__ = [
     "DEFAULT",

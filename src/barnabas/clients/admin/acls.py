@@ -23,9 +23,9 @@ from barnabas.security.acl.acl_binding import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
+    ResourcePattern,
 )
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import ResourcePattern
 
 
 class DeletedAcls(NamedTuple):

@@ -17,21 +17,26 @@ from barnabas.clients.admin import configs, records, transactions
 from barnabas.clients.admin import topics as topics_api
 from barnabas.clients.admin.acls import DeletedAcls, create_acls, delete_acls, describe_acls
 from barnabas.clients.admin.admin_calls import AdminCalls
-from barnabas.clients.admin.broker_registrations import unregister_broker
 from barnabas.clients.admin.client_quotas import (
     ANY_ENTITY,
     QuotaEntity,
     alter_client_quotas,
     describe_client_quotas,
 )
-from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
+from barnabas.clients.admin.configs import ConfigChange, ConfigResource
 from barnabas.clients.admin.delegation_tokens import (
     create_delegation_token,
     describe_delegation_tokens,
     expire_delegation_token,
     renew_delegation_token,
 )
-from barnabas.clients.admin.features import BrokerFeatures, FeatureUpdate, describe_features, update_features
+from barnabas.clients.admin.features import (
+    BrokerFeatures,
+    FeatureUpdate,
+    describe_features,
+    unregister_broker,
+    update_features,
+)
 from barnabas.clients.admin.group_admin import delete_groups, describe_groups, list_groups, remove_members
 from barnabas.clients.admin.group_members import GroupDescription, GroupListing
 from barnabas.clients.admin.group_offsets import (
@@ -54,7 +59,7 @@ from barnabas.clients.admin.partition_changes import (
     elect_leaders,
     list_partition_reassignments,
 )
-from barnabas.clients.admin.replicas import LogDir, ProducerState
+from barnabas.clients.admin.records import LogDir, ProducerState
 from barnabas.clients.admin.scram_credentials import (
     ScramAlteration,
     ScramCredential,
@@ -70,17 +75,14 @@ from barnabas.clients.admin.transactions import (
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.isolation_level import isolation_number
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.clients.settings.client_config import ClientConfig
-from barnabas.protocol.config_codes import ConfigResourceType
-from barnabas.protocol.election_type import ElectionType
+from barnabas.clients.values import OffsetAndMetadata, PreparedTransaction, isolation_number
+from barnabas.protocol.codes import ConfigResourceType, ElectionType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
 from barnabas.security.acl.acl_binding import AclBinding, AclBindingFilter
-from barnabas.security.tokens.delegation_token import DelegationToken
+from barnabas.security.delegation_token import DelegationToken
 
 
 class Admin:

@@ -1,17 +1,18 @@
 """Lists the resources that have settings; describes and changes the settings of topics and brokers.
 
 Called by `Admin`. Kafka: KafkaAdminClient.
+
+Resources with settings, and changes of settings, for the admin client. Immutable. Kafka: ConfigResource.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
-from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
 from barnabas.clients.admin.new_topic import ConfigEntry
-from barnabas.protocol.config_codes import ConfigResourceType
+from barnabas.protocol.codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -21,6 +22,42 @@ from barnabas.protocol.messages.configs import (
     ListConfigResourcesResponse,
 )
 from barnabas.protocol.messages.message import Message
+
+
+class ConfigResource(NamedTuple):
+    """A topic by its name, or a broker by its number. "" stands for the common defaults of all brokers."""
+
+    type: ConfigResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> Self:
+        """Return the resource of a topic."""
+        return cls(ConfigResourceType.TOPIC, name)
+
+    @classmethod
+    def broker(cls, broker_id: int) -> Self:
+        """Return the resource of a broker."""
+        return cls(ConfigResourceType.BROKER, str(broker_id))
+
+    @classmethod
+    def all_brokers(cls) -> Self:
+        """Return the resource of the brokers' common defaults."""
+        return cls(ConfigResourceType.BROKER, "")
+
+    @classmethod
+    def broker_loggers(cls, broker_id: int) -> Self:
+        """Return the resource of a broker's log levels."""
+        return cls(ConfigResourceType.BROKER_LOGGER, str(broker_id))
+
+
+class ConfigChange(NamedTuple):
+    """A change of one setting: SET, DELETE (back to the default), APPEND to a list, SUBTRACT from one."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
 
 _VERSIONS_WITH_TYPES = (1, 1)
 

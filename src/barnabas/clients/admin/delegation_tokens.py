@@ -19,8 +19,8 @@ from barnabas.protocol.messages.tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from barnabas.security.delegation_token import DelegationToken, TokenInformation
 from barnabas.security.principal import Principal
-from barnabas.security.tokens.delegation_token import DelegationToken, TokenInformation
 
 
 def create_delegation_token(

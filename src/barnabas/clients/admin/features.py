@@ -1,6 +1,10 @@
 """The versions of APIs that a broker supports; the cluster's features and changes of them (KIP-584).
 
 Called by `Admin`. Kafka: FeatureMetadata, FeatureUpdate, NodeApiVersions.
+
+Removes the registration of a broker that is gone for good, from a cluster with KRaft (KIP-500).
+
+Called by `Admin`, on any thread; no state. Kafka: KafkaAdminClient.unregisterBroker.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from typing import NamedTuple
 
 from barnabas import __version__
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.protocol.codes import UpgradeType
 from barnabas.protocol.errors import ApiError
-from barnabas.protocol.feature_codes import UpgradeType
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.protocol.messages.inter_broker import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 # Version 0 has a flag in place of the upgrade type.
@@ -74,3 +79,9 @@ def update_features(
     # Version 2 has no results: all features were changed, or the request has an error.
     errors = {each.feature: error_in(each.error_code, each.error_message, each.feature) for each in answer.results}
     return {name: errors.get(name) for name in updates}
+
+
+def unregister_broker(calls: AdminCalls, broker_id: int) -> None:
+    """Have the controller forget a broker. Raises ApiError; UNSUPPORTED_VERSION by a cluster without KRaft."""
+    answer = calls.ask(UnregisterBrokerRequest(broker_id), UnregisterBrokerResponse)
+    raise_error(answer.error_code, answer.error_message, f"Broker {broker_id} stays registered")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.offsets import (
     OffsetCommitRequest,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
-from barnabas.protocol.election_type import ElectionType
+from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,

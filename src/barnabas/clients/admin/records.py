@@ -1,14 +1,18 @@
 """Deletes records, moves replicas between log directories, describes these, the replicas and the producers.
 
 Called by `Admin`. Kafka: DeleteRecordsHandler, DescribeProducersHandler.
+
+Results of the admin client: log directories with their replicas, and the producers of a partition. Immutable.
+
+Kafka: LogDirDescription, ReplicaInfo, ProducerState.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
-from barnabas.clients.admin.replicas import LogDir, ProducerState, ReplicaInfo
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.log_dirs import (
@@ -20,6 +24,36 @@ from barnabas.protocol.messages.log_dirs import (
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica in a log directory. `size` in bytes, `offset_lag` in records. `is_future`: it is being moved here."""
+
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDir(NamedTuple):
+    """A log directory of a broker. The bytes of its file system are -1 from brokers that do not send them."""
+
+    path: str
+    error: ErrorCode
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int
+    usable_bytes: int
+
+
+class ProducerState(NamedTuple):
+    """An idempotent producer that a partition remembers. -1: no value. `last_timestamp_ms`: that of its last batch."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_transaction_start_offset: int
+
 
 _ANY_REPLICA = -2
 """As replica id of a request: a client that may ask followers too, and sees a log to its end."""

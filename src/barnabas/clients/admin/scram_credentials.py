@@ -19,8 +19,7 @@ from barnabas.protocol.messages.quotas import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from barnabas.security.sasl.scram_credential import SALT_BYTES
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
+from barnabas.security.sasl.scram_mechanism import SALT_BYTES, SCRAM_MECHANISMS
 
 
 class ScramMechanism(IntEnum):

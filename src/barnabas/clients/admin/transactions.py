@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
 from barnabas.clients.admin.group_coordinators import TRANSACTION, CoordinatedIds
-from barnabas.clients.prepared_transaction import PreparedTransaction
+from barnabas.clients.values import PreparedTransaction
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.messages.transactions import (
     DescribeTransactionsRequest,

@@ -30,12 +30,11 @@ from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.group.offset_commits import Offsets
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
-from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
+from barnabas.clients.consumer.subscription_state import SubscriptionPattern
 from barnabas.clients.errors import ClientClosed, WokenUp
 from barnabas.clients.metadata.cluster import PartitionInfo
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.settings.notation import chosen_config
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")

@@ -22,25 +22,29 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from barnabas.clients.aio.loop_results import LoopResults
-from barnabas.clients.aio.send_waits import SendWaits
-from barnabas.clients.aio.sending_turns import SendingTurns
+from barnabas.clients.aio.call_thread import LoopResults
+from barnabas.clients.aio.send_waits import SendingTurns, SendWaits
 from barnabas.clients.aio.transactions import AsyncTransactions
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer import producer as core
 from barnabas.clients.producer.batches.record_future import UNREAD
 from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_record import Headers, ProducerRecord, check_partition, check_timestamp
+from barnabas.clients.producer.producer_record import (
+    DeliveryCallback,
+    Headers,
+    ProducerRecord,
+    RecordMetadata,
+    check_partition,
+    check_timestamp,
+)
 from barnabas.clients.producer.producer_settings import ProducerSettings
-from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
-from barnabas.clients.producer.record_preparation import cluster_listeners, preparation_of
+from barnabas.clients.producer.record_appender import cluster_listeners, preparation_of
 from barnabas.clients.producer.serializers import as_bytes
 from barnabas.clients.settings.notation import chosen_config
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch_builder import estimate_size

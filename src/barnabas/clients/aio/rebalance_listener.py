@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from barnabas.clients.aio.call_thread import CallThread
-from barnabas.clients.consumer import rebalance_listener as core
+from barnabas.clients.consumer import subscription_state as core
 from barnabas.protocol.topic_partition import TopicPartition
 
 

@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.clients.arrow.even_fields import even_fields
-from barnabas.clients.arrow.gatherer import Gatherer, empty_headers
+from barnabas.clients.arrow.gatherer import Gatherer, Mask, empty_headers
 from barnabas.clients.arrow.headers import locate_headers
-from barnabas.clients.arrow.plain_arrays import Mask
 from barnabas.clients.arrow.record_fields import Extent, HeaderPlaces, Pieces, find_fields
 from barnabas.clients.arrow.varints import Bytes, Integers
 from barnabas.records.record_batch import HEADER_SIZE, LOG_APPEND_TIME, Buffer, RecordBatch

@@ -21,8 +21,7 @@ from barnabas.clients.arrow.decoder import (
     Wanted,
     decode_record_batches,
 )
-from barnabas.clients.arrow.gatherer import HEADERS_TYPE, empty_headers
-from barnabas.clients.arrow.plain_arrays import numbers, repeated_number, repeated_text
+from barnabas.clients.arrow.gatherer import HEADERS_TYPE, empty_headers, numbers, repeated_number, repeated_text
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.legacy_records import LegacyBatch

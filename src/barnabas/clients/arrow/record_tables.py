@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from barnabas.clients.arrow.decoder import RecordArrays, Wanted
 from barnabas.clients.arrow.fetched_batches import MAX_OFFSET, decoded_chunks
-from barnabas.clients.arrow.gatherer import HEADERS_TYPE, empty_headers
-from barnabas.clients.arrow.plain_arrays import numbers, repeated_number, repeated_text
+from barnabas.clients.arrow.gatherer import HEADERS_TYPE, empty_headers, numbers, repeated_number, repeated_text
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.record_batch import RecordBatch

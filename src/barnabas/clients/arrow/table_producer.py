@@ -19,8 +19,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from barnabas.clients.arrow.encoder import BatchFormat, encode_batches
-from barnabas.clients.arrow.row_groups import grouped_rows
-from barnabas.clients.arrow.row_partitions import RowPartitions, TopicPartitions
+from barnabas.clients.arrow.row_partitions import RowPartitions, TopicPartitions, grouped_rows
 from barnabas.clients.arrow.table_columns import ColumnNames, Stretch, TableColumns, as_table
 from barnabas.clients.arrow.table_delivery import BatchCallback, BatchRows, TableDelivery, TableMetadata
 from barnabas.clients.arrow.varints import Integers

@@ -8,10 +8,8 @@ from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.consumer_settings import ConsumerSettings
 from barnabas.clients.consumer.fetch.raw_fetcher import FetchedRecords, RawFetcher
 from barnabas.clients.consumer.fetch_table import FetchTableSettings, fetch_table
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.interceptors import ConsumerInterceptor
-from barnabas.clients.consumer.rebalance_listener import RebalanceListener
-from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
+from barnabas.clients.consumer.subscription_state import RebalanceListener, SubscriptionPattern
 from barnabas.clients.errors import (
     ClientClosed,
     ClientTimeout,
@@ -22,7 +20,7 @@ from barnabas.clients.errors import (
     RetriableCommitFailed,
     WokenUp,
 )
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 
 __all__ = [

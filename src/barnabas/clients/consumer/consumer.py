@@ -22,8 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from barnabas.clients.calls.blocking_client import BlockingClient
-from barnabas.clients.calls.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets
-from barnabas.clients.calls.topic_partitions import partitions_of
+from barnabas.clients.calls.offset_lookup import EARLIEST, LATEST, OffsetAndTimestamp, lookup_offsets, partitions_of
 from barnabas.clients.client_metrics import MetricName, counted
 from barnabas.clients.consumer.assignors.built_in import make_assignors
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
@@ -40,7 +39,6 @@ from barnabas.clients.consumer.group.offset_commits import (
     checked_offsets,
     log_failed_commit,
 )
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.offset_reset import (
     RESET_TO_EARLIEST,
     RESET_TO_LATEST,
@@ -49,15 +47,18 @@ from barnabas.clients.consumer.offset_reset import (
 )
 from barnabas.clients.consumer.poll_metrics import OffsetCall
 from barnabas.clients.consumer.reading import Reading
-from barnabas.clients.consumer.rebalance_listener import RebalanceListener
-from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
-from barnabas.clients.consumer.subscription_state import SubscriptionMode, SubscriptionState
+from barnabas.clients.consumer.subscription_state import (
+    RebalanceListener,
+    SubscriptionMode,
+    SubscriptionPattern,
+    SubscriptionState,
+)
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.settings.notation import chosen_config
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.runtime.clock import Clock

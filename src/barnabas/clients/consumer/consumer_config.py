@@ -13,8 +13,8 @@ from barnabas.clients.consumer.deserializers import Deserializer, Deserializers
 from barnabas.clients.consumer.group.config import GroupProtocol, GroupRebalanceConfig, GroupSettings
 from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
-from barnabas.clients.isolation_level import ISOLATION_LEVELS
 from barnabas.clients.settings.notation import setting, settings_of
+from barnabas.clients.values import ISOLATION_LEVELS
 
 # With the consumer protocol, the coordinator assigns the partitions and sets the times.
 _SETTINGS_OF_OTHER_PROTOCOL = {

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.errors import RecordDeserializationError
-from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.config_error import nearest_hint
 from barnabas.protocol.topic_partition import TopicPartition
 
 Deserializer: TypeAlias = Callable[[str, bytes], Any]

@@ -11,21 +11,55 @@ A position is checked because an unclean election may have cut the log (KIP-320)
 epoch, that the position was checked against. For example, a consumer has read up to offset 100 in leader epoch 5; the
 next leader has epoch 6 and had only 80 records of epoch 5. Asked where epoch 5 ends, that leader answers 80: records 80
 to 99 are lost, and other records may have these offsets now. So the position goes back to 80, or the user is told.
+
+A regular expression that the group's coordinator matches against the names of its topics. Immutable.
+
+Made by users, for `Consumer.subscribe`. Kafka: SubscriptionPattern (KIP-848).
+
+The user's callbacks for changes of a consumer's partitions.
+
+Called on the consumer's thread, inside `poll`, `unsubscribe` and `close`; the consumer may be used.
+Kafka: ConsumerRebalanceListener.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from barnabas.clients.consumer.offset_reset import OffsetReset
-from barnabas.clients.consumer.rebalance_listener import RebalanceListener
-from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
+
+
+class SubscriptionPattern(NamedTuple):
+    """An expression in RE2's syntax. It has to match the whole name of a topic."""
+
+    pattern: str
+
+
+class RebalanceListener:
+    """The base of listeners, which override the methods of interest. Each call gets sorted partitions.
+
+    With an eager assignor, all partitions are revoked before any is assigned.
+    """
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note of new partitions, and seek in them if needed. Called after every rebalance, even with none."""
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Commit the offsets of partitions that go to other members: this is the last occasion."""
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop work on partitions that may have new owners already: their offsets can no longer be committed.
+
+        By default, lost partitions are handled like revoked ones.
+        """
+        self.on_partitions_revoked(partitions)
+
 
 _MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
 

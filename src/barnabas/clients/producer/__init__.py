@@ -15,8 +15,8 @@ from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInter
 from barnabas.clients.producer.partitioning.partition_choice import Partitioner
 from barnabas.clients.producer.producer import Producer
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_record import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.producer_settings import ProducerSettings
-from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
 from barnabas.clients.producer.serializers import HeaderSerializer, MutableHeaders, Serializer
 
 __all__ = [

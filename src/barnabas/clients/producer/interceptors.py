@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.clients.interceptors import Interceptors
-from barnabas.clients.producer.producer_record import Headers
-from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.producer_record import DeliveryCallback, Headers, RecordMetadata
 
 
 class OutgoingRecord(NamedTuple):

@@ -2,14 +2,15 @@
 
 Made by `Producer.send` on the user's thread, once its partition's metadata is known; read under the accumulator's lock.
 Kafka: ProducerRecord.
+
+The place of a record in its topic, which the future of `Producer.send` yields. Immutable. Kafka: RecordMetadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from barnabas.clients.producer.record_metadata import DeliveryCallback
 from barnabas.records.record_batch import Buffer
 
 _TIMESTAMP_END = 1 << 63
@@ -38,3 +39,21 @@ def check_timestamp(timestamp_ms: int) -> None:
     """Check the time that a user gives, in milliseconds since the epoch. Raises ValueError outside of 63 bits."""
     if not 0 <= timestamp_ms < _TIMESTAMP_END:
         raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
+
+
+class RecordMetadata(NamedTuple):
+    """The partition and offset of a record. `offset` is -1 with acks=0. Sizes are bytes, -1 for null.
+
+    `timestamp_ms` is the broker's if the topic has message.timestamp.type=LogAppendTime.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key_size: int = -1
+    value_size: int = -1
+
+
+DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
+"""A user's function. The sending thread calls it once for each record, with the metadata or the error."""

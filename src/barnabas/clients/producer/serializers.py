@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from barnabas.clients.errors import SerializationFailed
-from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.config_error import nearest_hint
 from barnabas.records.record_batch import Buffer
 
 MutableHeaders: TypeAlias = list[tuple[str, Buffer | None]]

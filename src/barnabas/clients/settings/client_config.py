@@ -1,15 +1,97 @@
 """The settings that every client has: Kafka's names with underscores, Kafka's defaults. Immutable.
 
 Made by users and by the clients, on any thread. Kafka: CommonClientConfigs.
+
+The settings of a client's connections: their set-up, security, sockets and requests. Immutable.
+
+The base of ClientConfig, whose users and threads it shares: no lock. `network_config` returns the same settings in the
+form that NetworkClient takes. Kafka: CommonClientConfigs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
+from barnabas.clients.metadata.bootstrap import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, USE_ALL_DNS_IPS
 from barnabas.clients.metadata.cluster_metadata import REBOOTSTRAP, MetadataConfig
-from barnabas.clients.settings.connection_config import ClientConnectionConfig
-from barnabas.clients.settings.notation import setting
+from barnabas.clients.settings.notation import check_names, check_values, setting
+from barnabas.clients.settings.security_config import ClientSecurityConfig
+from barnabas.rpc.network_client_config import NetworkClientConfig
+
+_MAX_IN_FLIGHT = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConnectionConfig(ClientSecurityConfig):
+    """The settings of the connections of one client. Times are milliseconds.
+
+    Raises TypeError for a name that is no setting and for a value of a wrong type, ValueError for one out of bounds.
+    """
+
+    client_id: str = setting("", "The client's name in the broker's logs, metrics and quotas.")
+    request_timeout_ms: int = setting(30_000, "How long a broker may take to answer one request.", minimum=0)
+    reconnect_backoff_ms: int = setting(
+        50, "How long to wait before connecting again to the same broker.", minimum=0, importance="low"
+    )
+    reconnect_backoff_max_ms: int = setting(
+        1_000, "The longest wait before connecting; it doubles to here.", minimum=0, importance="low"
+    )
+    socket_connection_setup_timeout_ms: int = setting(
+        10_000, "How long the first attempt to connect to a broker may take.", minimum=1
+    )
+    socket_connection_setup_timeout_max_ms: int = setting(
+        30_000,
+        "The longest time that an attempt to connect may take: the time doubles with each failed attempt in a row, more"
+        " or less by up to 20 % (KIP-601).",
+        minimum=1,
+    )
+    connections_max_idle_ms: int = setting(
+        540_000, "How long a connection may be idle before the client closes it; -1 is for ever.", minimum=-1
+    )
+    send_buffer_bytes: int = setting(
+        131_072, "The size of the socket's send buffer; -1 is the system's, which grows.", minimum=-1
+    )
+    receive_buffer_bytes: int = setting(
+        65_536, "The size of the socket's receive buffer; -1 is the system's, which grows.", minimum=-1
+    )
+    client_dns_lookup: str = setting(
+        USE_ALL_DNS_IPS,
+        "use_all_dns_ips: the addresses of a name are tried in turn. resolve_canonical_bootstrap_servers_only: first,"
+        " each bootstrap server is replaced by the canonical names of its addresses.",
+        choices=(USE_ALL_DNS_IPS, RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY),
+    )
+
+    def __new__(cls, *_args: Any, **given: Any) -> Self:
+        """Check the names before Python does, whose error would not name the nearest. Raises TypeError."""
+        check_names(cls, given)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Check the values. Raises TypeError, ValueError."""
+        self.hide_secrets()
+        check_values(self)
+        self.check_security()
+
+    def network_config(self, default_client_id: str = "", max_in_flight: int = _MAX_IN_FLIGHT) -> NetworkClientConfig:
+        """Return the settings of the connections. Reads key and trust stores, if there are any.
+
+        Raises ConfigError, a ValueError: such a store is missing or cannot be used.
+        """
+        client_id = self.client_id or default_client_id
+        return NetworkClientConfig(
+            client_id=client_id,
+            max_in_flight=max_in_flight,
+            request_timeout_ms=self.request_timeout_ms,
+            reconnect_backoff_ms=self.reconnect_backoff_ms,
+            reconnect_backoff_max_ms=self.reconnect_backoff_max_ms,
+            connection_setup_timeout_ms=self.socket_connection_setup_timeout_ms,
+            connection_setup_timeout_max_ms=self.socket_connection_setup_timeout_max_ms,
+            connections_max_idle_ms=self.connections_max_idle_ms,
+            send_buffer_bytes=self.send_buffer_bytes,
+            receive_buffer_bytes=self.receive_buffer_bytes,
+            channel_builder=self.channel_builder(client_id),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

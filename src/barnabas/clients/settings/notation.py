@@ -16,7 +16,7 @@ from dataclasses import Field, field, fields
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from barnabas.config.nearest_name import nearest_hint
+from barnabas.config.config_error import nearest_hint
 from barnabas.config.secret import Secret
 
 T = TypeVar("T")

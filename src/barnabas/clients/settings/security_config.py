@@ -14,9 +14,9 @@ from barnabas.clients.settings.notation import setting
 from barnabas.clients.settings.token_config import ClientTokenConfig
 from barnabas.config.secret import Secret
 from barnabas.rpc.client_channels import PLAINTEXT, SECURITY_PROTOCOLS, ClientChannels
+from barnabas.security.sasl.client.client_authenticator import SaslLogin
 from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthBearerClient
 from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
-from barnabas.security.sasl.client.sasl_client import SaslLogin
 from barnabas.security.sasl.jaas import InvalidJaas
 from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.tls.tls_client import TlsClient

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from barnabas.clients.settings.notation import setting
 from barnabas.config.secret import Secret
-from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint, TokenRules
-from barnabas.security.sasl.client.token_request import TokenRequest
+from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint, TokenRequest, TokenRules
 from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
 from barnabas.security.tls.https_trust import HttpsTrust
 from barnabas.security.tls.tls_config import TrustStoreConfig

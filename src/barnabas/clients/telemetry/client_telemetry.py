@@ -19,17 +19,16 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.telemetry.metric_points import MetricPoints
-from barnabas.clients.telemetry.otlp import encode_metrics
-from barnabas.clients.telemetry.states import (
+from barnabas.clients.telemetry.otlp import MetricPoints, encode_metrics
+from barnabas.clients.telemetry.subscription import (
     DEFAULT_INTERVAL_MS,
     TRANSITIONS,
     Retry,
     TelemetryEvent,
     TelemetryState,
+    TelemetrySubscription,
     retry_after,
 )
-from barnabas.clients.telemetry.subscription import TelemetrySubscription
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.message import Message

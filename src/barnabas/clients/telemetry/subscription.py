@@ -1,15 +1,144 @@
 """The metrics that a broker wants of this client, and how it wants them: an answer to GetTelemetrySubscriptions.
 
 Made and read by `ClientTelemetry`, on the client's thread. Immutable, so no lock. Kafka: ClientTelemetrySubscription.
+
+The states of a client's telemetry, as one table, and what an error of the broker means for it. Pure.
+
+Read by `ClientTelemetry`, on the client's thread; no lock. Kafka: ClientTelemetryState,
+ClientTelemetryUtils.maybeFetchErrorIntervalMs.
+
+The usual life of a client whose broker wants its metrics:
+
+    SUBSCRIPTION_NEEDED -> SUBSCRIPTION_IN_PROGRESS                 GetTelemetrySubscriptions is sent
+    SUBSCRIPTION_IN_PROGRESS -> PUSH_NEEDED                         the answer names metrics; an interval begins
+    PUSH_NEEDED -> PUSH_IN_PROGRESS -> PUSH_NEEDED                  a push after each interval
+    PUSH_NEEDED -> TERMINATING_PUSH_NEEDED                          the client is closed
+    TERMINATING_PUSH_NEEDED -> TERMINATING_PUSH_IN_PROGRESS         the last push is sent, without an interval
+    TERMINATING_PUSH_IN_PROGRESS -> TERMINATED                      its answer is there, or the time for it is over
+
+An answer that names no metrics, an error and a lost connection lead back to SUBSCRIPTION_NEEDED.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple, Self
 
-from barnabas.clients.telemetry.states import DEFAULT_INTERVAL_MS
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.telemetry import GetTelemetrySubscriptionsResponse
 from barnabas.records.compression import Codec
+
+DEFAULT_INTERVAL_MS: Final = 300_000
+"""The wait where no broker has named an interval. Kafka: ClientTelemetryReporter.DEFAULT_PUSH_INTERVAL_MS."""
+
+
+class TelemetryState(Enum):
+    """The states of the module's docstring, in Kafka's words."""
+
+    SUBSCRIPTION_NEEDED = "SUBSCRIPTION_NEEDED"
+    SUBSCRIPTION_IN_PROGRESS = "SUBSCRIPTION_IN_PROGRESS"
+    PUSH_NEEDED = "PUSH_NEEDED"
+    PUSH_IN_PROGRESS = "PUSH_IN_PROGRESS"
+    TERMINATING_PUSH_NEEDED = "TERMINATING_PUSH_NEEDED"
+    TERMINATING_PUSH_IN_PROGRESS = "TERMINATING_PUSH_IN_PROGRESS"
+    TERMINATED = "TERMINATED"
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether the last push is due or in flight."""
+        return self in _TERMINATING
+
+
+class TelemetryEvent(Enum):
+    """An event that moves a client's telemetry to another state."""
+
+    SENT = "the request that is needed is sent"
+    SUBSCRIBED = "the answer names metrics"
+    NOTHING_WANTED = "the answer names no metrics"
+    PUSHED = "the broker has taken a push"
+    FAILED = "an error that may pass, or a lost connection"
+    REJECTED = "an error that no retry mends"
+    CLOSING = "the client is being closed"
+    ENDED = "the client is closed, or the time for the last push is over"
+
+
+_NEEDED = TelemetryState.SUBSCRIPTION_NEEDED
+_ASKED = TelemetryState.SUBSCRIPTION_IN_PROGRESS
+_PUSH = TelemetryState.PUSH_NEEDED
+_PUSHING = TelemetryState.PUSH_IN_PROGRESS
+_LAST = TelemetryState.TERMINATING_PUSH_NEEDED
+_LAST_PUSHING = TelemetryState.TERMINATING_PUSH_IN_PROGRESS
+_TERMINATED = TelemetryState.TERMINATED
+
+_TERMINATING: Final = frozenset({_LAST, _LAST_PUSHING})
+
+TRANSITIONS: Final[Mapping[TelemetryState, Mapping[TelemetryEvent, TelemetryState]]] = {
+    _NEEDED: {
+        TelemetryEvent.SENT: _ASKED,
+        # Metrics that no broker wants now need no last push.
+        TelemetryEvent.CLOSING: _TERMINATED,
+        TelemetryEvent.ENDED: _TERMINATED,
+    },
+    _ASKED: {
+        TelemetryEvent.SUBSCRIBED: _PUSH,
+        TelemetryEvent.NOTHING_WANTED: _NEEDED,
+        TelemetryEvent.FAILED: _NEEDED,
+        TelemetryEvent.REJECTED: _TERMINATED,
+        TelemetryEvent.CLOSING: _TERMINATED,
+        TelemetryEvent.ENDED: _TERMINATED,
+    },
+    _PUSH: {
+        TelemetryEvent.SENT: _PUSHING,
+        TelemetryEvent.CLOSING: _LAST,
+        TelemetryEvent.ENDED: _TERMINATED,
+    },
+    _PUSHING: {
+        TelemetryEvent.PUSHED: _PUSH,
+        TelemetryEvent.FAILED: _NEEDED,
+        TelemetryEvent.REJECTED: _TERMINATED,
+        TelemetryEvent.CLOSING: _LAST,
+        TelemetryEvent.ENDED: _TERMINATED,
+    },
+    _LAST: {
+        TelemetryEvent.SENT: _LAST_PUSHING,
+        TelemetryEvent.CLOSING: _LAST,
+        TelemetryEvent.ENDED: _TERMINATED,
+    },
+    _LAST_PUSHING: {
+        TelemetryEvent.PUSHED: _TERMINATED,
+        TelemetryEvent.FAILED: _TERMINATED,
+        TelemetryEvent.REJECTED: _TERMINATED,
+        TelemetryEvent.CLOSING: _LAST_PUSHING,
+        TelemetryEvent.ENDED: _TERMINATED,
+    },
+    _TERMINATED: {
+        TelemetryEvent.CLOSING: _TERMINATED,
+        TelemetryEvent.ENDED: _TERMINATED,
+    },
+}
+"""The state that follows, by state and event; no other event may come in a state."""
+
+
+class Retry(Enum):
+    """The time after which a client asks for its subscription again after an error."""
+
+    AT_ONCE = "at once"
+    AFTER_INTERVAL = "after the interval between pushes"
+    NEVER = "never"
+
+
+_RETRIES: Final = {
+    ErrorCode.UNKNOWN_SUBSCRIPTION_ID: Retry.AT_ONCE,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Retry.AT_ONCE,
+    ErrorCode.TELEMETRY_TOO_LARGE: Retry.AFTER_INTERVAL,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: Retry.AFTER_INTERVAL,
+}
+
+
+def retry_after(error: ErrorCode) -> Retry:
+    """Return when to ask again after this error of the broker. An error that KIP-714 does not name ends telemetry."""
+    return _RETRIES.get(error, Retry.NEVER)
 
 
 class TelemetrySubscription(NamedTuple):

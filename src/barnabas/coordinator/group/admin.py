@@ -18,8 +18,7 @@ from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.append_errors import CONSUMER_GROUP
-from barnabas.coordinator.group.log.schemas import offset_key, offset_key_prefix
+from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP, offset_key, offset_key_prefix
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode

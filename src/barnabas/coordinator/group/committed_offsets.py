@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_offset
+from barnabas.coordinator.group.offsets_topic import CommittedOffset, committed_offset
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""

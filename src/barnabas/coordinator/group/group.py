@@ -4,13 +4,87 @@ Made by `GroupTable`; used by the services of this package on handler, processor
 GROUP, the outermost) guards everything in it. A group that was removed from the table has `is_removed` set under its
 lock: a thread that waited for the lock meanwhile looks the group up again (`GroupTable.locked`). When a group changes
 its protocol (KIP-848) only `membership` is replaced: offsets and lock stay. Kafka: GroupMetadata (lock and offsets).
+
+The interface of a group's membership, for both group protocols.
+
+Implemented by `ClassicGroup` and `ConsumerGroup`, both pure; called under the group's lock by the offset service, the
+administration of groups and the expiry of offsets. Kafka: org.apache.kafka.coordinator.group.Group.
 """
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import Protocol
+
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
-from barnabas.coordinator.group.membership import Membership
+from barnabas.coordinator.runtime.record import CoordinatorRecord
+from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.lock_order import LockRank, ranked_lock
+
+
+class GroupType(Enum):
+    """The protocol of a group, in the words of ListGroups (KIP-848)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class Membership(Protocol):
+    """The members of a group, and the state of the group."""
+
+    @property
+    def group_type(self) -> GroupType:
+        """The protocol of the group."""
+
+    @property
+    def state_name(self) -> str:
+        """The state in Kafka's words ("Stable", "Empty", "Dead", ...)."""
+
+    @property
+    def protocol_type(self) -> str:
+        """The protocol type of the members: "consumer", "connect", or "" before the first member."""
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the group has members, or is in a rebalance."""
+
+    @property
+    def member_count(self) -> int:
+        """The number of members; also read without the group's lock."""
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """The wall clock time since which offsets may expire (Kafka: currentStateTimestamp, of an empty group).
+
+        None if the group has members, or if the time is not known: then each offset's own commit time counts.
+        """
+
+    @property
+    def keeps_all_offsets(self) -> bool:
+        """Whether no offset may expire now: there are members, and the topics that they read are not known."""
+
+    def check_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, *, is_transactional: bool
+    ) -> ErrorCode:
+        """Return NONE if the client may commit, or an error.
+
+        generation: of the classic protocol, or the member epoch of KIP-848; -1 of a client without membership.
+        """
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return NONE if a client that names this member may read offsets. member_id None: the client names none."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Return whether a member reads the topic: then its offsets neither expire nor can they be deleted.
+
+        True of every topic if the group is a classic one whose members' subscriptions cannot be read.
+        """
+
+    def deletion_error(self) -> ErrorCode:
+        """Return why the group cannot be deleted (NON_EMPTY_GROUP), or NONE."""
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """Return the records that remove this membership from `__consumer_offsets`."""
 
 
 class Group:

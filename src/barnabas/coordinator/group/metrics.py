@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.classic.states import ClassicState
-from barnabas.coordinator.group.membership import GroupType
+from barnabas.coordinator.group.group import GroupType
 from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.load_times import LoadTimes, recent_loads
+from barnabas.coordinator.runtime.loader import LoadTimes, recent_loads
 from barnabas.metrics.metrics_registry import MBeanName, Sample
-from barnabas.metrics.recent_rate import RecentRate
+from barnabas.metrics.rate import RecentRate
 from barnabas.runtime.clock import Clock
 
 COORDINATOR: Final = "kafka.coordinator.group"

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
-from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.membership import Membership
+from barnabas.coordinator.group.group import Group, Membership
 from barnabas.coordinator.runtime.coordinated_table import CoordinatedTable
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.protocol.errors import ApiError, ErrorCode

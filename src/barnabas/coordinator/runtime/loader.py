@@ -1,13 +1,34 @@
 """The loading of a coordinator's state when this broker begins to lead a partition, and the unloading when it ends.
 
 Partitions of the coordinator's topic are loaded one at a time, on a thread of its own that ends when nothing is left to
-load. The thread works in slices, and pauses between them while there is other work (`runtime.pace`): a broker that
+load. The thread works in slices, and pauses between them while there is other work (`runtime.loader`): a broker that
 starts with very much to load serves all other requests meanwhile, and requests for what is not loaded yet are answered
 COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `LeadershipListeners` calls `leadership_changed` on a
 handler's thread; `load` and `unload` may be called on any. `_lock` guards the queue and the flag that says whether the
 thread runs; all else belongs to the thread.
 
 Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets, TransactionStateManager.loadTransactionsForTxnTopicPartition.
+
+The time that partitions took to load, for the coordinators' metrics. Pure; the values are immutable.
+
+The pace of loading: slices, with pauses between them while this process has other work.
+
+Asked by `CoordinatorLoader` after each slice, on its thread; owned by it. Pure: the caller reads the clocks.
+
+Beside other work loading gets less than a fifth of a core, because its slices delay other threads a little, too: the
+next slice begins when five and a half times the CPU time of the last one has passed. A pause that took longer than
+planned is made good, up to a few slices. Without other work loading goes on without pauses: a process that starts with
+a million offsets to load is better off with them. Other work shows in the CPU time that the process uses beside the
+loading, over a window of a few slices, so that a housekeeping thread that wakes up is no reason to pause. The pauses
+end when the process has been quiet for a while.
+
+An example with other work: a slice begins at 100.0 ms and uses 1.2 ms, so the next one may begin at 106.6 ms. The
+thread wakes up at 109.0 ms only, and uses 1.0 ms. The slice after that begins at 106.6 + 5.5 = 112.1 ms, not at 114.5.
+
+The reading of a coordinator's partition from its start to its end, in steps.
+
+Called by the loadings of groups and of transactions, on the loading thread. No state, no lock.
+Kafka: the loops of GroupMetadataManager.doLoadGroupsAndOffsets and TransactionStateManager.loadTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -17,11 +38,144 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from barnabas.coordinator.runtime.pace import SLICE_NS, CpuReadings, LoadingPace
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.replica.leadership_changes import LeadershipChange
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.file_records import FileRecords
+from barnabas.replica.leadership_orders import LeadershipChange
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.log.unified_log import UnifiedLog
+
+_WINDOW_NS: Final = 30_000 * NANOSECONDS_PER_MILLISECOND
+"""The time for which a loading counts after its end."""
+
+
+class LoadTimes(NamedTuple):
+    """The time that one partition took to load (Kafka: partition-load-time). ended_ns: monotonic time."""
+
+    partition: int
+    milliseconds: int
+    record_count: int
+    ended_ns: int
+
+
+class RecentLoads(NamedTuple):
+    """The loadings of the last half minute; 0 when there was none."""
+
+    longest_ms: int
+    mean_ms: float
+
+
+def recent_loads(load_times: deque[LoadTimes], now_ns: int) -> RecentLoads:
+    """Return what the partitions that were loaded lately took. The loading thread may append meanwhile."""
+    since_ns = now_ns - _WINDOW_NS
+    lately = [each.milliseconds for each in load_times.copy() if each.ended_ns >= since_ns]
+    return RecentLoads(max(lately, default=0), sum(lately) / len(lately) if lately else 0)
+
+
+SLICE_NS: Final = 1_000_000
+"""CPU time of a slice: about as much as a request may take."""
+PAUSE_FACTOR: Final = 5.5
+"""The time from one slice to the next, in multiples of the CPU time that the slice used."""
+BUSY_SHARE: Final = 0.05
+"""The share of a core above which the CPU time of other threads counts as other work."""
+WINDOW_NS: Final = 20_000_000
+"""The time over which other work is measured."""
+QUIET_NS: Final = 60_000_000
+"""The time without other work after which the pauses end."""
+CREDIT_NS: Final = 20_000_000
+"""The most that is made good of pauses that took too long."""
+
+
+class CpuReadings(NamedTuple):
+    """The time, the CPU time of the loading thread, and that of the process."""
+
+    now_ns: int
+    own_ns: int
+    process_ns: int
+
+
+class LoadingPace:
+    """The pauses of one loading. begin: the readings when loading begins."""
+
+    def __init__(self, begin: CpuReadings) -> None:
+        self._window = begin
+        self._quiet_since_ns: int | None = begin.now_ns - QUIET_NS
+        self._is_busy = False
+        self._paid_until_ns = begin.now_ns
+        self._own_ns = begin.own_ns
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the process has other work."""
+        return self._is_busy
+
+    def pause_ns(self, readings: CpuReadings) -> int:
+        """Return how long to pause after a slice."""
+        self._measure_load(readings)
+        now_ns, own_ns, _ = readings
+        used_ns = own_ns - self._own_ns
+        self._own_ns = own_ns
+        if not self._is_busy:
+            self._paid_until_ns = now_ns
+            return 0
+        # Each slice is paid for by time, counted from when the last one was paid for: time before that is no credit.
+        self._paid_until_ns = max(self._paid_until_ns, now_ns - used_ns - CREDIT_NS) + int(PAUSE_FACTOR * used_ns)
+        return max(self._paid_until_ns - now_ns, 0)
+
+    def _measure_load(self, readings: CpuReadings) -> None:
+        """Compare the process's CPU time with the loading thread's, once in a window."""
+        now_ns, own_ns, process_ns = readings
+        began_ns, own_before_ns, process_before_ns = self._window
+        wall_ns = now_ns - began_ns
+        if wall_ns < WINDOW_NS:
+            return
+        self._window = readings
+        others_ns = (process_ns - process_before_ns) - (own_ns - own_before_ns)
+        if others_ns > BUSY_SHARE * wall_ns:
+            self._quiet_since_ns = None
+            self._is_busy = True
+            return
+        if self._quiet_since_ns is None:
+            self._quiet_since_ns = began_ns
+        self._is_busy = now_ns - self._quiet_since_ns < QUIET_NS
+
+
+READ_BYTES: Final = 512 * 1024
+"""The most bytes of one read: more would make slices longer. (The load buffer's setting may say less.)"""
+
+
+def read_in_steps(
+    log: UnifiedLog, most_bytes: int, is_wanted: Callable[[], bool], replay: Callable[[bytes], Iterator[int]]
+) -> Iterator[None]:
+    """Give `replay` each piece of the log, up to its present end, while `is_wanted`; yield between steps.
+
+    `replay` yields the offset behind what it has taken in, -1 before there is one. Raises CorruptRecord when a piece
+    makes no progress.
+    """
+    size = min(READ_BYTES, most_bytes)
+    offset, end = log.log_start_offset, log.log_end_offset
+    while offset < end and is_wanted():
+        data = log.read(offset, size, FetchIsolation.LOG_END)
+        records = data.records
+        try:
+            buffer = records.read() if isinstance(records, FileRecords) else records
+        finally:
+            data.release()
+        if not buffer:
+            return
+        yield
+        before = offset
+        for reached in replay(buffer):
+            if reached >= 0:
+                offset = reached
+            yield
+        # Without this check a log that cannot be read would be read for ever.
+        if offset <= before:
+            raise CorruptRecord(f"no readable batch at offset {offset}")
+
 
 logger = logging.getLogger(__name__)
 

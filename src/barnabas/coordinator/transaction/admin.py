@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from barnabas.coordinator.transaction.environment import TransactionEnvironment
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 _BY_NAME = {state.shown_name: state for state in TransactionState}

@@ -3,26 +3,34 @@
 Made by `broker.transaction_stage`, which hands the services to the request handlers; started and stopped on the main
 thread. Immutable; each service says which lock guards it.
 Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation).
+
+The transaction coordinator's metrics by Kafka's names.
+
+Registered once by `broker.transaction_stage`; computed by the threads that read them, from plain numbers and a copy of
+the load times, without a lock. Kafka: TransactionMarkerChannelManager, TransactionStateManager.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.loader import CoordinatorLoader, LoadTimes, RecentLoads, recent_loads
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.admin import TransactionAdmin
-from barnabas.coordinator.transaction.delayed_refusal import DelayedRefusal
 from barnabas.coordinator.transaction.expiry import TransactionExpiry
-from barnabas.coordinator.transaction.markers.sender import MarkerSender
-from barnabas.coordinator.transaction.metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
+from barnabas.coordinator.transaction.held_back_answers import DelayedRefusal
+from barnabas.coordinator.transaction.marker_sender import MarkerSender
 from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
+from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.coordinator.transaction.verification_sender import Question, VerificationSender
+from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 
 ASK_AGAIN_MS: Final = 20
@@ -95,3 +103,29 @@ class TransactionCoordinator:
         self.transactions.add_partitions(
             transactional_id, producer, partitions, refusal.answer, client_version=RAISES_EPOCH_SINCE, waiter=refusal
         )
+
+
+_MARKERS: Final = ("kafka.coordinator.transaction", "TransactionMarkerChannelManager")
+_ATTRIBUTES: Final = ("kafka.server", "transaction-coordinator-metrics")
+
+
+def register_transaction_metrics(
+    registry: MetricsRegistry,
+    unknown_destinations: Callable[[], int],
+    append_retries: Callable[[], int],
+    load_times: deque[LoadTimes],
+    clock: Clock,
+) -> None:
+    """Register the metrics.
+
+    unknown_destinations: the number of markers that wait for a leader. append_retries: that of complete transactions
+    that their log has not taken. load_times: of the partitions that were loaded last.
+    """
+    registry.gauge(*_MARKERS, "UnknownDestinationQueueSize", unknown_destinations)
+    registry.gauge(*_MARKERS, "LogAppendRetryQueueSize", append_retries)
+
+    def loads() -> RecentLoads:
+        return recent_loads(load_times, clock.nanoseconds())
+
+    registry.attribute(*_ATTRIBUTES, "partition-load-time-max", lambda: loads().longest_ms)
+    registry.attribute(*_ATTRIBUTES, "partition-load-time-avg", lambda: loads().mean_ms)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from barnabas.coordinator.transaction.metadata import (
+from barnabas.coordinator.transaction.transaction_metadata import (
+    COMPLETE,
+    DECIDED,
     LAST_USABLE_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
     TransactionMetadata,
-)
-from barnabas.coordinator.transaction.states import COMPLETE, DECIDED, TransactionState
-from barnabas.coordinator.transaction.transitions import (
+    TransactionState,
     decided,
     decided_with_next_epoch,
     fenced,

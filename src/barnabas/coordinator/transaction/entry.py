@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from barnabas.coordinator.transaction.decisions import Known
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 
 

@@ -10,9 +10,8 @@ import logging
 
 from barnabas.coordinator.transaction.entry import TransactionEntry
 from barnabas.coordinator.transaction.environment import TransactionEnvironment
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
 from barnabas.coordinator.transaction.service import TransactionService
-from barnabas.coordinator.transaction.states import COMPLETE, TransactionState
+from barnabas.coordinator.transaction.transaction_metadata import COMPLETE, TransactionMetadata, TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.scheduler import ScheduledTask, Scheduler
 

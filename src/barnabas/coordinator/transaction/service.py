@@ -25,15 +25,17 @@ from barnabas.coordinator.transaction.decisions import (
 )
 from barnabas.coordinator.transaction.entry import TransactionEntry, TransitionWaiter
 from barnabas.coordinator.transaction.environment import TransactionEnvironment
-from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
-from barnabas.coordinator.transaction.metadata import (
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.transaction_metadata import (
     NO_EPOCH,
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
     TransactionMetadata,
+    TransactionState,
+    completed,
+    decided,
+    fenced,
 )
-from barnabas.coordinator.transaction.states import TransactionState
-from barnabas.coordinator.transaction.transitions import completed, decided, fenced
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 

@@ -17,7 +17,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.followed_state import FollowedState
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.rpc.fetch_request import FetchPosition
-from barnabas.rpc.wanted_positions import WantedPositions
+from barnabas.rpc.fetch_session_handler import WantedPositions
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 LOOK_AT_ALL_MS: Final = 5_000

@@ -28,10 +28,10 @@ from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.asked_partitions import AskedPartitions
-from barnabas.replica.fetcher.fetcher_config import FetcherConfig
 from barnabas.replica.fetcher.followed_state import FetchPhase, FollowedState, FollowerLogPosition
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
+from barnabas.replica.replica_config import FetcherConfig
 from barnabas.rpc.blocking_exchange import ConnectionLost
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.lock_order import LockRank, ranked_lock

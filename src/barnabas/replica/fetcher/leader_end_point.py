@@ -21,10 +21,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_await
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
 from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits
-from barnabas.rpc.fetch_session_handler import FetchSessionHandler
+from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
-from barnabas.rpc.wanted_positions import WantedPositions
 from barnabas.storage.log.timestamp_search import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 FETCH_VERSION: Final = 17

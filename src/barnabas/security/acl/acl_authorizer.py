@@ -16,10 +16,9 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.security.acl.acl_binding import AccessControlEntry, parse_principal
+from barnabas.security.acl.acl_binding import AccessControlEntry, ResourcePattern, parse_principal
 from barnabas.security.acl.acl_codes import AclOperation, PatternType, ResourceType
 from barnabas.security.acl.acl_snapshot import AclSnapshot, Subject
-from barnabas.security.acl.resource_pattern import ResourcePattern
 
 LOGGER_NAME: Final = "kafka.authorizer.logger"
 TRACE: Final = 5

@@ -17,9 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from barnabas.security.acl.acl_binding import ANY_HOST, ANY_PRINCIPAL, AccessControlEntry, AclBinding
+from barnabas.security.acl.acl_binding import (
+    ANY_HOST,
+    ANY_PRINCIPAL,
+    WILDCARD,
+    AccessControlEntry,
+    AclBinding,
+    ResourcePattern,
+)
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.security.acl.resource_pattern import WILDCARD, ResourcePattern
 
 Lists = Mapping[ResourcePattern, frozenset[AccessControlEntry]]
 

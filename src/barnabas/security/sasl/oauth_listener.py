@@ -5,6 +5,13 @@ OAuthBearerValidatorCallbackHandler.configure, VerificationKeyResolverFactory.
 
 Which tokens a listener accepts, it has to say: signed ones, by the URL of the keys, or unsecured ones, by the name of
 Kafka's class for them. Kafka accepts unsecured tokens where nothing is said.
+
+The server's side of OAUTHBEARER (RFC 7628): the client sends a token that an identity provider has issued.
+
+One object a login, on the thread of its channel; the validator is shared. Kafka: OAuthBearerSaslServer.
+
+A rejected token is answered with an error in JSON. The client acknowledges the error, and the login fails: with the
+next message, whatever it is. Kafka would take another token then.
 """
 
 from __future__ import annotations
@@ -16,11 +23,49 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.sasl.jaas import LoginModule
 from barnabas.security.sasl.oauth_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
-from barnabas.security.sasl.token_claims import TokenValidator
-from barnabas.security.sasl.unsecured_tokens import UnsecuredTokenValidator
+from barnabas.security.sasl.sasl_server import Login, LoginRejected, told
+from barnabas.security.sasl.token_claims import (
+    ClientMessage,
+    MessageMalformed,
+    TokenInvalid,
+    TokenValidator,
+    UnsecuredTokenValidator,
+)
 
 if TYPE_CHECKING:
-    from barnabas.security.sasl.signing_keys import SigningKeys
+    from barnabas.security.sasl.signed_tokens import SigningKeys
+
+
+class OAuthBearerServer:
+    """The server of one login by OAUTHBEARER."""
+
+    __slots__ = ("_error", "_validator", "login")
+
+    def __init__(self, validator: TokenValidator) -> None:
+        self._validator = validator
+        self._error: TokenInvalid | None = None
+        self.login: Login | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Take the message with the token, or the acknowledgement of an error. Raises LoginRejected."""
+        if self._error is not None:
+            raise LoginRejected(f"the token is rejected: {self._error}", self._error.answer)
+        try:
+            message = ClientMessage.parse(token)
+        except MessageMalformed as error:
+            raise LoginRejected(str(error)) from None  # the cause's frames hold the token
+        try:
+            valid = self._validator.validate(message.token)
+        except TokenInvalid as error:
+            self._error = error.with_traceback(None)
+            return error.answer.encode()
+        if message.authorization_id not in ("", valid.user):
+            raise told(
+                f"Authentication failed: Client requested an authorization id ({message.authorization_id}) that is "
+                f"different from the token's principal name ({valid.user})"
+            )
+        self.login = Login(valid.user, expires_ms=valid.expires_ms)
+        return b""
 
 
 class OAuthSettings(NamedTuple):
@@ -60,9 +105,11 @@ def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock, *, 
             JWKS_URL,
         )
     try:
-        from barnabas.security.sasl.key_source import is_remote  # noqa: PLC0415
-        from barnabas.security.sasl.signed_tokens import SignedTokenValidator  # noqa: PLC0415 - needs the extra
-        from barnabas.security.sasl.signing_keys import SigningKeys  # noqa: PLC0415
+        from barnabas.security.sasl.signed_tokens import (  # noqa: PLC0415 - needs the extra
+            SignedTokenValidator,
+            SigningKeys,
+            is_remote,
+        )
     except ImportError:
         raise ConfigError(f"{JWKS_URL} needs the package PyJWT: pip install 'barnabas[oauth]'", JWKS_URL) from None
     keys = SigningKeys(config, scheduler, clock)

@@ -17,8 +17,7 @@ from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
 from barnabas.security.sasl.login_modules import LOGIN_MODULES
 from barnabas.security.sasl.oauth_config import OAUTHBEARER
-from barnabas.security.sasl.oauth_listener import OAuthSettings, TokenJudge, token_judge
-from barnabas.security.sasl.oauthbearer_server import OAuthBearerServer
+from barnabas.security.sasl.oauth_listener import OAuthBearerServer, OAuthSettings, TokenJudge, token_judge
 from barnabas.security.sasl.plain_server import InvalidPlainUsers, PlainServer, PlainUsers
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_server import SaslServer, SaslServerFactory

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.security.sasl.sasl_server import Login, LoginRejected, told
-from barnabas.security.sasl.scram_credential import ScramCredential
-from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramCredential, ScramMechanism
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,

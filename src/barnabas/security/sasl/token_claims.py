@@ -2,16 +2,73 @@
 
 Called on the thread of a channel that logs in by OAUTHBEARER. Pure; no lock. Errors quote claims, never the token.
 Kafka: ValidatorAccessTokenValidator, ClaimValidationUtils, OAuthBearerValidationUtils.
+
+The first message of a client of OAUTHBEARER (RFC 7628), and the server's answer to a token that it rejects.
+
+Called on the thread of the channel. Pure; no lock. No error quotes the message, which holds the token. Kafka:
+OAuthBearerClientInitialResponse, OAuthBearerSaslServer.jsonErrorResponse.
+
+    n,a=alice,^Aauth=Bearer eyJhbGciOi...^Atraceid=7^A^A     "a=alice," may be missing; ^A is the byte 1
+
+Tokens without a signature (`alg: none`), for development: everybody can make one for every user.
+
+Used only where a listener names Kafka's class for them, `OAuthBearerUnsecuredValidatorCallbackHandler`. Immutable, so
+any thread. Kafka: OAuthBearerUnsecuredValidatorCallbackHandler, OAuthBearerUnsecuredJws.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from barnabas.security.sasl.oauthbearer_messages import error_answer
+from barnabas.config.config_error import ConfigError
+from barnabas.runtime.clock import Clock
+from barnabas.security.sasl.scram_messages import SASL_NAME
+
+_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<user>{SASL_NAME}))?,\x01"
+    # Bounded, because each turn of a group is dear, and the client has not logged in yet.
+    r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01){0,64})\x01"
+)
+_AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+
+
+class MessageMalformed(ValueError):
+    """The error for a message that is none of OAUTHBEARER."""
+
+
+class ClientMessage(NamedTuple):
+    """The first message of a client. authorization_id: the user that it wants to be; empty: that of the token."""
+
+    token: str
+    authorization_id: str
+
+    @classmethod
+    def parse(cls, data: bytes) -> ClientMessage:
+        """Parse a message; extensions are checked and dropped. Raises MessageMalformed."""
+        found = _FIRST.fullmatch(data.decode("utf-8", "replace"))
+        if found is None:
+            raise MessageMalformed("Invalid OAUTHBEARER client first message")
+        pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+        if "auth" not in pairs:
+            raise MessageMalformed("Invalid OAUTHBEARER client first message: 'auth' not specified")
+        auth = _AUTH.fullmatch(pairs["auth"])
+        if auth is None or auth["scheme"].lower() != "bearer":
+            raise MessageMalformed("Invalid OAUTHBEARER client first message: invalid 'auth' format")
+        return cls(auth["token"], found["user"] or "")
+
+    def __repr__(self) -> str:
+        return f"ClientMessage({self.authorization_id!r}, token hidden)"
+
+
+def error_answer(status: str, scope: str | None = None) -> str:
+    """Return the JSON by which a client learns that its token is rejected. scope: what the token would need."""
+    if scope is None:
+        return f'{{"status":"{status}"}}'
+    return f'{{"status":"{status}", "scope":{json.dumps(scope)}}}'
 
 
 class TokenInvalid(Exception):
@@ -101,3 +158,43 @@ def _scope(claim: object, name: str) -> frozenset[str]:
     if any(not isinstance(each, str) or not each.strip() for each in found) or len(set(found)) < len(found):
         raise TokenInvalid(f"the claim {name!r} is malformed")
     return frozenset(each.strip() for each in found)
+
+
+_PREFIX: Final = "unsecuredValidator"
+OPTIONS: Final = tuple(
+    f"{_PREFIX}{name}" for name in ("PrincipalClaimName", "ScopeClaimName", "AllowableClockSkewMs", "RequiredScope")
+)
+
+
+class UnsecuredTokenValidator:
+    """A TokenValidator that believes what a token says, as long as it is not expired."""
+
+    __slots__ = ("_clock", "_rules")
+
+    def __init__(self, options: Mapping[str, str], clock: Clock, setting: str) -> None:
+        """options: those of the login module. setting: its name. Raises ConfigError: an option is unknown or wrong."""
+        unknown = sorted(name for name in options if name.startswith(_PREFIX) and name not in OPTIONS)
+        if unknown:
+            raise ConfigError(f"{setting}: unknown option {unknown[0]}; there are {', '.join(OPTIONS)}", setting)
+        given = {name: options.get(name, "").strip() for name in OPTIONS}
+        user_claim, scope_claim, skew, scope = (given[name] for name in OPTIONS)
+        if skew and not (skew.isascii() and skew.isdigit()):
+            raise ConfigError(f"{setting}: {OPTIONS[2]} is a number of milliseconds, not {skew!r}", setting)
+        self._clock = clock
+        self._rules = ClaimRules(
+            user_claim or "sub",
+            scope_claim or "scope",
+            int(skew or 0),
+            needs_issue_time=False,
+            required_scope=frozenset(scope.split()),
+        )
+
+    def validate(self, token: str) -> ValidToken:
+        """Return whose token it claims to be. Raises TokenInvalid."""
+        parts = token.split(".")
+        if len(parts) != 3 or parts[2]:
+            raise TokenInvalid("it is signed, or no JWS: this listener takes unsecured tokens only")
+        header, claims = (decoded_part(part) for part in parts[:2])
+        if header.get("alg") != "none":
+            raise TokenInvalid("its alg is not none: this listener takes unsecured tokens only")
+        return valid_token(claims, self._rules, self._clock.milliseconds())

@@ -3,6 +3,11 @@
 One object for each listener with TLS, shared by the Processors of the listener. They read `_loaded`, which a reload
 replaces by one assignment: a handshake uses either the old key or the new one, and established connections live on with
 the key of their handshake. Reloads come one at a time (DynamicBrokerConfig). Kafka: SslFactory, SslChannelBuilder.
+
+The authenticator of SSL channels: the principal is the name in the client's certificate.
+
+Made for each connection by its listener's TlsListener; called by the thread that owns the channel, after the handshake,
+which has verified the certificate. Kafka: SslChannelBuilder.SslAuthenticator, DefaultKafkaPrincipalBuilder.
 """
 
 from __future__ import annotations
@@ -15,14 +20,44 @@ from typing import NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import Clock
+from barnabas.security.tls.distinguished_name import MalformedCertificate, parse_certificate
 from barnabas.security.tls.key_stores import KeyStore, TrustStore, load_key_store, load_trust_store
-from barnabas.security.tls.principal_mapper import InvalidRule, PrincipalMapper
-from barnabas.security.tls.tls_authenticator import TlsAuthenticator
+from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_contexts import server_context
-from barnabas.transport.authenticator import Authenticator
+from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Authenticator, Conversation
 from barnabas.transport.tls_transport_layer import TlsTransportLayer
 from barnabas.transport.transport_layer import StreamSocket, TransportLayer
+
+
+class TlsAuthenticator:
+    """A peer without a certificate is ANONYMOUS: the handshake has decided that it needs none."""
+
+    __slots__ = ("_mapper", "_transport", "complete", "principal")
+
+    def __init__(self, transport: TlsTransportLayer, mapper: PrincipalMapper) -> None:
+        self._transport = transport
+        self._mapper = mapper
+        self.complete = False
+        self.principal = ANONYMOUS
+
+    def authenticate(self, conversation: Conversation) -> None:
+        """Take the principal from the certificate.
+
+        Raises AuthenticationFailed when the certificate cannot be read, or no rule makes a name of its subject.
+        """
+        certificate = self._transport.peer_certificate
+        if certificate is not None:
+            try:
+                name = self._mapper.name_of(parse_certificate(certificate).subject)
+            except (MalformedCertificate, NoMatchingRule) as error:
+                raise AuthenticationFailed(f"The client's certificate names no principal: {error}") from error
+            self.principal = f"User:{name}"
+        self.complete = True
+
+    def close(self) -> None:
+        """Do nothing: the transport has all state about the peer."""
+
 
 logger = logging.getLogger(__name__)
 

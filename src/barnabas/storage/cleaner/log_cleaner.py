@@ -16,9 +16,8 @@ from barnabas.metrics.meter import Meter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
-from barnabas.storage.cleaner.checkpoints import CleanerCheckpoints
 from barnabas.storage.cleaner.config import CleanerConfig
-from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs, LogCleanerManager
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerCheckpoints, CleanerLogs, LogCleanerManager
 from barnabas.storage.cleaner.stats import CleanerIo
 from barnabas.storage.cleaner.thread import CleanerThread, CleaningTools
 from barnabas.storage.cleaner.work import CleanerWorker

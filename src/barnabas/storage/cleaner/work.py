@@ -3,10 +3,15 @@
 One per cleaning, in the cleaner's process (tests run it in theirs, on a simulated disk); one thread. It keeps the map
 and the open transactions from one request to the next: the map first, then the groups of segments in log order.
 Kafka: Cleaner.buildOffsetMap, Cleaner.cleanSegments.
+
+Limits the cleaner's reading and writing to a number of bytes per second.
+
+Owned by one cleaning, in the cleaner's process; no lock. Kafka: org.apache.kafka.storage.internals.utils.Throttler.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,9 +26,45 @@ from barnabas.storage.cleaner.offset_map import OffsetMap, offset_map_for
 from barnabas.storage.cleaner.record_keys import batch_keys
 from barnabas.storage.cleaner.segment_writer import CleanedSegmentWriter, cleaned_paths, remove_cleaned_files
 from barnabas.storage.cleaner.stats import CopyStats
-from barnabas.storage.cleaner.throttle import CleanerThrottle
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.segment.batch_scan import scan_batches
+
+CHECK_INTERVAL_NS = 300_000_000
+NO_LIMIT = 1e15
+"""A rate that no disk reaches: the setting's default, the largest number there is, means no limit."""
+
+LONGEST_SECONDS = 86_400.0
+"""The longest sleep. The setting may be 0, which means that nothing is cleaned."""
+
+
+class CleanerThrottle:
+    """Sleeps when more than `bytes_per_second` went by since the last look, which is every 300 ms.
+
+    sleep: takes seconds.
+    """
+
+    __slots__ = ("_bytes_so_far", "_clock", "_period_start_ns", "_sleep", "bytes_per_second")
+
+    def __init__(self, bytes_per_second: float, clock: Clock, sleep: Callable[[float], None]) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._period_start_ns = clock.nanoseconds()
+        self._bytes_so_far = 0
+
+    def add(self, size: int) -> None:
+        """Count `size` bytes that were read or written; return when more may be."""
+        if self.bytes_per_second >= NO_LIMIT:
+            return
+        self._bytes_so_far += size
+        elapsed_ns = self._clock.nanoseconds() - self._period_start_ns
+        if elapsed_ns > CHECK_INTERVAL_NS and self._bytes_so_far:
+            rate = self.bytes_per_second
+            wanted_ns = self._bytes_so_far / rate * 1e9 if rate else math.inf
+            if wanted_ns > elapsed_ns:
+                self._sleep(min((wanted_ns - elapsed_ns) / 1e9, LONGEST_SECONDS))
+            self._period_start_ns = self._clock.nanoseconds()
+            self._bytes_so_far = 0
 
 
 class CleanerInterrupted(Exception):

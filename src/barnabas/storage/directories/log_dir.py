@@ -3,15 +3,39 @@
 Owned by LogDirectories; used on the starting thread, by the checkpoint tasks of the scheduler, by truncations and at
 shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards their known content.
 Kafka: LogManager, which has these fields in maps by directory.
+
+`.lock`: keeps a second broker, of either kind, out of a log directory.
+
+Taken by LogDirectory at start, on the broker's starting thread. It is a POSIX record lock, as Java's
+FileChannel.tryLock takes it. Such locks do not exclude a second broker within one process; `_held` does, guarded by
+`_held_lock`. Kafka: LogManager.lockLogDirs.
+
+The room that a log directory keeps for the time when its disk is full: a file that is removed when it is needed.
+
+Records of clients and of leaders fill a disk to the last byte. What makes room again needs some itself: metadata of
+topics that are deleted, checkpoints, the snapshots of an orderly stop. So each directory keeps a file of no content,
+allocated at start. The first write that finds no room has the file removed, and no record is appended from then on
+until there is room for the file and as much again. A stop removes it too: the next start has that room.
+
+Owned by LogDirectories, whose lock guards it. Kafka: no counterpart; its log directory is lost when the disk is full.
+
+`.kafka_cleanshutdown`: the mark of a log directory that was closed in order and needs no recovery.
+
+Functions on files, called by LogManager at start and shutdown. The content is JSON with the broker's epoch (KIP-966).
+Kafka: CleanShutdownFileHandler.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import suppress
+from typing import Final, Protocol
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import Files
@@ -21,9 +45,8 @@ from barnabas.storage.checkpoints import (
     MalformedCheckpoint,
     OffsetCheckpointFile,
 )
-from barnabas.storage.directories.clean_shutdown import take_clean_shutdown
 from barnabas.storage.directories.meta_properties import MetaProperties, read_meta_properties
-from barnabas.storage.directories.reserve import DiskReserve
+from barnabas.storage.errors import LogDirectoryLocked
 from barnabas.storage.file_names import (
     DELETE_DIR_SUFFIX,
     RAFT_METADATA_TOPIC,
@@ -33,6 +56,126 @@ from barnabas.storage.file_names import (
     parse_partition_dir,
 )
 from barnabas.storage.log.load_terms import LoadTerms
+
+LOCK_FILE = ".lock"
+
+# A POSIX lock belongs to the process and ends when any descriptor of the file is closed. So a second broker in this
+# process must not even open the file: it would get the lock, and closing its descriptor would drop the first one's.
+_held: set[str] = set()
+_held_lock = threading.Lock()
+
+
+class DirectoryLock:
+    """The lock of one directory, held from construction to `release`."""
+
+    def __init__(self, directory: str) -> None:
+        """Take the lock. Raises LogDirectoryLocked when another broker holds it, OSError."""
+        self._path = os.path.join(os.path.realpath(directory), LOCK_FILE)
+        refused = LogDirectoryLocked(
+            f"Failed to acquire lock on file {LOCK_FILE} in {directory}. A Kafka instance in another process or thread"
+            " is using this directory."
+        )
+        with _held_lock:
+            if self._path in _held:
+                raise refused
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._fd)
+                raise refused from None
+            _held.add(self._path)
+
+    def release(self) -> None:
+        """Give the lock up; a second call does nothing."""
+        with _held_lock:
+            if self._path in _held:
+                _held.discard(self._path)
+                os.close(self._fd)
+
+
+RESERVE_FILE: Final = ".barnabas-reserve"
+LEAST_BYTES: Final = 256 * 1024
+MOST_BYTES: Final = 16 * 1024 * 1024
+SHARE_OF_DISK: Final = 1000
+"""One part in so many of the disk, between those bounds."""
+_NOT_OFFERED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+
+class DiskReserve:
+    """The reserve of one log directory. is_held: whether the file is there."""
+
+    def __init__(self, log_dir: str, files: Files) -> None:
+        self._log_dir = log_dir
+        self._path = os.path.join(log_dir, RESERVE_FILE)
+        self._files = files
+        self.is_held = False
+
+    @property
+    def size(self) -> int:
+        """The bytes to keep. Raises OSError."""
+        return min(max(self._files.total_bytes(self._log_dir) // SHARE_OF_DISK, LEAST_BYTES), MOST_BYTES)
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that are free now, beside the reserve. Raises OSError."""
+        return self._files.free_bytes(self._log_dir)
+
+    def claim(self) -> None:
+        """Allocate the file. Raises OSError: ENOSPC when there is not room for the file and as much again."""
+        if self.is_held:
+            return
+        size = self.size
+        if self.free_bytes < 2 * size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._log_dir)
+        file = self._files.open(self._path, create=True, truncate=True)
+        try:
+            file.allocate(size)
+        except OSError as error:
+            with suppress(OSError):
+                self._files.unlink(self._path)
+            # A file system that allocates nothing ahead has no reserve; its directory is still checked for room.
+            if error.errno not in _NOT_OFFERED:
+                raise
+        finally:
+            file.close()
+        self.is_held = True
+
+    def release(self) -> None:
+        """Remove the file, also one that an earlier process left behind. Raises OSError."""
+        self.is_held = False
+        if self._files.exists(self._path):
+            self._files.unlink(self._path)
+
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH = -1
+
+
+def write_clean_shutdown(files: Files, directory: str, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+    """Set the mark; durable when this returns. Raises OSError."""
+    content = json.dumps({"version": "0", "broker_epoch": str(broker_epoch)}, separators=(",", ":"))
+    files.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN_FILE), content.encode())
+
+
+def take_clean_shutdown(files: Files, directory: str) -> int | None:
+    """Remove the mark, so that a crash while loading counts as a crash; return its broker epoch, None without a mark.
+
+    A mark with unreadable content counts as one of epoch -1, as in Kafka. Raises OSError.
+    """
+    path = os.path.join(directory, CLEAN_SHUTDOWN_FILE)
+    try:
+        content = files.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    # Durable before a log is opened: were the mark still there after a crash, nothing would be recovered.
+    files.unlink(path)
+    files.sync_dir(directory)
+    try:
+        return int(json.loads(content)["broker_epoch"])
+    except (ValueError, KeyError, TypeError):
+        return NO_BROKER_EPOCH
+
 
 logger = logging.getLogger(__name__)
 

@@ -15,10 +15,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.runtime.files import Files
-from barnabas.storage.directories.lock import DirectoryLock
-from barnabas.storage.directories.log_dir import Lock, LogDirectory
+from barnabas.storage.directories.log_dir import LEAST_BYTES, DirectoryLock, Lock, LogDirectory
 from barnabas.storage.directories.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
-from barnabas.storage.directories.reserve import LEAST_BYTES
 from barnabas.storage.errors import NO_ROOM, is_shortage
 
 logger = logging.getLogger(__name__)

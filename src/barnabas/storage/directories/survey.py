@@ -23,7 +23,7 @@ from barnabas.storage.checkpoints import (
     MalformedCheckpoint,
     OffsetCheckpointFile,
 )
-from barnabas.storage.directories.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN_FILE
+from barnabas.storage.directories.log_dir import CLEAN_SHUTDOWN_FILE
 from barnabas.storage.directories.meta_properties import MetaProperties, read_meta_properties
 from barnabas.storage.errors import InconsistentMetaProperties
 from barnabas.storage.file_names import (
@@ -39,7 +39,7 @@ from barnabas.storage.file_names import (
     segment_file_name,
 )
 from barnabas.storage.log.leader_epochs import UNDEFINED_EPOCH
-from barnabas.storage.log.partition_metadata import read_partition_metadata
+from barnabas.storage.log.topic_identity import read_partition_metadata
 from barnabas.storage.producers.snapshot import CorruptSnapshot, read_snapshot, snapshot_offsets
 from barnabas.storage.segment.batch_scan import scan_batches
 

@@ -3,13 +3,18 @@
 Called by the command line on one thread; reads only, and needs no broker. For the files that Apache Kafka's tool reads,
 the lines are those of that tool, so that the two outputs can be compared. This module picks the reader and reads `.log`
 files; `indexes` and `state_files` read the others. Kafka: kafka.tools.DumpLogSegments.
+
+The text of a record's key and value in a dump, and the functions that make it of an internal topic's records.
+
+Used by `log_file`; made by decoders of the layers above, which know the formats of their topics. Immutable.
+Kafka: DumpLogSegments.MessageParser.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from barnabas.protocol.errors import DecodeError
 from barnabas.records.end_transaction_marker import EndTransactionMarker
@@ -19,10 +24,15 @@ from barnabas.records.record_batch import MAX_SEQUENCE, NO_SEQUENCE, ControlReco
 from barnabas.records.record_reader import Record
 from barnabas.runtime.files import Files
 from barnabas.storage.checkpoints import MalformedCheckpoint
-from barnabas.storage.dump.complaint import Complaint
-from barnabas.storage.dump.indexes import IndexCheck, dump_index, dump_time_index, dump_transaction_index
-from barnabas.storage.dump.record_text import RecordDecoder, RecordText
-from barnabas.storage.dump.state_files import STATE_FILES, dump_snapshot
+from barnabas.storage.dump.side_files import (
+    STATE_FILES,
+    Complaint,
+    IndexCheck,
+    dump_index,
+    dump_snapshot,
+    dump_time_index,
+    dump_transaction_index,
+)
 from barnabas.storage.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -32,6 +42,18 @@ from barnabas.storage.file_names import (
     base_offset_of,
 )
 from barnabas.storage.segment.batch_scan import scan_batches
+
+
+class RecordText(NamedTuple):
+    """A record's key and payload; None is not printed."""
+
+    key: str | None
+    payload: str | None
+
+
+RecordDecoder: TypeAlias = Callable[[bytes | None, bytes | None], RecordText]
+"""Returns the text of a key and a value. Raises DecodeError, UnicodeDecodeError for what its topic cannot hold."""
+
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 TRANSACTION_CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}

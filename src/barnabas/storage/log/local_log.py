@@ -299,7 +299,7 @@ class LocalLog:
         """
         # The order of a swap. The names on disk tell a start how far it had come:
         #
-        #     | on disk                                          | what a start does (`log.leftovers`)         |
+        #     | on disk                                          | what a start does (`log.loader`)         |
         #     | old segments, new files `.cleaned`               | deletes the new files                       |
         #     | old segments, new files `.cleaned` and `.swap`   | the same                                    |
         #     | old segments, some `.deleted`, new files `.swap` | finishes the swap                           |

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 # The order, and what a start makes of a crash behind each step:
 # 1. Checkpoints are lowered: the log is as before, and more of it is checked than needed.
 # 2. Producer snapshots above the cut are deleted: the state is rebuilt from an older snapshot and the batches.
-# 3. Segments above the cut become `.deleted`: `log.leftovers` removes the files; the log ends above the cut.
+# 3. Segments above the cut become `.deleted`: `log.loader` removes the files; the log ends above the cut.
 # 4. The segment with the cut is truncated and synced, then the directory: from here on the truncation is durable.
 # 5. Leader epochs are cut: the loader cuts them to the end of the log as well.
 

@@ -37,9 +37,8 @@ from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.append import check_producer, duplicate_append_info, note_append
-from barnabas.storage.producers.entry import ActiveProducer, BatchMetadata, LastRecord
+from barnabas.storage.producers.entry import ActiveProducer, BatchMetadata, LastRecord, Verification
 from barnabas.storage.producers.state_manager import ProducerStateManager
-from barnabas.storage.producers.verification import Verification
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 from barnabas.storage.validation.validator import LogValidator

@@ -24,8 +24,8 @@ from barnabas.storage.producers.entry import (
     NO_OFFSET,
     BatchMetadata,
     ProducerStateEntry,
+    Verification,
 )
-from barnabas.storage.producers.verification import Verification
 
 logger = logging.getLogger(__name__)
 

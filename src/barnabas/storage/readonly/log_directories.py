@@ -18,8 +18,7 @@ from barnabas.storage.checkpoints import (
     OffsetCheckpointFile,
 )
 from barnabas.storage.file_names import parse_partition_dir
-from barnabas.storage.readonly.partition_log import ListedSegment, PartitionLog
-from barnabas.storage.readonly.read_error import LogUnreadable
+from barnabas.storage.readonly.partition_log import ListedSegment, LogUnreadable, PartitionLog
 
 
 class ReadableLog(NamedTuple):

@@ -18,8 +18,14 @@ from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import LOG_OVERHEAD, Buffer, RecordBatch, is_whole_batch
 from barnabas.runtime.files import File, Files
 from barnabas.storage.readonly.log_split import LogSplit
-from barnabas.storage.readonly.partition_log import ListedSegment, PartitionLog, file_id
-from barnabas.storage.readonly.read_error import LogUnreadable, RecordsDeleted, unreadable
+from barnabas.storage.readonly.partition_log import (
+    ListedSegment,
+    LogUnreadable,
+    PartitionLog,
+    RecordsDeleted,
+    file_id,
+    unreadable,
+)
 
 READ_BYTES = 2 << 20
 """The bytes of one read, which stay in a processor's second cache. A batch that is cut off at the end is read again."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from barnabas.records.errors import CorruptRecord
 from barnabas.storage.readonly.log_directories import ReadableLog
-from barnabas.storage.readonly.partition_log import ListedSegment
-from barnabas.storage.readonly.read_error import unreadable
+from barnabas.storage.readonly.partition_log import ListedSegment, unreadable
 from barnabas.storage.segment.batch_scan import scan_batches
 
 

@@ -16,8 +16,7 @@ from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
 from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
 from barnabas.storage.producers.snapshot import CorruptSnapshot, read_snapshot, snapshot_offsets
 from barnabas.storage.readonly.log_directories import ReadableLog
-from barnabas.storage.readonly.partition_log import ListedSegment, PartitionLog
-from barnabas.storage.readonly.read_error import unreadable
+from barnabas.storage.readonly.partition_log import ListedSegment, PartitionLog, unreadable
 from barnabas.storage.segment.batch_scan import MIN_BATCH_SIZE
 
 _ENTRY = struct.Struct(">hqqqq")

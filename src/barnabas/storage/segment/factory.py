@@ -20,7 +20,7 @@ from barnabas.storage.file_names import (
     segment_file_name,
 )
 from barnabas.storage.segment.file import SegmentFile
-from barnabas.storage.segment.index_pages import IndexPages
+from barnabas.storage.segment.index_file import IndexPages
 from barnabas.storage.segment.indexes import SegmentIndexes
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.offset_index import OffsetIndex

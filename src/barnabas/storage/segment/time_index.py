@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.storage.segment.file import SegmentFile
-from barnabas.storage.segment.index_file import CorruptIndex, IndexFile
-from barnabas.storage.segment.index_pages import IndexPages
+from barnabas.storage.segment.index_file import CorruptIndex, IndexFile, IndexPages
 
 ENTRY_FORMAT: Final = ">qi"
 ENTRY_SIZE: Final = 12

@@ -16,9 +16,7 @@ from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_type
 
-from barnabas_spark.pipeline.coding.avro_codec import AvroDecoder, AvroEncoder
-from barnabas_spark.pipeline.coding.avro_schema import AvroSchema
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
+from barnabas_spark.pipeline.coding.avro import AvroDecoder, AvroEncoder, AvroSchema
 from barnabas_spark.pipeline.coding.debezium import (
     OPERATION,
     AvroImages,
@@ -27,11 +25,16 @@ from barnabas_spark.pipeline.coding.debezium import (
     envelope_columns,
 )
 from barnabas_spark.pipeline.coding.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
-from barnabas_spark.pipeline.coding.protobuf_codec import ProtobufDecoder, ProtobufEncoder
-from barnabas_spark.pipeline.coding.protobuf_schema import ProtobufSchema
-from barnabas_spark.pipeline.coding.schema_files import avro_file, json_file, protobuf_file
+from barnabas_spark.pipeline.coding.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSchema
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, JSON, PROTOBUF, SchemaRegistry, registry_at
-from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.schema_text import (
+    BadValue,
+    FormatError,
+    SchemaText,
+    avro_file,
+    json_file,
+    protobuf_file,
+)
 from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, nullable
 from barnabas_spark.pipeline.specification import AVRO_FORMAT, ValueCoding
 

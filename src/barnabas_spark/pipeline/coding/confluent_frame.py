@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas_spark.pipeline.coding.coding_errors import BadValue
+from barnabas_spark.pipeline.coding.schema_text import BadValue
 
 _MAGIC = 0
 _HEADER_BYTES = 5

@@ -26,13 +26,11 @@ from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro_codec import AvroDecoder
-from barnabas_spark.pipeline.coding.avro_schema import AvroSchema
-from barnabas_spark.pipeline.coding.coding_errors import BadValue
+from barnabas_spark.pipeline.coding.avro import AvroDecoder, AvroSchema
 from barnabas_spark.pipeline.coding.confluent_frame import unframed
 from barnabas_spark.pipeline.coding.framed_json import JsonFrames
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry, WriterSchemas
-from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.schema_text import BadValue, SchemaText
 from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, nullable, shown
 
 OPERATION = "_operation"

@@ -12,10 +12,9 @@ from typing import Any
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.coding_errors import FormatError
 from barnabas_spark.pipeline.coding.confluent_frame import framed, unframed
 from barnabas_spark.pipeline.coding.schema_registry import JSON, SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.coding.schema_text import FormatError, SchemaText
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _PLAIN: dict[type[types.DataType], dict[str, Any]] = {

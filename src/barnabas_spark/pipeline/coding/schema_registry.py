@@ -16,8 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError, RegistryFailed
-from barnabas_spark.pipeline.coding.schema_text import NamedText, SchemaText
+from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, NamedText, RegistryFailed, SchemaText
 from barnabas_spark.pipeline.specification import RegistryAddress
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"

@@ -1,11 +1,36 @@
 """A schema as text, with the texts that it refers to: what goes from the driver to the executors.
 
 Made by `schema_registry` and `schema_files`, read by the codecs; immutable, no lock.
+
+What can be wrong with a schema, with one value, and with a schema registry.
+
+Raised by the modules of this package and by `value_formats`, on the driver and in the executors' Python workers; no
+state, no lock.
+
+Schemas from files: Avro's JSON, JSON schemas, and what protoc writes with --descriptor_set_out.
+
+Called by `coded_columns` on the driver; no state, no lock.
 """
 
 from __future__ import annotations
 
+import base64
 from typing import NamedTuple
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+
+class FormatError(Exception):
+    """A schema, or rows, that the format cannot have. The message says why."""
+
+
+class BadValue(Exception):
+    """A record's value that cannot be decoded. The message says why, and becomes the error of a dead letter."""
+
+
+class RegistryFailed(Exception):
+    """A schema registry that did not answer, or rejected a request. The message has the URL."""
 
 
 class NamedText(NamedTuple):
@@ -23,3 +48,51 @@ class SchemaText(NamedTuple):
     """What the schema refers to, each after what it refers to itself."""
     schema_id: int | None = None
     """The id in the registry, if it is known."""
+
+
+def avro_file(path: str) -> SchemaText:
+    """Return the schema of an .avsc file. Raises FormatError."""
+    return json_file(path)
+
+
+def json_file(path: str) -> SchemaText:
+    """Return the schema of a file in JSON. Raises FormatError."""
+    try:
+        return SchemaText(_read(path).decode())
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not UTF-8: {error}") from error
+
+
+def protobuf_file(path: str, message: str | None) -> SchemaText:
+    """Return the file of a descriptor set that has a message; without a message the last one. Raises FormatError."""
+    told = f"{path} is no descriptor set: make it with protoc --include_imports --descriptor_set_out={path}"
+    try:
+        files = list(FileDescriptorSet.FromString(_read(path)).file)
+    except DecodeError as error:
+        raise FormatError(told) from error
+    if not files:
+        raise FormatError(told)
+    # protoc writes a file after those that it imports.
+    main = next((file for file in files if message is not None and _has(file, message)), files[-1])
+    others = tuple(NamedText(file.name, _text(file)) for file in files if file is not main)
+    return SchemaText(_text(main), others)
+
+
+def _has(file: FileDescriptorProto, message: str) -> bool:
+    prefix = f"{file.package}." if file.package else ""
+    return any(
+        message == f"{prefix}{each.name}" or message.startswith(f"{prefix}{each.name}.") for each in file.message_type
+    )
+
+
+def _text(file: FileDescriptorProto) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def _read(path: str) -> bytes:
+    """Return a file's bytes. Raises FormatError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from error

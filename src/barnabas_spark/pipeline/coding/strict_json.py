@@ -33,7 +33,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.coding_errors import BadValue, FormatError
+from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError
 
 Convert = Callable[[Any], Any]
 """Returns what a column holds of a parsed value that is not null. Raises _Rejected."""

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from barnabas.clients.admin.admin import Admin
-from barnabas.clients.admin.config_change import ConfigChange, ConfigResource
+from barnabas.clients.admin.configs import ConfigChange, ConfigResource
 from barnabas.clients.admin.new_topic import NewTopic
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_codes import ConfigOperation
+from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,

@@ -9,7 +9,7 @@ import pytest
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.admin.group_offset_reset import ResetTo, ShiftBy, ToOffset, ToTimestamp, plan_reset
 from barnabas.clients.errors import ClientTimeout
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import Assignment, encode_assignment
 from barnabas.protocol.errors import ApiError, ErrorCode

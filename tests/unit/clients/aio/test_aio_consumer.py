@@ -12,7 +12,7 @@ import pytest
 from barnabas.clients import consumer as core
 from barnabas.clients.aio import AsyncRebalanceListener, Consumer
 from barnabas.clients.errors import ClientClosed
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from tests.support.scripted_cluster import ScriptedCluster

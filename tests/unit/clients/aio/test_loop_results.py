@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.clients.aio.loop_results import LoopResults
-from barnabas.clients.aio.loop_signal import LoopSignal
+from barnabas.clients.aio.call_thread import LoopResults
+from barnabas.clients.aio.send_waits import LoopSignal
 
 
 def test_one_wake_up_for_many_results() -> None:

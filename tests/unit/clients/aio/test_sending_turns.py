@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.clients.aio.sending_turns import SendingTurns
+from barnabas.clients.aio.send_waits import SendingTurns
 
 RECORD_BYTES = 100
 TURN_RECORDS = 128

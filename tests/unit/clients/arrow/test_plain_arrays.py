@@ -13,7 +13,7 @@ from tests.support.requirements import need
 np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
-from barnabas.clients.arrow.plain_arrays import empty_array, numbers, repeated_number, repeated_text  # noqa: E402
+from barnabas.clients.arrow.gatherer import empty_array, numbers, repeated_number, repeated_text  # noqa: E402
 
 DECODE = """
 import sys

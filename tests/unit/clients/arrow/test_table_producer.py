@@ -16,8 +16,8 @@ from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.producer import RecordMetadata
 from barnabas.clients.producer.batches.deliveries import Deliveries, Delivery, FinalState
-from barnabas.clients.producer.partitioning.murmur2 import partition_for_key
-from barnabas.clients.producer.record_metadata import DeliveryCallback
+from barnabas.clients.producer.partitioning.partition_choice import partition_for_key
+from barnabas.clients.producer.producer_record import DeliveryCallback
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec

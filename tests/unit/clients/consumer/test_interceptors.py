@@ -8,7 +8,7 @@ from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.group.offset_commits import Offsets
 from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptor, ProducerInterceptors
 from barnabas.clients.producer.producer import Producer
-from barnabas.clients.producer.record_metadata import RecordMetadata
+from barnabas.clients.producer.producer_record import RecordMetadata
 
 
 class Named(ProducerInterceptor):

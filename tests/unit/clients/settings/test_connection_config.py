@@ -6,8 +6,7 @@ import pytest
 
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.settings.client_config import ClientConfig
-from barnabas.clients.settings.connection_config import ClientConnectionConfig
+from barnabas.clients.settings.client_config import ClientConfig, ClientConnectionConfig
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node

@@ -10,7 +10,7 @@ from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.telemetry.client_telemetry import LAST_PUSH_MS, ClientTelemetry
-from barnabas.clients.telemetry.states import DEFAULT_INTERVAL_MS, TelemetryState
+from barnabas.clients.telemetry.subscription import DEFAULT_INTERVAL_MS, TelemetryState
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.telemetry import (

@@ -7,8 +7,7 @@ from math import nan
 import pytest
 
 from barnabas.clients.client_metrics import MetricName
-from barnabas.clients.telemetry.metric_points import MetricPoint, MetricPoints, telemetry_name
-from barnabas.clients.telemetry.otlp import encode_metrics
+from barnabas.clients.telemetry.otlp import MetricPoint, MetricPoints, encode_metrics, telemetry_name
 
 CLIENT = (("client-id", "c"),)
 TOTAL = MetricName("record-send-total", "producer-topic-metrics", (*CLIENT, ("topic", "flights")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.telemetry.states import TRANSITIONS, Retry, TelemetryEvent, TelemetryState, retry_after
+from barnabas.clients.telemetry.subscription import TRANSITIONS, Retry, TelemetryEvent, TelemetryState, retry_after
 from barnabas.protocol.errors import ErrorCode
 
 

@@ -6,20 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.environment import GroupCoordinatorConfig, GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
-from barnabas.coordinator.group.loading.restore import restore_memberships
+from barnabas.coordinator.group.loading import PartitionLoader
 from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.service import OffsetService
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.group.open_transactions import OpenTransactions
+from barnabas.coordinator.group.restore import restore_memberships
 from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.loader import CoordinatorLoader, CpuReadings
 from barnabas.coordinator.runtime.log import CoordinatorLog
-from barnabas.coordinator.runtime.pace import CpuReadings
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode

@@ -14,9 +14,9 @@ from barnabas.coordinator.group.classic.terms import LeavingMember
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember
+from barnabas.coordinator.group.environment import GroupCoordinatorConfig
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.log.schemas import group_key, offset_key, offset_key_prefix, offset_value
+from barnabas.coordinator.group.offsets_topic import group_key, offset_key, offset_key_prefix, offset_value
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse

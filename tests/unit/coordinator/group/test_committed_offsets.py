@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset
-from barnabas.coordinator.group.log.schemas import offset_value
+from barnabas.coordinator.group.offsets_topic import offset_value
 
 KEYS = st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 1))
 PRODUCERS = st.integers(1, 2)

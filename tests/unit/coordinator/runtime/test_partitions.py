@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.coordinator.runtime.java_hash import java_hash
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
-from barnabas.coordinator.runtime.pace import CpuReadings
-from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
+from barnabas.coordinator.runtime.loader import CoordinatorLoader, CpuReadings
+from barnabas.coordinator.runtime.partitions import CoordinatorPartitions, java_hash
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode

@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.coordinator.runtime.load_times import LoadTimes
-from barnabas.coordinator.transaction.completion import RETRY_MS, TransactionCompletion
+from barnabas.coordinator.runtime.loader import LoadTimes
+from barnabas.coordinator.transaction.coordinator import register_transaction_metrics
 from barnabas.coordinator.transaction.entry import TransactionEntry
-from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.metrics import register_transaction_metrics
-from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.marker_sender import RETRY_MS, TransactionCompletion
+from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.cli.log import transaction_record_text
 from barnabas.coordinator.runtime.record import encode_record
-from barnabas.coordinator.transaction.log.display import transaction_record_text
-from barnabas.coordinator.transaction.log.schemas import TransactionLogValue, encode_key, encode_value
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.coordinator.transaction.transaction_log import TransactionLogValue, encode_key, encode_value
+from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.topic_partition import TopicPartition
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 from random import Random
 
 from barnabas.coordinator.transaction.entry import TransactionEntry
-from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch, MarkerRequest
-from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
-from barnabas.coordinator.transaction.metadata import TransactionMetadata
-from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch, MarkerRequest
+from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metadata.metadata_image import BrokerMetadata, MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersResponse

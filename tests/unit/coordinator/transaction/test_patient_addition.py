@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.transaction.delayed_refusal import WAIT_MS
-from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
-from barnabas.coordinator.transaction.patient_addition import PatientAdditions
-from barnabas.coordinator.transaction.states import TransactionState
+from barnabas.coordinator.transaction.held_back_answers import WAIT_MS, PatientAdditions
+from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.lock_order import check_no_lock_held
 from tests.unit.coordinator.transaction.transaction_harness import ID, PLACES, TransactionBroker

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.transaction.transaction_harness import ID, PLACES, TransactionBroker

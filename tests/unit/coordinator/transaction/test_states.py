@@ -18,16 +18,19 @@ from barnabas.coordinator.transaction.decisions import (
     decide_end_with_next_epoch,
     decide_init,
 )
-from barnabas.coordinator.transaction.log.schemas import (
+from barnabas.coordinator.transaction.transaction_log import (
     FLEXIBLE_VALUE_VERSION,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
-from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
-from barnabas.coordinator.transaction.states import PREVIOUS_STATES, IllegalTransactionTransition, TransactionState
-from barnabas.coordinator.transaction.transitions import (
+from barnabas.coordinator.transaction.transaction_metadata import (
+    PREVIOUS_STATES,
+    IllegalTransactionTransition,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
     completed,
     dead,
     decided,

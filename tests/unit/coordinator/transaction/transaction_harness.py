@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
-from barnabas.coordinator.runtime.pace import CpuReadings
+from barnabas.coordinator.runtime.loader import CoordinatorLoader, CpuReadings
 from barnabas.coordinator.transaction.expiry import TransactionExpiry
-from barnabas.coordinator.transaction.loading.partition_loader import TransactionLoading
-from barnabas.coordinator.transaction.markers.dispatch import MarkerDispatch
-from barnabas.coordinator.transaction.markers.ended_transaction import EndedTransaction
-from barnabas.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
+from barnabas.coordinator.transaction.loading import TransactionLoading
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
 from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
+from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -24,6 +24,8 @@ from barnabas.security.acl.acl_binding import (
     AccessControlEntryFilter,
     AclBinding,
     AclBindingFilter,
+    ResourcePattern,
+    ResourcePatternFilter,
 )
 from barnabas.security.acl.acl_codes import (
     RESOURCE_TYPES,
@@ -32,7 +34,6 @@ from barnabas.security.acl.acl_codes import (
     PatternType,
     ResourceType,
 )
-from barnabas.security.acl.resource_pattern import ResourcePattern, ResourcePatternFilter
 
 TOPIC, GROUP, LITERAL, PREFIXED = ResourceType.TOPIC, ResourceType.GROUP, PatternType.LITERAL, PatternType.PREFIXED
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE

@@ -19,18 +19,20 @@ from barnabas.broker.dynamic_security import check_security_of_start
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.protection import ProtectionMissing
-from barnabas.security.sasl import key_source
-from barnabas.security.sasl.key_source import MOST_BYTES, fetch_document
+from barnabas.security.sasl import signed_tokens
 from barnabas.security.sasl.oauth_config import SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
-from barnabas.security.sasl.oauthbearer_messages import ClientMessage, MessageMalformed
-from barnabas.security.sasl.oauthbearer_server import OAuthBearerServer
+from barnabas.security.sasl.oauth_listener import OAuthBearerServer
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginRejected
-from barnabas.security.sasl.signed_tokens import SignedTokenValidator
-from barnabas.security.sasl.signing_keys import SigningKeys
-from barnabas.security.sasl.token_claims import TokenInvalid, TokenValidator
-from barnabas.security.sasl.unsecured_tokens import UnsecuredTokenValidator
+from barnabas.security.sasl.signed_tokens import MOST_BYTES, SignedTokenValidator, SigningKeys, fetch_document
+from barnabas.security.sasl.token_claims import (
+    ClientMessage,
+    MessageMalformed,
+    TokenInvalid,
+    TokenValidator,
+    UnsecuredTokenValidator,
+)
 from tests.support.identity_provider import AUDIENCE, ISSUER, SigningKey, key_set, unsecured_token
 from tests.support.mock_clock import START_MILLISECONDS, MockClock
 from tests.support.mock_scheduler import MockScheduler
@@ -340,7 +342,7 @@ def test_a_provider_that_cannot_be_reached_is_named_in_words() -> None:
 def test_a_check_of_settings_asks_no_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider may be down now, or silent, and the check is made for each stored setting."""
     asked: list[str] = []
-    monkeypatch.setattr(key_source, "_download", asked.append)
+    monkeypatch.setattr(signed_tokens, "_download", asked.append)
     clock = MockClock()
 
     def check(url: str) -> None:

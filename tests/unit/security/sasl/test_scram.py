@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.security.sasl.scram_credential import ScramCredential
-from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, ScramMechanism
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,

@@ -26,8 +26,7 @@ from barnabas.protocol.messages.sasl import (
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
 from barnabas.security.sasl.sasl_server import Login
-from barnabas.security.sasl.scram_credential import ScramCredential
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from barnabas.security.sasl.scram_server import TokenCredential
 from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES, SaslRules, SaslServerAuthenticator
 from barnabas.transport.authenticator import AuthenticationFailed

@@ -27,8 +27,8 @@ from barnabas.storage.cleaner.states import IN_PROGRESS, PAUSED_ONCE
 from barnabas.storage.cleaner.work import CleanerInterrupted, CleanerWork, CleanerWorker
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.log_manager_config import LogManagerConfig
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.unit.storage.cleaner_harness import append, stored

@@ -12,9 +12,9 @@ import pytest
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.files import OperatingSystemFiles
-from barnabas.storage.directories.threads import run_per_directory
+from barnabas.storage.directories.loading import run_per_directory
 from barnabas.storage.fetch_data import FetchIsolation
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import PARTITION, Broker, batch, fault_once, log_config, offsets, read_all
 

@@ -10,13 +10,13 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage.directories.reserve import FILE_NAME, LEAST_BYTES
+from barnabas.storage.directories.log_dir import LEAST_BYTES, RESERVE_FILE
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import LOG_DIR, Broker, batch, log_config, offsets, read_all
 
 OTHER = TopicPartition("other", 0)
-RESERVE = f"{LOG_DIR}/{FILE_NAME}"
+RESERVE = f"{LOG_DIR}/{RESERVE_FILE}"
 CALLS = ("write", "open", "allocate", "truncate")
 
 

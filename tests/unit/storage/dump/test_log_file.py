@@ -7,10 +7,8 @@ import pytest
 from barnabas.protocol.errors import DecodeError
 from barnabas.records.compression import Codec
 from barnabas.storage.checkpoints import MalformedCheckpoint
-from barnabas.storage.dump.complaint import Complaint
-from barnabas.storage.dump.indexes import IndexCheck
-from barnabas.storage.dump.log_file import DumpTerms, dump_file
-from barnabas.storage.dump.record_text import RecordText
+from barnabas.storage.dump.log_file import DumpTerms, RecordText, dump_file
+from barnabas.storage.dump.side_files import Complaint, IndexCheck
 from barnabas.storage.producers.entry import BatchMetadata, ProducerStateEntry
 from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry

@@ -16,12 +16,12 @@ from barnabas.storage.fetch_data import AbortedTransaction, FetchDataInfo, Fetch
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.producers.entry import ActiveProducer
 from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.producers.state_manager import MANY_PRODUCERS
 from barnabas.storage.segment.factory import SegmentFactory
-from barnabas.storage.segment.index_pages import IndexPages
+from barnabas.storage.segment.index_file import IndexPages
 from barnabas.storage.segment.open_files import OpenFiles
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import NOW, Broker, batch, fault_once, log_config, offsets, read_all

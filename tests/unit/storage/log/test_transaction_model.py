@@ -16,7 +16,7 @@ from barnabas.records.record_batch import RecordBatch, batches
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from tests.unit.storage.log.test_producers import produced
 from tests.unit.storage.log_harness import NOW, Broker, batch, log_config

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import ClassVar, TypeAlias
 
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.consumer_protocol import Assignment, Subscription
 from barnabas.protocol.topic_partition import TopicPartition
 

@@ -15,7 +15,7 @@ from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.subscription_state import LeaderAndEpoch, SubscriptionState, TopicPartitionState
 from barnabas.clients.errors import LogTruncation
 from barnabas.clients.metadata.cluster import Cluster
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse

@@ -17,9 +17,9 @@ from typing import Self
 
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.errors import INVALID_METADATA_ERRORS
-from barnabas.clients.isolation_level import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.clients.metadata.cluster_metadata import MetadataConfig
 from barnabas.clients.metadata.leader_hints import LeaderHints
+from barnabas.clients.values import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
@@ -28,7 +28,7 @@ from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.runtime.clock import Clock
-from barnabas.transport.channel_builder import ClientChannelBuilder
+from barnabas.transport.authenticator import ClientChannelBuilder
 
 DEFAULT_MAX_BYTES = 8 << 20
 DEFAULT_MAX_WAIT_MS = 500

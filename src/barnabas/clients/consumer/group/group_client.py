@@ -1,19 +1,130 @@
 """The parts that a consumer needs with either group protocol: its connection to the coordinator, its topics.
 
 Made by `make_coordinator`, owned by the consumer's thread; only the channel is shared with its own thread.
+
+The nodes of the consumer's own client, for the coordinator channel's NetworkClient.
+
+Called on the channel's thread. No state of its own: the ClusterMetadata is shared with the consumer's thread, under
+that class's condition.
+
+Calls the user's rebalance listener. Its exceptions are returned, because the rebalance has to end first.
+
+Owned by the consumer's thread, no lock held. Kafka: ConsumerRebalanceListenerInvoker.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from barnabas.clients.authentication_errors import authentication_error
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
+from barnabas.clients.consumer.group.coordinator_metrics import CoordinatorMetrics, ListenerCall
 from barnabas.clients.consumer.group.followed_topics import FollowedTopics
-from barnabas.clients.consumer.group.listener_calls import ListenerCalls
-from barnabas.clients.consumer.group.shared_nodes import SharedNodes
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
+from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
+from barnabas.protocol.messages.message import Message
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
+from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
+from barnabas.rpc.node import Node
+from barnabas.transport.authenticator import AuthenticationFailed
+
+
+class SharedNodes:
+    """A MetadataUpdater that sends no requests: the consumer's own client keeps the metadata fresh."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the nodes that the consumer's client knows now."""
+        return tuple(self._metadata.cluster.nodes.values())
+
+    def is_update_due(self, now_ms: int) -> bool:
+        """Return False, because the consumer's own client updates the metadata."""
+        return False
+
+    def maybe_update(self, client: MetadataClient, now_ms: int) -> int:
+        """Return an endless wait, because no update is ever due here."""
+        return FOREVER_MS
+
+    def handle_disconnect(self, node_id: int, now_ms: int, reason: str) -> None:
+        """Request an update from the consumer's client, because the lost node may have gone for good."""
+        self._metadata.request_update()
+
+    def handle_authentication_failure(self, node: Node | None, error: AuthenticationFailed) -> None:
+        """Fail the consumer's next poll."""
+        self._metadata.fail(authentication_error(node, error))
+
+    def handle_failed_request(self, now_ms: int, error: Exception | None) -> None:
+        """Do nothing: this updater sends no requests."""
+
+    def handle_response(self, body: Message, now_ms: int) -> None:
+        """Do nothing: this updater sends no requests."""
+
+    def needs_rebootstrap(self, now_ms: int) -> bool:
+        """Return False: the consumer's own client gives up the nodes, and this client then sees the new ones."""
+        return False
+
+    def rebootstrap(self, now_ms: int) -> None:
+        """Do nothing: the consumer's own client does it."""
+
+
+logger = logging.getLogger(__name__)
+
+
+class ListenerCalls:
+    """The calls of one consumer's listener. Each method returns the listener's exception, or None."""
+
+    def __init__(
+        self, subscriptions: SubscriptionState, metrics: CoordinatorMetrics, now_ms: Callable[[], int]
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._metrics = metrics
+        self._now_ms = now_ms
+
+    def assigned(self, partitions: Iterable[TopicPartition]) -> Exception | None:
+        """Tell the listener which partitions are new. The listener is called even if there are none, as in Kafka."""
+        ordered = sorted(partitions)
+        logger.info("Adding newly assigned partitions: %s", ", ".join(map(str, ordered)))
+        listener = self._subscriptions.listener
+        return None if listener is None else self._call(ListenerCall.ASSIGNED, listener.on_partitions_assigned, ordered)
+
+    def revoked(self, partitions: Iterable[TopicPartition]) -> Exception | None:
+        """Tell the listener which partitions go to other members."""
+        ordered = sorted(partitions)
+        logger.info("Revoke previously assigned partitions %s", ", ".join(map(str, ordered)))
+        listener = self._subscriptions.listener
+        return None if listener is None else self._call(ListenerCall.REVOKED, listener.on_partitions_revoked, ordered)
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> Exception | None:
+        """Tell the listener which partitions may have other owners already, if there are any."""
+        ordered = sorted(partitions)
+        listener = self._subscriptions.listener
+        if not ordered:
+            return None
+        logger.info("Lost previously assigned partitions %s", ", ".join(map(str, ordered)))
+        return None if listener is None else self._call(ListenerCall.LOST, listener.on_partitions_lost, ordered)
+
+    def _call(
+        self,
+        call: ListenerCall,
+        method: Callable[[Sequence[TopicPartition]], None],
+        partitions: list[TopicPartition],
+    ) -> Exception | None:
+        began_ms = self._now_ms()
+        try:
+            method(partitions)
+        except Exception as error:  # the user's error, raised again when the rebalance is in order
+            logger.exception("User provided listener failed on %s", getattr(method, "__name__", method))
+            return error
+        now_ms = self._now_ms()
+        self._metrics.listener_called(call, now_ms - began_ms, now_ms)
+        return None
 
 
 class GroupClient:

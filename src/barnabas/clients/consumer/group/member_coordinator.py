@@ -17,8 +17,8 @@ from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.offset_calls import OffsetCalls
 from barnabas.clients.consumer.group.offset_commits import OffsetCommits
 from barnabas.clients.consumer.group.offsets import GroupOffsets
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientClosed
+from barnabas.clients.values import ConsumerGroupMetadata
 
 
 class MemberCoordinator(ABC):

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from barnabas.clients.consumer.group import requests
-from barnabas.clients.consumer.group.committing_member import CommittingMember
+from barnabas.clients.consumer.group.committing_member import CommittingMember, Generation
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
 from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.coordinator_channel import CoordinatorChannel
-from barnabas.clients.consumer.group.generation import Generation
 from barnabas.clients.errors import RetriableCommitFailed
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.offsets import OffsetCommitResponse, OffsetFetchResponse

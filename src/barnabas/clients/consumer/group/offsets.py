@@ -15,7 +15,7 @@ from barnabas.clients.consumer.group.coordinator_call import CoordinatorCall
 from barnabas.clients.consumer.group.offset_calls import OffsetCalls
 from barnabas.clients.consumer.group.offset_commits import CommitCallback, Offsets
 from barnabas.clients.consumer.subscription_state import SubscriptionState
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.metadata_updater import FOREVER_MS
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from barnabas.clients.consumer.group.committing_member import Generation
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
-from barnabas.clients.consumer.group.generation import Generation
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.messages.classic_groups import (
     HeartbeatRequest,

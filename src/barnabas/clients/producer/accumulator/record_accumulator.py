@@ -46,17 +46,12 @@ from typing import NamedTuple
 
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.metadata.cluster import Cluster
-from barnabas.clients.producer.accumulator.batch_queues import BatchQueues
+from barnabas.clients.producer.accumulator.batch_queues import BatchQueues, IncompleteBatches, Readiness, ReadyResult
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
-from barnabas.clients.producer.accumulator.incomplete_batches import IncompleteBatches
-from barnabas.clients.producer.accumulator.readiness import Readiness, ReadyResult
-from barnabas.clients.producer.batches.compression_ratio import CompressionRatioEstimator
-from barnabas.clients.producer.batches.producer_batch import ProducerBatch
-from barnabas.clients.producer.partitioning.partition_loads import PartitionLoads
-from barnabas.clients.producer.partitioning.partitioner import StickyPartitioners
+from barnabas.clients.producer.batches.producer_batch import CompressionRatioEstimator, ProducerBatch
+from barnabas.clients.producer.partitioning.partitioner import PartitionLoads, StickyPartitioners
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.producer_record import DeliveryCallback, ProducerRecord, RecordMetadata
 from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec

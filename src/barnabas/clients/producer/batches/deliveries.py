@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from barnabas.clients.producer.batches.record_future import RecordFuture
-from barnabas.clients.producer.record_metadata import DeliveryCallback, RecordMetadata
+from barnabas.clients.producer.producer_record import DeliveryCallback, RecordMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 

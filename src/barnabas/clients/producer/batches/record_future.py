@@ -18,7 +18,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.producer.record_metadata import RecordMetadata
+from barnabas.clients.producer.producer_record import RecordMetadata
 
 _PENDING: Final = "PENDING"
 _FINISHED: Final = "FINISHED"

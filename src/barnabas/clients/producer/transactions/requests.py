@@ -14,9 +14,8 @@ from concurrent.futures import Future
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -11,16 +11,15 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Final
 
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.clients.producer.wait_times import Wait, WaitTimes
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 
 _LOOK_AGAIN_MS: Final = 100

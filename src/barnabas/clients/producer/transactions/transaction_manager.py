@@ -33,12 +33,10 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.errors import ClientClosed
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
-from barnabas.clients.prepared_transaction import PreparedTransaction
 from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
-from barnabas.clients.producer.transactions.failures import (
+from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
+from barnabas.clients.producer.transactions.outcomes import (
     abortable_failure,
     copy_of,
     dropped,
@@ -46,7 +44,6 @@ from barnabas.clients.producer.transactions.failures import (
     is_fatal_of_batch,
     is_fencing,
 )
-from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
 from barnabas.clients.producer.transactions.pending_requests import Operation, PendingRequests, succeed
 from barnabas.clients.producer.transactions.requests import (
     AddOffsets,
@@ -57,6 +54,7 @@ from barnabas.clients.producer.transactions.requests import (
     TxnOffsetCommit,
 )
 from barnabas.clients.producer.transactions.states import TransactionManagerState, check_transition
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 

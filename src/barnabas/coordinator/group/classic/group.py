@@ -1,9 +1,9 @@
 """A group of the classic protocol: its state, its generation, and how it gets from one generation to the next.
 
-Made by `GroupTable` (empty) and `classic.restore`; guarded by the group's lock. Members' requests come through
-`classic.join` and `classic.requests`, timeouts through `ClassicGroupChanges`, commits through the offset service. Pure:
-time is a Clock, and work outside of the group (answers, timers, records) is collected in `outcome`, which the service
-takes and carries out. Kafka: GroupMetadata, with the rules of GroupCoordinator.
+Made by `GroupTable` (empty) and `restore`; guarded by the group's lock. Members' requests come through
+`classic.requests`, timeouts through `ClassicGroupChanges`, commits through the offset service. Pure: time is a Clock,
+and work outside of the group (answers, timers, records) is collected in `outcome`, which the service takes and carries
+out. Kafka: GroupMetadata, with the rules of GroupCoordinator.
 
 The table of `classic.states` says which state follows an event, and with which effects; `_move` looks it up and runs
 them. A rebalance of two members, A (the leader) and B:
@@ -30,11 +30,9 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from barnabas.coordinator.group.classic.join_rounds import JoinRounds
-from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember, JoinReply
-from barnabas.coordinator.group.classic.members import ClassicMembers
+from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember, JoinReply, Session
+from barnabas.coordinator.group.classic.members import ClassicMembers, JoinRounds
 from barnabas.coordinator.group.classic.outcome import ClassicOutcome, StoreGroup, WaitForJoins, WaitForSyncs
-from barnabas.coordinator.group.classic.session import Session
 from barnabas.coordinator.group.classic.states import (
     COMMIT_REFUSALS,
     DELETION_ERRORS,
@@ -44,8 +42,8 @@ from barnabas.coordinator.group.classic.states import (
     classic_transition,
 )
 from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, JoinAnswer, JoinedMember, SyncAnswer
-from barnabas.coordinator.group.log.schemas import NO_TIMESTAMP, GroupMetadataValue, group_key, group_value
-from barnabas.coordinator.group.membership import GroupType
+from barnabas.coordinator.group.group import GroupType
+from barnabas.coordinator.group.offsets_topic import NO_TIMESTAMP, GroupMetadataValue, group_key, group_value
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE as CONSUMER
 from barnabas.protocol.errors import DecodeError, ErrorCode
@@ -201,7 +199,7 @@ class ClassicGroup:
             self.members.remove(member)
             self.rebalance(f"removing member {member.member_id} on heartbeat expiration")
 
-    # -- steps that requests are made of (`classic.join`, `classic.requests`)
+    # -- steps that requests are made of (`classic.requests`, `classic.requests`)
 
     def check_member(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """Return NONE for a member of the current generation, or an error."""

@@ -1,7 +1,7 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and the life of classic groups.
 
 Called by the handlers, by the loader, and by the services that delete groups or change their protocol, on any thread.
-A call looks the group up, lets the pure group decide under its lock (`classic.join`, `classic.requests`), and has
+A call looks the group up, lets the pure group decide under its lock (`classic.requests`, `classic.requests`), and has
 `ClassicGroupChanges` carry that out. Requests about groups that speak the consumer protocol (KIP-848) go to
 `ConsumerGroupClassicMembers`. Owns no lock. Kafka: GroupCoordinator.
 """
@@ -13,9 +13,8 @@ from typing import Final, Protocol
 
 from barnabas.coordinator.group.classic.changes import ClassicGroupChanges
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.join import join
 from barnabas.coordinator.group.classic.member import JoinReply, SyncReply
-from barnabas.coordinator.group.classic.requests import heartbeat, leave, sync
+from barnabas.coordinator.group.classic.requests import heartbeat, join, leave, sync
 from barnabas.coordinator.group.classic.terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
@@ -28,7 +27,7 @@ from barnabas.coordinator.group.classic.terms import (
 )
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.append_errors import CLASSIC_GROUP
+from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 LeaveReply = Callable[[LeaveAnswer], None]

@@ -26,7 +26,7 @@ from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T
 from barnabas.coordinator.group.consumer.service import ConsumerGroupService, new_member_id
 from barnabas.coordinator.group.environment import GroupEnvironment
-from barnabas.coordinator.group.log.append_errors import CONSUMER_GROUP
+from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 

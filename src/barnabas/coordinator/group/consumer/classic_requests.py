@@ -37,8 +37,12 @@ from barnabas.coordinator.group.classic.terms import (
 )
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.heartbeat import known_static_member
-from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, ReconciliationState
-from barnabas.coordinator.group.consumer.member_deadline import TimerKind
+from barnabas.coordinator.group.consumer.member import (
+    ClassicMetadata,
+    ConsumerGroupMember,
+    ReconciliationState,
+    TimerKind,
+)
 from barnabas.coordinator.group.consumer.migration import (
     can_downgrade_replacing,
     can_downgrade_without,
@@ -48,7 +52,7 @@ from barnabas.coordinator.group.consumer.migration import (
 from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, TimerChange
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
-from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
+from barnabas.coordinator.group.environment import GroupCoordinatorConfig
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
 from barnabas.protocol.errors import ApiError, DecodeError, ErrorCode
 from barnabas.runtime.clock import Clock

@@ -6,18 +6,37 @@ The group's epoch grows when its assignment must be made anew. The assignment's 
 members' epochs follow one by one. A partition's epoch is that of the member that owns it now.
 
 Kafka: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup, ModernGroup of 4.3.
+
+The assignors and classic protocols of a consumer group's members, counted (KIP-848).
+
+Held by `ConsumerGroup`, guarded by the group's lock, changed by the replay of records. Pure.
+Kafka: ConsumerGroup (serverAssignors, numClassicProtocolMembers, classicProtocolMembersSupportedProtocols).
+
+The epochs in which the members of a consumer group own their partitions (KIP-848).
+
+Held by `ConsumerGroup`, guarded by the group's lock, changed by the replay of records. Pure.
+Kafka: ConsumerGroup.currentPartitionEpoch.
+
+The target assignment of a consumer group: the partitions that each member is to have (KIP-848).
+
+Held by `ConsumerGroup`, guarded by the group's lock, changed by the replay of records. Pure.
+Kafka: ModernGroup (targetAssignment, invertedTargetAssignment, targetAssignmentEpoch).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import Assignment
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState
-from barnabas.coordinator.group.consumer.member_counts import MemberCounts
-from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
-from barnabas.coordinator.group.consumer.partition_epochs import NO_EPOCH, CurrentPartitionEpochs
+from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
+from barnabas.coordinator.group.consumer.member import (
+    ConsumerGroupMember,
+    MemberDeadline,
+    ReconciliationState,
+    TimerKind,
+)
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
     GroupKey,
@@ -25,12 +44,152 @@ from barnabas.coordinator.group.consumer.records import (
     RegularExpressionKey,
     tombstone,
 )
-from barnabas.coordinator.group.consumer.target import TargetAssignment
 from barnabas.coordinator.group.consumer.topics.subscribed import SubscribedTopics
-from barnabas.coordinator.group.membership import GroupType
+from barnabas.coordinator.group.group import GroupType
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode
+
+
+class MemberCounts:
+    """The numbers of members by what they support, kept so that a request need not look at every member.
+
+    classic: members that speak the classic protocol. classic_protocols: classic members by protocol name.
+    """
+
+    __slots__ = ("_assignors", "classic", "classic_protocols")
+
+    def __init__(self) -> None:
+        self._assignors: Counter[str] = Counter()
+        self.classic = 0
+        self.classic_protocols: Counter[str] = Counter()
+
+    def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
+        """Count `new` instead of `old`. None stands for a member that joins (`old`) or leaves (`new`)."""
+        _count(self._assignors, _assignor(old), _assignor(new))
+        if old is not None and old.classic is not None:
+            self.classic -= 1
+            _count(self.classic_protocols, old.classic.protocol_names, ())
+        if new is not None and new.classic is not None:
+            self.classic += 1
+            _count(self.classic_protocols, (), new.classic.protocol_names)
+
+    def preferred_assignor(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> str | None:
+        """Return the assignor that most members ask for, as if `new` replaced `old`; None: no member asks for one.
+
+        With equal votes the assignor wins that only `new` asks for, then the name that is last in the alphabet: the
+        order in which Kafka's hash table happens to hold "uniform" and "range".
+        """
+        counts = self._assignors.copy()
+        _count(counts, _assignor(old), ())
+        others = set(counts)
+        counts.update(_assignor(new))
+        return max(counts, key=lambda name: (counts[name], name not in others, name), default=None)
+
+
+def _assignor(member: ConsumerGroupMember | None) -> tuple[str, ...]:
+    return () if member is None or member.server_assignor is None else (member.server_assignor,)
+
+
+def _count(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> None:
+    for name in gone:
+        counts[name] -= 1
+        if counts[name] <= 0:
+            del counts[name]
+    counts.update(come)
+
+
+NO_EPOCH = -1
+
+
+class CurrentPartitionEpochs:
+    """The member epoch of each partition's owner. A partition that its owner has to give up is still owned."""
+
+    __slots__ = ("_epochs",)
+
+    def __init__(self) -> None:
+        self._epochs: dict[bytes, dict[int, int]] = {}
+
+    def of(self, topic_id: bytes, partition: int) -> int:
+        """Return the epoch of a partition's owner, -1 if it has none."""
+        return self._epochs.get(topic_id, {}).get(partition, NO_EPOCH)
+
+    def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
+        """Set the epochs of the partitions of `new` instead of `old`. None stands for a member that joins or leaves."""
+        # The old ones first: a partition that the member keeps would otherwise be dropped with its new epoch.
+        if old is not None:
+            self._drop(old.assigned_partitions, old.member_epoch)
+            self._drop(old.partitions_pending_revocation, old.member_epoch)
+        if new is not None:
+            self._add(new.assigned_partitions, new.member_epoch)
+            self._add(new.partitions_pending_revocation, new.member_epoch)
+
+    def _drop(self, partitions: PartitionEpochs, epoch: int) -> None:
+        for topic_id, numbers in partitions.items():
+            epochs = self._epochs.get(topic_id, {})
+            for number in numbers:
+                # After compaction the new owner's record may come first: its epoch is higher, and stays.
+                if epochs.get(number) == epoch:
+                    del epochs[number]
+            if not epochs:
+                self._epochs.pop(topic_id, None)
+
+    def _add(self, partitions: PartitionEpochs, epoch: int) -> None:
+        for topic_id, numbers in partitions.items():
+            epochs = self._epochs.setdefault(topic_id, {})
+            for number in numbers:
+                present = epochs.get(number)
+                # The records of the old and the new owner may be replayed in either order: the higher epoch stays.
+                if present is None or present < epoch:
+                    epochs[number] = epoch
+
+
+_NOTHING: Final[Assignment] = {}
+
+
+class TargetAssignment:
+    """Assignments by member, and the members by partition.
+
+    epoch: the group epoch that the assignment was made for, -1 when it was deleted. timestamp_ms: when it was made.
+    owners: topic id -> partition -> member id. size: the number of partitions of all members.
+    """
+
+    __slots__ = ("by_member", "epoch", "owners", "size", "timestamp_ms")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.timestamp_ms = 0
+        self.by_member: dict[str, Assignment] = {}
+        self.owners: dict[bytes, dict[int, str]] = {}
+        self.size = 0
+
+    def of(self, member_id: str) -> Assignment:
+        """Return the member's part of the assignment."""
+        return self.by_member.get(member_id, _NOTHING)
+
+    def put(self, member_id: str, assignment: Mapping[bytes, Iterable[int]]) -> None:
+        """Set the member's part. An empty mapping leaves the member without partitions."""
+        new = {topic_id: frozenset(numbers) for topic_id, numbers in assignment.items()}
+        self._move(member_id, self.of(member_id), new)
+        self.by_member[member_id] = new
+
+    def remove(self, member_id: str) -> None:
+        """Remove the part of a member that is gone."""
+        self._move(member_id, self.by_member.pop(member_id, _NOTHING), _NOTHING)
+
+    def _move(self, member_id: str, old: Assignment, new: Assignment) -> None:
+        for topic_id in {**old, **new}:
+            owners = self.owners.setdefault(topic_id, {})
+            before, after = old.get(topic_id, frozenset()), new.get(topic_id, frozenset())
+            self.size += len(after) - len(before)
+            for number in before - after:
+                # The record of the partition's new owner may have been replayed before this one.
+                if owners.get(number) == member_id:
+                    del owners[number]
+            owners.update(dict.fromkeys(after - before, member_id))
+            if not owners:
+                del self.owners[topic_id]
+
 
 FIRST_EPOCH: Final = 1
 """The epoch of a group before its first member, and of its empty assignment."""

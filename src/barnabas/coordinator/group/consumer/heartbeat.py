@@ -18,8 +18,8 @@ from barnabas.coordinator.group.consumer.member import (
     LEAVE_GROUP_EPOCH,
     LEAVE_GROUP_STATIC_EPOCH,
     ConsumerGroupMember,
+    TimerKind,
 )
-from barnabas.coordinator.group.consumer.member_deadline import TimerKind
 from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
 from barnabas.protocol.errors import ApiError, ErrorCode

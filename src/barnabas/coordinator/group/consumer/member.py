@@ -2,12 +2,17 @@
 
 Made by the heartbeat, by JoinGroups of classic members, and by the replay of records, which alone puts a member
 into its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, MemberState of 4.3.
+
+The deadline by which a member of a consumer group must be heard from (KIP-848).
+
+Kept by the `ConsumerGroup`, guarded by the group's lock; set and watched by `ConsumerGroupTimers`. Pure.
+Kafka: CoordinatorTimer's keys and entries.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 
 from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
@@ -19,6 +24,32 @@ from barnabas.coordinator.group.consumer.records import (
     record,
 )
 from barnabas.coordinator.runtime.record import CoordinatorRecord
+from barnabas.purgatory.timing_wheel import TimerEntry
+
+
+class TimerKind(Enum):
+    """The kind of a deadline; the value is the reason in the log line when the member is removed."""
+
+    SESSION = "the member session expired."
+    REBALANCE = "it failed to transition from its epoch in time."
+    JOIN = "the classic member failed to join within the rebalance timeout."
+    SYNC = "the member failed to sync within timeout."
+
+
+class MemberDeadline:
+    """A deadline that moves with each heartbeat. The timer's entry stays, and is replaced when it fires too early.
+
+    deadline_ns: of the monotonic clock. member_epoch: the deadline has no effect if the member has left this epoch by
+    then. entry: the timer's, once there is one.
+    """
+
+    __slots__ = ("deadline_ns", "entry", "member_epoch")
+
+    def __init__(self, deadline_ns: int, member_epoch: int | None) -> None:
+        self.deadline_ns = deadline_ns
+        self.member_epoch = member_epoch
+        self.entry: TimerEntry | None = None
+
 
 LEAVE_GROUP_EPOCH: Final = -1
 """The epoch in the heartbeat of a member that leaves for good."""

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member_deadline import TimerKind
+from barnabas.coordinator.group.consumer.member import TimerKind
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 
 T = TypeVar("T")

@@ -16,16 +16,20 @@ from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import ConsumerGroupPartitionAssignor
 from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.consumer.changes import ClassicSuccession, ConsumerFollowUp, ConsumerGroupChanges
+from barnabas.coordinator.group.consumer.changes import (
+    RETRY_MS,
+    ClassicSuccession,
+    ConsumerFollowUp,
+    ConsumerGroupChanges,
+    ConsumerGroupTimers,
+)
 from barnabas.coordinator.group.consumer.classic_requests import fence
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, is_leave, leave
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
-from barnabas.coordinator.group.consumer.member import ReconciliationState
-from barnabas.coordinator.group.consumer.member_deadline import MemberDeadline, TimerKind
+from barnabas.coordinator.group.consumer.member import MemberDeadline, ReconciliationState, TimerKind
 from barnabas.coordinator.group.consumer.migration import upgraded
 from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, TimerChange
-from barnabas.coordinator.group.consumer.timers import RETRY_MS, ConsumerGroupTimers
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver

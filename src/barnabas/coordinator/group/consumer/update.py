@@ -18,15 +18,21 @@ Three epochs follow each other: the group's, the target assignment's, and each m
 member that has to give something up stays at its old epoch, so that its commits are still valid; a member that waits
 goes on to the new one. All of it is records until `ConsumerGroupChanges` has appended them: if the log refuses them,
 the group is as it was.
+
+The order in which a HashMap of Java holds strings: the order in which members are assigned.
+
+Called when a consumer group is assigned. Pure. The order does not depend on when members joined or were loaded, and is
+the one of Kafka. Kafka: TargetAssignmentBuilder's memberSpecs.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import (
@@ -38,9 +44,7 @@ from barnabas.coordinator.group.assignors.assignor import (
     PartitionAssignorError,
 )
 from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.hash_order import hash_order
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState
-from barnabas.coordinator.group.consumer.member_deadline import TimerKind
+from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState, TimerKind
 from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, TimerChange
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation
 from barnabas.coordinator.group.consumer.records import (
@@ -57,9 +61,33 @@ from barnabas.coordinator.group.consumer.records import (
 )
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
-from barnabas.coordinator.group.group_config import ConsumerGroupConfig
+from barnabas.coordinator.group.environment import ConsumerGroupConfig
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
+
+_MASK: Final = 0xFFFFFFFF
+_SMALLEST_TABLE: Final = 16
+_REMEMBERED: Final = 1 << 16
+
+
+def hash_order(keys: Collection[str]) -> list[str]:
+    """Return the keys in the order of a HashMap; keys that share a bucket keep their order."""
+    # A HashMap doubles its table when it is fuller than 3/4; the number of keys alone decides its size.
+    size = _SMALLEST_TABLE
+    while 4 * len(keys) > 3 * size:
+        size *= 2
+    return sorted(keys, key=lambda key: _spread_hash(key) & (size - 1))
+
+
+@lru_cache(_REMEMBERED)
+def _spread_hash(text: str) -> int:
+    """Return String.hashCode with its upper half mixed into the lower (HashMap.hash), as an unsigned number."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[position] << 8 | encoded[position + 1])) & _MASK
+    return value ^ value >> 16
+
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.coordinator.group.log.schemas import NO_TIMESTAMP
+from barnabas.coordinator.group.offsets_topic import NO_TIMESTAMP
 from barnabas.protocol.errors import ErrorCode
 
 NO_OFFSET = -1

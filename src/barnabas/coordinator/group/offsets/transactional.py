@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.log.append_errors import OFFSETS
-from barnabas.coordinator.group.offsets.encoding import EncodedCommit, encode_commit
-from barnabas.coordinator.group.offsets.service import CommitCallback, OffsetService
+from barnabas.coordinator.group.offsets.service import CommitCallback, EncodedCommit, OffsetService, encode_commit
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets_topic import OFFSETS
 from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC

@@ -12,14 +12,19 @@ The states, each with the answer that it waits for:
 A later login on the same connection begins with SaslHandshake.
 
 An error in an answer ends the login: `SaslRejected` has the broker's own words.
+
+The client's side of one mechanism, as a Protocol: it answers the server's challenges in one login.
+
+Made by a login for each connection; called by the thread of the connection's Selector; no lock. Java: SaslClient.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import Enum, auto
 from itertools import count
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, ErrorCode
@@ -32,8 +37,34 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from barnabas.security.sasl.client.sasl_client import LoginFailed, SaslLogin
 from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
+
+
+class LoginFailed(Exception):
+    """The error for a server that breaks the rules of the mechanism, or cannot prove itself. It holds no secret."""
+
+
+class SaslClient(Protocol):
+    """One login. `complete`: nothing is left to send, and the server has proved itself if the mechanism asks for it."""
+
+    complete: bool
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Return the answer to a challenge, which is empty at first; None when there is nothing to say.
+
+        Raises LoginFailed: the challenge is malformed, or proves nothing.
+        """
+
+
+class SaslLogin(NamedTuple):
+    """The login of a client: its mechanism, and a function that makes the client's side for each connection."""
+
+    mechanism: str
+    new_client: Callable[[], SaslClient]
+
+    def __repr__(self) -> str:
+        return f"SaslLogin({self.mechanism})"
+
 
 _HANDSHAKE_VERSION: Final = 1
 """From Kafka 1.0 on. The tokens of version 0 would travel without headers, and no error with them."""

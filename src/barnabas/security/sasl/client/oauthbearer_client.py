@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from barnabas.security.sasl.client.sasl_client import LoginFailed
+from barnabas.security.sasl.client.client_authenticator import LoginFailed
 from barnabas.security.sasl.client.token_endpoint import NoToken
 
 logger = logging.getLogger(__name__)

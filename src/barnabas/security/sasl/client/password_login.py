@@ -1,6 +1,10 @@
 """The login by name and password: PLAIN, SCRAM, and delegation tokens, whose password is their HMAC.
 
 Made of a client's settings, or of those by which a broker logs in to other brokers; immutable. No error quotes a value.
+
+PLAIN (RFC 4616), the client's side: user name and password in one message, so only TLS keeps them secret.
+
+Called as the SaslClient of a connection; no lock. Kafka: PlainSaslServer's counterpart in the JDK.
 """
 
 from __future__ import annotations
@@ -8,12 +12,27 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.config.secret import Secret
-from barnabas.security.sasl.client.plain_client import PlainClient
-from barnabas.security.sasl.client.sasl_client import SaslLogin
+from barnabas.security.sasl.client.client_authenticator import LoginFailed, SaslLogin
 from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramLogin
 from barnabas.security.sasl.jaas import InvalidJaas, parse_login_module
 from barnabas.security.sasl.login_modules import LOGIN_MODULES, PLAIN
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
+
+
+class PlainClient:
+    """One login by PLAIN."""
+
+    def __init__(self, username: str, password: Secret) -> None:
+        self._username = username
+        self._password = password
+        self.complete = False
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Return the one message of the mechanism. Raises LoginFailed: the server sends a challenge."""
+        if challenge:
+            raise LoginFailed("PLAIN has no challenge, and the server sent one")
+        self.complete = True
+        return f"\0{self._username}\0{self._password.reveal()}".encode()
 
 
 class PasswordUser(NamedTuple):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.config.secret import Secret
-from barnabas.security.sasl.client.sasl_client import LoginFailed
+from barnabas.security.sasl.client.client_authenticator import LoginFailed
 from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramMechanism
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import LogTruncation
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.list_offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse

@@ -9,10 +9,9 @@ import pytest
 
 from barnabas.clients.consumer.assignors.range import RangeAssignor
 from barnabas.clients.consumer.consumer import Consumer
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
-from barnabas.clients.consumer.rebalance_listener import RebalanceListener
+from barnabas.clients.consumer.subscription_state import RebalanceListener
 from barnabas.clients.errors import ClientTimeout, CommitFailed, RetriableCommitFailed, WokenUp
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.consumer_protocol import Assignment, decode_subscription
 from barnabas.protocol.errors import ApiError, ErrorCode

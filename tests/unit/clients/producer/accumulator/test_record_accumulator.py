@@ -14,8 +14,7 @@ from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_config import ProducerConfig
-from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.record_metadata import RecordMetadata
+from barnabas.clients.producer.producer_record import ProducerRecord, RecordMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import RecordBatch
 from barnabas.rpc.metadata_updater import FOREVER_MS

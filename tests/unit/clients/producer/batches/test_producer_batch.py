@@ -8,8 +8,7 @@ import pytest
 
 from barnabas.clients.producer.batches.deliveries import FinalState
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
-from barnabas.clients.producer.producer_record import ProducerRecord
-from barnabas.clients.producer.record_metadata import RecordMetadata
+from barnabas.clients.producer.producer_record import ProducerRecord, RecordMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.batch_header import ATTRIBUTES_POSITION, CRC_POSITION

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.classic.restore import loaded_classic_group
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.classic.terms import LeavingMember
-from barnabas.coordinator.group.log.schemas import GroupMetadataValue, group_key, group_value
+from barnabas.coordinator.group.offsets_topic import GroupMetadataValue, group_key, group_value
+from barnabas.coordinator.group.restore import loaded_classic_group
 from barnabas.coordinator.runtime.record import CoordinatorRecord, decode_record, encode_record
 from barnabas.protocol.consumer_protocol import Subscription, encode_subscription
 from barnabas.protocol.errors import ErrorCode

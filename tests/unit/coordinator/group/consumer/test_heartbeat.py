@@ -11,8 +11,7 @@ import pytest
 
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatTerms
-from barnabas.coordinator.group.consumer.member import ReconciliationState
-from barnabas.coordinator.group.consumer.member_deadline import TimerKind
+from barnabas.coordinator.group.consumer.member import ReconciliationState, TimerKind
 from barnabas.coordinator.group.consumer.replay import restore_consumer_groups
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.support.consumer_group_coordinator import ASSIGNORS, ConsumerGroupCoordinator, topic_id, topics_of

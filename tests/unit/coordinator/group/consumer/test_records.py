@@ -20,7 +20,7 @@ from barnabas.coordinator.group.consumer.records import (
     tombstone,
 )
 from barnabas.coordinator.group.consumer.replay import replay, restore_consumer_groups
-from barnabas.coordinator.group.log.schemas import CONSUMER_GROUP_KINDS
+from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_KINDS
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import DecodeError
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.coordinator.group import loading
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.loading import partition_loader
-from barnabas.coordinator.group.loading.replay import PartitionReplay
-from barnabas.coordinator.group.log.schemas import (
+from barnabas.coordinator.group.loading import PartitionReplay
+from barnabas.coordinator.group.offsets.terms import OffsetFetchTerms
+from barnabas.coordinator.group.offsets_topic import (
     GroupMetadataValue,
     group_key,
     group_value,
@@ -18,7 +19,6 @@ from barnabas.coordinator.group.log.schemas import (
     offset_key_prefix,
     offset_value,
 )
-from barnabas.coordinator.group.offsets.terms import OffsetFetchTerms
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -153,7 +153,7 @@ def test_what_was_read_before_a_failure_is_served(monkeypatch: pytest.MonkeyPatc
 
     broker = GroupBroker()
     broker.commit(("t", 0, 1))
-    monkeypatch.setattr(partition_loader, "PartitionReplay", FailingReplay)
+    monkeypatch.setattr(loading, "PartitionReplay", FailingReplay)
     assert broker.restarted().committed() == {("t", 0): 1}
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.loading.replay import PartitionReplay
-from barnabas.coordinator.group.log.schemas import OffsetCommitValue, group_key, offset_key, offset_key_prefix
+from barnabas.coordinator.group.loading import PartitionReplay
+from barnabas.coordinator.group.offsets_topic import OffsetCommitValue, group_key, offset_key, offset_key_prefix
 from barnabas.coordinator.runtime.record import encode_record
 from barnabas.records.compression import Codec
 from barnabas.records.end_transaction_marker import EndTransactionMarker

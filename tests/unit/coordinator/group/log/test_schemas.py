@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.log.schemas import (
+from barnabas.coordinator.group.offsets_topic import (
     CommittedOffset,
     GroupMetadataKey,
     GroupMetadataValue,

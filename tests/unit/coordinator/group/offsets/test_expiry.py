@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.committed_offsets import NewOffset
-from barnabas.coordinator.group.log.schemas import GROUP_KIND
+from barnabas.coordinator.group.offsets_topic import GROUP_KIND
 from barnabas.coordinator.runtime.record import version_of
 from barnabas.protocol.errors import ErrorCode
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker

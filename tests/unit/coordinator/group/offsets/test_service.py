@@ -8,9 +8,9 @@ from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.member import ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.committed_offsets import NewOffset
-from barnabas.coordinator.group.log.schemas import CommittedOffset, committed_offset, decode_for_display
 from barnabas.coordinator.group.offsets import service as offset_service
 from barnabas.coordinator.group.offsets.terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets_topic import CommittedOffset, committed_offset, decode_for_display
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND

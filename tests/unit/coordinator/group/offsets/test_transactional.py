@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.loading.partition_loader import PartitionLoader
+from barnabas.coordinator.group.loading import PartitionLoader
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer
 from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.runtime.lock_order import check_no_lock_held
 from barnabas.storage.log_append_info import AppendOrigin
-from barnabas.storage.log_manager_config import LogManagerConfig
+from barnabas.storage.log_environment import LogManagerConfig
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
 from tests.unit.coordinator.group.offsets.test_service import with_member
 from tests.unit.replica.replica_harness import ANOTHER, US

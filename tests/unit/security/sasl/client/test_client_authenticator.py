@@ -17,13 +17,14 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from barnabas.security.sasl.client.client_authenticator import (
     LONGEST_FRAME_BYTES,
+    LoginFailed,
     LoginState,
     SaslClientAuthenticator,
+    SaslLogin,
     SaslRejected,
 )
 from barnabas.security.sasl.client.oauthbearer_client import OAuthBearerClient
-from barnabas.security.sasl.client.plain_client import PlainClient
-from barnabas.security.sasl.client.sasl_client import LoginFailed, SaslLogin
+from barnabas.security.sasl.client.password_login import PlainClient
 from barnabas.security.sasl.client.scram_client import TOKEN_EXTENSIONS, ScramClient, ScramLogin
 from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256
 from barnabas.security.sasl.scram_messages import ClientFirst

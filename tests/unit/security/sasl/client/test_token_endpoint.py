@@ -14,8 +14,7 @@ import pytest
 
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.config.secret import Secret
-from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint, TokenRules
-from barnabas.security.sasl.client.token_request import TokenRequest
+from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint, TokenRequest, TokenRules
 from tests.support.certificates import CertificateAuthority
 from tests.support.identity_provider import IdentityProvider, TokenAnswer, unsecured_token
 from tests.support.mock_clock import MockClock

@@ -11,8 +11,8 @@ from typing import Any
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor, RebalanceProtocol
 from barnabas.clients.consumer.group.followed_topics import FollowedTopics
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
 from barnabas.clients.consumer.subscription_state import SubscriptionState
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.consumer_protocol import (
     Assignment,
     Subscription,

@@ -29,7 +29,7 @@ from barnabas.clients.consumer.group.classic.membership import MembershipState
 from barnabas.clients.consumer.group.coordinator_answers import is_retriable
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.consumer_protocol import decode_assignment
 from barnabas.protocol.topic_partition import TopicPartition
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 import logging
 from enum import Enum
 
-from barnabas.clients.consumer.group.committing_member import NOT_PART_OF_GROUP, REBALANCED
+from barnabas.clients.consumer.group.committing_member import NO_GENERATION, NOT_PART_OF_GROUP, REBALANCED, Generation
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
-from barnabas.clients.consumer.group.generation import NO_GENERATION, Generation
 from barnabas.clients.errors import CommitFailed
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

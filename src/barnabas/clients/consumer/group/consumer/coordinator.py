@@ -18,7 +18,7 @@ from barnabas.clients.consumer.group.consumer.reconciliation import MemberReconc
 from barnabas.clients.consumer.group.consumer.states import MemberState
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
-from barnabas.clients.consumer.group_metadata import ConsumerGroupMetadata
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.uuid import random_uuid, uuid_to_string
 
 logger = logging.getLogger(__name__)

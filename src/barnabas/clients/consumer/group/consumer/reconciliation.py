@@ -22,8 +22,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from barnabas.clients.consumer.group.consumer.assignment import AssignedPartition, MemberAssignment
-from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
+from barnabas.clients.consumer.group.consumer.membership import AssignedPartition, ConsumerMembership, MemberAssignment
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.offsets import GroupOffsets
 from barnabas.protocol.topic_partition import TopicPartition

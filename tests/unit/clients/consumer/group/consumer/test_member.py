@@ -10,10 +10,9 @@ import pytest
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
 from barnabas.clients.consumer.group.consumer.states import MemberState
-from barnabas.clients.consumer.rebalance_listener import RebalanceListener
-from barnabas.clients.consumer.subscription_pattern import SubscriptionPattern
+from barnabas.clients.consumer.subscription_state import RebalanceListener, SubscriptionPattern
 from barnabas.clients.errors import CommitFailed
-from barnabas.clients.offset_and_metadata import OffsetAndMetadata
+from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.consumer.group.consumer.assignment import AssignedPartition, MemberAssignment
-from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
+from barnabas.clients.consumer.group.consumer.membership import AssignedPartition, ConsumerMembership, MemberAssignment
 from barnabas.clients.consumer.group.consumer.states import MemberState
 
 

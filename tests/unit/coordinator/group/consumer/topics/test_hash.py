@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
-from barnabas.coordinator.group.consumer.topics.xxh3 import xxh3_64
+from barnabas.coordinator.group.consumer.topics.hash import TopicHashes, xxh3_64
 from barnabas.metadata.metadata_image import BrokerMetadata, MetadataImage, PartitionMetadata, TopicMetadata
 
 # hash4j 0.22, of bytes (131 * i + 7) & 255: one of each way through the algorithm, and where they meet.

@@ -1,1 +1,0 @@
-"""The records of groups in `__consumer_offsets`: their schemas, and how they are appended."""

@@ -1,0 +1,184 @@
+"""The newest record of each transactional id in one partition of `__transaction_state`.
+
+Owned by TransactionLoading, which feeds a replay batch by batch in the order of the log. Values are decoded at the end,
+because a later record may replace them.
+
+A record that cannot be read may hold the end of a transaction, which must not be decided otherwise: it ends the replay
+with an error (decisions/0054). Keys of an unknown version are left out, as by Apache Kafka, which otherwise serves what
+it has read up to the damage. Pure. Kafka: TransactionStateManager.loadTransactionMetadata.
+
+The loading of one partition of `__transaction_state`, in steps; transactions that were decided are completed.
+
+Made by `broker.transaction_stage`, called by CoordinatorLoader on its thread; `drop` on any thread. Owns no lock.
+Kafka: TransactionStateManager.loadTransactionsForTxnTopicPartition, removeTransactionsForTxnTopicPartition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from barnabas.coordinator.runtime.loader import LoadTimes, read_in_steps
+from barnabas.coordinator.runtime.record import version_of
+from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.transaction.environment import TransactionEnvironment
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.transaction_log import TransactionLogKey, decode_key, decode_value
+from barnabas.coordinator.transaction.transaction_metadata import DECIDED, TransactionMetadata
+from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
+from barnabas.protocol.errors import DecodeError
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.memory_records import batch_at
+from barnabas.records.record_batch import is_whole_batch
+from barnabas.replica.partition import Partition
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
+
+logger = logging.getLogger(__name__)
+
+STEP_RECORDS: Final = 64
+
+
+class TransactionReplay:
+    """The newest value of each key."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+        self.record_count = 0
+
+    def replay(self, buffer: bytes) -> Iterator[int]:
+        """Take in the whole batches at the start of `buffer`; yield the offset behind each.
+
+        Raises CorruptRecord: a batch cannot be read, or claims no bytes.
+        """
+        position = 0
+        while is_whole_batch(buffer, position):
+            batch = batch_at(buffer, position)
+            if batch.end <= position:
+                raise CorruptRecord(f"the batch at offset {batch.base_offset} claims no bytes")
+            if not batch.is_control:
+                try:
+                    batch.check()
+                    for record in batch.records():
+                        self._take(record.key, record.value)
+                except CorruptRecord as error:
+                    raise CorruptRecord(f"the batch at offset {batch.base_offset}: {error}") from error
+            position = batch.end
+            yield batch.next_offset
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        self.record_count += 1
+        if key is None:
+            logger.warning("A record of the transaction log has no key: it is skipped")
+        elif value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+
+    def metadata(self) -> Iterator[TransactionMetadata]:
+        """Yield the metadata of each id. Raises CorruptRecord: a key or a value cannot be read."""
+        for key, value in self._values.items():
+            try:
+                if version_of(key) > TransactionLogKey.max_version:
+                    logger.warning("Unknown message key with version %d in the transaction log", version_of(key))
+                    continue
+                yield decode_value(decode_key(key), value)
+            except (DecodeError, UnicodeDecodeError) as error:
+                raise CorruptRecord(f"the record of the key {key!r}: {error}") from error
+
+
+IDS_PER_STEP: Final = 20
+"""The ids that become visible in one step."""
+
+
+class TransactionLoading:
+    """The loader of single partitions.
+
+    partition_or_error: returns a hosted partition. send_markers: has the markers of an ended transaction written.
+    """
+
+    def __init__(
+        self,
+        environment: TransactionEnvironment,
+        partition_or_error: Callable[[str, int], Partition],
+        send_markers: Callable[[EndedTransaction], None],
+    ) -> None:
+        self._environment = environment
+        self._partition_or_error = partition_or_error
+        self._send_markers = send_markers
+        self.load_times: deque[LoadTimes] = deque(maxlen=1024)
+        """The newest last."""
+        self.record_count = 0
+
+    def load(self, partition: int, leader_epoch: int) -> Iterator[None]:
+        """Load one partition, a step between two results.
+
+        When the log cannot be read to its end the partition stays as it is, and its ids are answered
+        COORDINATOR_LOAD_IN_PROGRESS: a transaction that was decided behind the damage must not be decided otherwise.
+        """
+        environment, partitions = self._environment, self._environment.partitions
+        started_ns = environment.clock.nanoseconds()
+        replay = TransactionReplay()
+        entries: list[TransactionEntry] = []
+        try:
+            log = self._partition_or_error(TRANSACTION_STATE_TOPIC, partition).log
+            yield from read_in_steps(
+                log,
+                environment.config.load_buffer_bytes,
+                lambda: partitions.is_loading_in(partition, leader_epoch),
+                replay.replay,
+            )
+            for metadata in replay.metadata():
+                entries.append(TransactionEntry(metadata, partition, leader_epoch))
+                if not len(entries) % IDS_PER_STEP:
+                    yield
+        except Exception:
+            logger.exception(
+                "Loading transactions from %s-%d failed: its transactional ids are not served. Restore the partition "
+                "from another replica",
+                TRANSACTION_STATE_TOPIC,
+                partition,
+            )
+            return
+        if not partitions.is_loading_in(partition, leader_epoch):
+            return
+        environment.table.add_loaded(entries)
+        # The partition was given up meanwhile: `drop` may have missed these entries.
+        if not partitions.end_loading(partition, leader_epoch):
+            self._drop(entries)
+            return
+        self.record_count += replay.record_count
+        self._note_time(partition, started_ns, replay.record_count, len(entries))
+        self._resume(entries)
+
+    def drop(self, partition: int) -> int:
+        """Take the partition's ids out of the table; their markers are not sent any more."""
+        return self._drop(self._environment.table.take_all(partition))
+
+    def _drop(self, entries: list[TransactionEntry]) -> int:
+        for entry in entries:
+            with entry.lock:
+                self._environment.table.remove(entry)
+        return len(entries)
+
+    def _resume(self, entries: list[TransactionEntry]) -> None:
+        """Have the markers written of the transactions whose end was decided."""
+        for entry in entries:
+            with entry.lock:
+                ended = EndedTransaction.of(entry) if entry.metadata.state in DECIDED else None
+            if ended is not None:
+                self._send_markers(ended)
+
+    def _note_time(self, partition: int, started_ns: int, record_count: int, id_count: int) -> None:
+        ended_ns = self._environment.clock.nanoseconds()
+        took_ms = (ended_ns - started_ns) // NANOSECONDS_PER_MILLISECOND
+        self.load_times.append(LoadTimes(partition, took_ms, record_count, ended_ns))
+        logger.info(
+            "Loaded %d transactional ids from %s-%d in %d ms (%d records)",
+            id_count,
+            TRANSACTION_STATE_TOPIC,
+            partition,
+            took_ms,
+            record_count,
+        )

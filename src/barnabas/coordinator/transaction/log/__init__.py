@@ -1,1 +1,0 @@
-"""The records of `__transaction_state`: their bytes, and how they are appended."""

@@ -1,1 +1,0 @@
-"""Delegation tokens in memory: values, and the cache that logins look them up in."""

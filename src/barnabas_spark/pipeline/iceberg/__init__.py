@@ -1,1 +1,0 @@
-"""Iceberg tables as sinks of pipelines, written through pyiceberg, which needs no jar."""

@@ -2,7 +2,7 @@
 
 Spark finds the source by the module `pyspark_barnabas`, and the log source by `pyspark_barnabas_log`. Start at
 `source.BarnabasDataSource`. Users import from here, which also completes the environment of sessions that start later
-(`plain_sessions`). The broker never imports this package.
+(`registration`). The broker never imports this package.
 """
 
 from barnabas_spark.query_lag import query_lag

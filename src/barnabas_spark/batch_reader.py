@@ -1,11 +1,7 @@
-"""`spark.read.format("barnabas")`: a batch query over ranges of offsets.
+"""`spark.read.format("barnabas")`: a batch query over ranges of offsets, cut to what its filters leave.
 
 Spark makes a reader on the driver when it plans a query, calls `partitions` there and `read` in the executors' Python
 workers, with a copy of the reader. No lock: each process uses its own copy on one thread.
-
-Cuts the ranges of a batch query to what its filters leave: whole partitions, ends of ranges, and old records.
-
-Called by the batch reader on the driver, after the ends of the ranges are known; no state, no lock.
 """
 
 # ruff: noqa: N802 the names are Spark's
@@ -46,7 +42,8 @@ class TimestampLookup(Protocol):
 def within_bounds(ranges: Sequence[OffsetRange], bounds: RowBounds, broker: TimestampLookup) -> list[OffsetRange]:
     """Return the parts of the ranges that may hold rows inside the bounds, without empty ones.
 
-    Raises what the look-up raises, if the bounds have a timestamp.
+    Called on the driver, after the ends of the ranges are known. Raises what the look-up raises, if the bounds have a
+    timestamp.
     """
     offsets = bounds.offsets
     cut = [

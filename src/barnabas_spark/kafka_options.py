@@ -1,6 +1,6 @@
 """The `kafka.*` options: the settings of Kafka's clients that the source and the sink accept.
 
-Used by `source_options`, `sink_options` and `option_checks`; no state, no lock. Some settings have their effect. Some
+Used by `source_options`, `sink_options` and `source`; no state, no lock. Some settings have their effect. Some
 have none here, because they tune a part that only the Java client has: they are accepted so that options can be carried
 over, and one warning names them. The others are rejected with the reason. No setting that would change the records read
 or written is silently ignored.

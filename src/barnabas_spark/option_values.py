@@ -1,11 +1,7 @@
-"""Reads options by name, in any case, and names the right values when one is wrong.
+"""Reads options by name, in any case, with their defaults and checks, and names the right values when one is wrong.
 
-Called by `source_options` and `sink_options`, in each Python process that Spark makes; no state, no lock.
-
-Reads the options of `option_table` with their defaults and checks.
-
-Made by `source_options`, `position_options` and `kafka_options` in each Python process that Spark makes; no state, no
-lock.
+Used by the modules that parse options of the sources and the sink, in each Python process that Spark makes; no state,
+no lock.
 """
 
 from __future__ import annotations
@@ -139,7 +135,7 @@ _MICROSECONDS = {
 
 
 class DeclaredOptions(OptionValues):
-    """The options of one `load()`, read as the table declares them."""
+    """Options that are read as `option_table` declares them."""
 
     def is_true(self, option: Option) -> bool:
         """Return an option that is true or false, in any case. Raises OptionError."""

@@ -1,12 +1,8 @@
-"""`barnabas_spark.prepare` and `barnabas_spark.register`: a plain SparkSession finds Java, this Python and the source.
+"""Lets a plain SparkSession find Java, this Python and the source: by the import of the package, or by a call.
 
-Called by users on the driver's main thread. `prepare` changes the process's environment before a session starts;
-`register` changes one session. No lock.
-
-What `import barnabas_spark` does so that a plain SparkSession finds Java, this Python and the source.
-
-Called once in each process, by the import, on the importing thread; it may set variables of the process's environment.
-No lock.
+`import barnabas_spark` calls `complete_environment` and `warn_of_running_session`, once in each process, on the
+importing thread. Users call `prepare` and `register` on the driver's main thread. `register` changes one session; the
+others change nothing but the process's environment, before a session starts. No lock.
 
 Spark asks the `python3` that is first on the PATH which sources there are, and runs its workers with it. In an IDE, a
 notebook, a cron job, or a program that is started as `venv/bin/python app.py`, that is another Python, without this

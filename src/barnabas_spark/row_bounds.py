@@ -1,10 +1,7 @@
 """Which rows a query's filters leave, as far as topics, partitions, offsets and timestamps decide it.
 
-Made by `pushed_filters` on the driver, used by the planners of both sources. Immutable; no lock.
-
-Turns the filters that Spark pushes down into bounds on topics, partitions, offsets and timestamps.
-
-Called by the readers of both sources on the driver, once for a plan. Pure; no lock.
+Made by the readers of both sources on the driver, once for a plan, from the filters that Spark pushes down; used by
+their planners. Immutable; no lock.
 """
 
 from __future__ import annotations
@@ -18,6 +15,10 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from barnabas.protocol.topic_partition import TopicPartition
 
 MAX_OFFSET = (1 << 63) - 2
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND = dt.timedelta(milliseconds=1)
+
+_Value = TypeVar("_Value", bound=Hashable)
 
 
 class Between(NamedTuple):
@@ -56,12 +57,6 @@ class RowBounds(NamedTuple):
 ALL_ROWS = RowBounds()
 
 
-T = TypeVar("T", bound=Hashable)
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MILLISECOND = dt.timedelta(milliseconds=1)
-
-
 def bounds_of(filters: Iterable[Filter]) -> RowBounds:
     """Return the bounds that all filters together set. A filter that says nothing about a bound is passed over."""
     bounds = RowBounds()
@@ -81,7 +76,7 @@ def bounds_of(filters: Iterable[Filter]) -> RowBounds:
     return bounds
 
 
-def _among(chosen: frozenset[T] | None, each: Filter) -> frozenset[T] | None:
+def _among(chosen: frozenset[_Value] | None, each: Filter) -> frozenset[_Value] | None:
     """Return which of the chosen values the filter leaves. None: all values."""
     if isinstance(each, EqualTo):
         named = frozenset((each.value,))

@@ -1,11 +1,7 @@
-"""Sends one task's rows and waits until the broker has acknowledged them all.
+"""Encodes one task's rows, sends them, and waits until the broker has acknowledged them all.
 
 Called by both writers in the executors' Python workers, on the task's thread. The producer is the worker's own, kept
 between tasks by `client_cache`. No lock.
-
-Encodes the rows of a sink: chooses topic and partition of each row, and brings each partition's rows together.
-
-Called by `row_sender` in the executors' Python workers, on the task's thread; no lock.
 """
 
 from __future__ import annotations
@@ -31,6 +27,9 @@ from barnabas_spark.option_values import OptionError
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.worker_heap import worker_heap
 
+_UNANSWERED_BATCHES = 64
+"""The number of batches that may wait for the broker before the task waits too."""
+
 
 class AddressedBatch(NamedTuple):
     """An encoded batch with its topic and partition."""
@@ -40,9 +39,20 @@ class AddressedBatch(NamedTuple):
     batch: EncodedBatch
 
 
-class RowAddresser:
-    """A chooser of partitions, as in Kafka's producer: the column's value, the key's hash, or each in turn.
+class WrittenRows(WriterCommitMessage):
+    """The result of one task."""
 
+    def __init__(self, rows: int, size_bytes: int, prepared: PreparedTransaction | None = None) -> None:
+        self.rows = rows
+        self.size_bytes = size_bytes
+        self.prepared = prepared
+        """The transaction in which the rows are. The driver ends it. None: they are in no transaction."""
+
+
+class RowAddresser:
+    """A chooser of each row's topic and partition, which brings the rows of each partition together, and encodes them.
+
+    The partition is, as in Kafka's producer, the column's value, by the key's hash, or each in turn.
     partition_count(topic): the number of the topic's partitions. Rows of one Arrow batch without key and partition go
     to the same partition.
     """
@@ -106,20 +116,6 @@ class RowAddresser:
                 wrong = int(partitions.min()) if int(partitions.min()) < 0 else int(partitions.max())
                 raise OptionError(f"a row names partition {wrong}; topic {topic!r} has 0 to {partition_count - 1}")
         return partitions
-
-
-_UNANSWERED_BATCHES = 64
-"""The number of batches that may wait for the broker before the task waits too."""
-
-
-class WrittenRows(WriterCommitMessage):
-    """The result of one task."""
-
-    def __init__(self, rows: int, size_bytes: int, prepared: PreparedTransaction | None = None) -> None:
-        self.rows = rows
-        self.size_bytes = size_bytes
-        self.prepared = prepared
-        """The transaction in which the rows are. The driver ends it. None: they are in no transaction."""
 
 
 def send_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> WrittenRows:

@@ -3,20 +3,6 @@
 Called by the demo, the examples and the tests, on the main thread. `local_session` changes the process's environment
 (JAVA_HOME, PYSPARK_PYTHON) and, while the JVM starts, its file descriptors 1 and 2; so call it once, before threads
 that print.
-
-Settings that make a session's dealings with other processes quick: its Python workers, and the programs it starts.
-
-Called by `session` when it makes a local session, on the main thread. The only state is a directory in the system's
-temporary directory, which lives as long as the session.
-
-Python workers. Spark's JVM and a Python worker talk through a TCP socket without TCP_NODELAY. The JVM writes what a
-task needs in two pieces. Nagle's algorithm holds the second one, which is small, back until the worker's kernel has
-acknowledged the first one, and the kernel delays that acknowledgement by 40 ms, because the worker has nothing to say
-yet. So every task of Python waits for 40 ms. A Unix domain socket has no such rules, and moves rows for less CPU.
-
-Programs. Hadoop has no native code in pyspark, so for each file that Spark writes into a checkpoint it runs `chmod`,
-twice (for the file and its checksum): four processes for each micro-batch. Java 17 starts a process by way of a second
-program, `jspawnhelper`; with vfork it starts it directly.
 """
 
 from __future__ import annotations
@@ -42,32 +28,6 @@ _SOCKET_PATH_BYTES = 103
 _SOCKET_NAME_BYTES = len("/.00000000-0000-0000-0000-000000000000.sock")
 
 VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
-
-
-def quick_java_options(platform: str = sys.platform) -> tuple[str, ...]:
-    """Return the options for the JVM. Java knows vfork on Linux only, and fails to start any program elsewhere."""
-    return (VFORK,) if platform == "linux" else ()
-
-
-@contextmanager
-def worker_sockets(parent: str | None = None) -> Iterator[dict[str, str]]:
-    """Yield the settings by which Python workers are reached through Unix domain sockets. No settings: by TCP.
-
-    The sockets are in a directory of their own, below `parent` (None: the system's temporary directory), which only
-    this user can enter: Spark does not ask for a password on such a socket.
-    """
-    parent = tempfile.gettempdir() if parent is None else parent
-    with tempfile.TemporaryDirectory(prefix="barnabas-", dir=parent, ignore_cleanup_errors=True) as directory:
-        fits = len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
-        if not fits or not hasattr(socket, "AF_UNIX"):
-            yield {}
-            return
-        yield {
-            "spark.python.unix.domain.socket.enabled": "true",
-            "spark.python.unix.domain.socket.dir": directory,
-        }
-
-
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Java options for a session that lives for a minute: without the optimizing compiler it takes a third less CPU."""
 
@@ -81,8 +41,6 @@ appender.file.fileName = {path}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d %p %c{{1}}: %m%n%ex
 """
-
-
 _LOG_LEVEL = "warn"
 _CONNECT_SECONDS = 120
 """How long the JVM and Python wait for each other's connections. Spark's 15 seconds are too few on a busy machine."""
@@ -167,6 +125,41 @@ def ended_jvm() -> int | None:
         return None
 
 
+def quick_java_options(platform: str = sys.platform) -> tuple[str, ...]:
+    """Return the options by which the JVM starts programs quickly.
+
+    Hadoop has no native code in pyspark, so for each file that Spark writes into a checkpoint it runs `chmod`, twice
+    (for the file and its checksum): four processes for each micro-batch. Java 17 starts a process by way of a second
+    program, `jspawnhelper`; with vfork it starts it directly. Java knows vfork on Linux only, and fails to start any
+    program elsewhere.
+    """
+    return (VFORK,) if platform == "linux" else ()
+
+
+@contextmanager
+def worker_sockets(parent: str | None = None) -> Iterator[dict[str, str]]:
+    """Yield the settings by which Python workers are reached through Unix domain sockets. No settings: by TCP.
+
+    Spark's JVM and a Python worker talk through a TCP socket without TCP_NODELAY. The JVM writes what a task needs in
+    two pieces. Nagle's algorithm holds the second one, which is small, back until the worker's kernel has acknowledged
+    the first one, and the kernel delays that acknowledgement by 40 ms, because the worker has nothing to say yet. So
+    every task of Python waits for 40 ms. A Unix domain socket has no such rules, and moves rows for less CPU.
+
+    The sockets are in a directory of their own, below `parent` (None: the system's temporary directory), which only
+    this user can enter: Spark does not ask for a password on such a socket.
+    """
+    parent = tempfile.gettempdir() if parent is None else parent
+    with tempfile.TemporaryDirectory(prefix="barnabas-", dir=parent, ignore_cleanup_errors=True) as directory:
+        fits = len(os.fsencode(directory)) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
+        if not fits or not hasattr(socket, "AF_UNIX"):
+            yield {}
+            return
+        yield {
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.python.unix.domain.socket.dir": directory,
+        }
+
+
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return os.sep + "py4j" + os.sep not in record.pathname
 
@@ -187,10 +180,10 @@ def _end_gateway(jvms: list[Popen[bytes]]) -> None:
     SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
     for jvm in jvms:
-        _end(jvm)
+        _end_jvm(jvm)
 
 
-def _end(jvm: Popen[bytes]) -> None:
+def _end_jvm(jvm: Popen[bytes]) -> None:
     # A JVM that serves Python ends when its standard input does.
     if jvm.stdin is not None:
         with suppress(OSError):

@@ -1,12 +1,8 @@
 """`format("barnabas")`: the source and the sink, from which Spark gets readers and writers.
 
-Spark makes it in short-lived Python processes on the driver, by `pyspark_barnabas.DefaultSource`; one thread, no lock.
-Options, columns and offset JSON are those of Spark's own Kafka source: moving from one to the other is one word.
-
-Checks the options of `load()` and `save()` at once, before it is known whether they belong to a batch or a stream.
-
-Called by `source.BarnabasDataSource`, in the short-lived Python process that Spark makes for each `load()` and
-`save()`; no state, no lock.
+Spark makes it for each `load()` and `save()`, in short-lived Python processes on the driver, by
+`pyspark_barnabas.DefaultSource`; one thread, no lock. Options, columns and offset JSON are those of Spark's own Kafka
+source: moving from one to the other is one word.
 """
 
 # ruff: noqa: N802 the names are Spark's
@@ -39,45 +35,6 @@ from barnabas_spark.stream_writer import BarnabasStreamWriter
 from barnabas_spark.worker_heap import worker_heap
 
 logger = logging.getLogger(__name__)
-
-
-def check_options(given: Mapping[str, str]) -> None:
-    """Check what can be checked without a broker, and warn once of options without effect. Raises OptionError."""
-    options = DeclaredOptions(given)
-    if not given or ("provider" in options and "owner" in options):
-        # CREATE TABLE gives the properties of the new table as options. A query of the table would be given none.
-        raise OptionError(
-            "no options are given: set 'kafka.bootstrap.servers', and 'subscribe' to read or 'topic' to write. In SQL,"
-            " Spark does not pass on the OPTIONS of CREATE TABLE ... USING barnabas: use"
-            " CREATE TEMPORARY VIEW ... USING barnabas OPTIONS (...)"
-        )
-    refuse_fixed(options)
-    options.check_names({*SOURCE_OPTION_NAMES, *SINK_OPTION_NAMES})
-    # A sink may take its topics from a column. So options without a topic may be those of a sink, and are checked when
-    # Spark asks for a reader or a writer.
-    if options.given(table.STRATEGIES):
-        SourceOptions.parse(given, streaming=None)
-        _warn(options, WITHOUT_EFFECT_ON_SOURCE)
-    elif TOPIC.name in options:
-        SinkOptions.parse(given)
-        _warn(options, WITHOUT_EFFECT_ON_SINK)
-
-
-def warn_of_stream_options(given: Mapping[str, str]) -> None:
-    """Warn of options that a batch query ignores."""
-    options = DeclaredOptions(given)
-    ignored = options.given(option for option in table.SOURCE_OPTIONS if option.queries is table.Queries.STREAM)
-    if ignored:
-        logger.warning("ignored in a batch query: %s", ", ".join(ignored))
-
-
-def _warn(options: DeclaredOptions, names: Iterable[str]) -> None:
-    without_effect = [name for name in names if name in options]
-    if without_effect:
-        logger.warning(
-            "accepted, but without effect, because the clients of Barnabas have no such part: %s",
-            ", ".join(without_effect),
-        )
 
 
 class BarnabasDataSource(DataSource):
@@ -115,3 +72,45 @@ class BarnabasDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a streaming query. Raises OptionError."""
         return BarnabasStreamWriter(self.options, schema)
+
+
+def check_options(given: Mapping[str, str]) -> None:
+    """Check what can be checked without a broker, and warn once of options without effect. Raises OptionError.
+
+    It is not known yet whether the options belong to a batch or a stream.
+    """
+    options = DeclaredOptions(given)
+    if not given or ("provider" in options and "owner" in options):
+        # CREATE TABLE gives the properties of the new table as options. A query of the table would be given none.
+        raise OptionError(
+            "no options are given: set 'kafka.bootstrap.servers', and 'subscribe' to read or 'topic' to write. In SQL,"
+            " Spark does not pass on the OPTIONS of CREATE TABLE ... USING barnabas: use"
+            " CREATE TEMPORARY VIEW ... USING barnabas OPTIONS (...)"
+        )
+    refuse_fixed(options)
+    options.check_names({*SOURCE_OPTION_NAMES, *SINK_OPTION_NAMES})
+    # A sink may take its topics from a column. So options without a topic may be those of a sink, and are checked when
+    # Spark asks for a reader or a writer.
+    if options.given(table.STRATEGIES):
+        SourceOptions.parse(given, streaming=None)
+        _warn_of_no_effect(options, WITHOUT_EFFECT_ON_SOURCE)
+    elif TOPIC.name in options:
+        SinkOptions.parse(given)
+        _warn_of_no_effect(options, WITHOUT_EFFECT_ON_SINK)
+
+
+def warn_of_stream_options(given: Mapping[str, str]) -> None:
+    """Warn of options that a batch query ignores."""
+    options = DeclaredOptions(given)
+    ignored = options.given(option for option in table.SOURCE_OPTIONS if option.queries is table.Queries.STREAM)
+    if ignored:
+        logger.warning("ignored in a batch query: %s", ", ".join(ignored))
+
+
+def _warn_of_no_effect(options: DeclaredOptions, names: Iterable[str]) -> None:
+    without_effect = [name for name in names if name in options]
+    if without_effect:
+        logger.warning(
+            "accepted, but without effect, because the clients of Barnabas have no such part: %s",
+            ", ".join(without_effect),
+        )

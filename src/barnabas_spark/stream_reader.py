@@ -7,15 +7,6 @@ that one.
 
 Spark keeps one reader per query in a Python process on the driver, and calls everything but `read` there, from one
 thread; `read` runs in the executors' workers on a copy. No lock.
-
-Decides how much the next micro-batch reads: nothing yet, a share of what waits, or all of it.
-
-Owned by the stream reader, in a Python process on the driver, on one thread; no lock. The clock is passed in. Spark:
-KafkaMicroBatchStream.latestOffset.
-
-Commits what a stream has read to a consumer group, so that lag tools see the query (option `commitGroupId`).
-
-Owned by the stream reader, on one thread of a Python process on the driver; no lock.
 """
 
 # ruff: noqa: N802 the names are Spark's
@@ -55,9 +46,14 @@ from barnabas_spark.worker_heap import worker_heap
 if TYPE_CHECKING:
     import pyarrow as pa
 
+logger = logging.getLogger(__name__)
+
 
 class TriggerLimits:
-    """The limits of a query's micro-batches. `now_ms` is a monotonic clock."""
+    """The limits of a query's micro-batches: the next one reads nothing yet, a share of what waits, or all of it.
+
+    `now_ms` is a monotonic clock. Spark: KafkaMicroBatchStream.latestOffset.
+    """
 
     def __init__(self, limits: ReadLimits, now_ms: Callable[[], int]) -> None:
         self._limits = limits
@@ -87,9 +83,6 @@ class TriggerLimits:
         return False
 
 
-logger = logging.getLogger(__name__)
-
-
 class OffsetCommitter(Protocol):
     """The part of a broker that keeps the offsets of groups."""
 
@@ -98,7 +91,10 @@ class OffsetCommitter(Protocol):
 
 
 class GroupProgress:
-    """What the group was told last. Spark's checkpoint alone decides where the query goes on."""
+    """What the group of `commitGroupId` was told last, by which lag tools see the query.
+
+    Spark's checkpoint alone decides where the query goes on.
+    """
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id

@@ -1,14 +1,7 @@
-"""`df.writeStream.format("barnabas").start()`: a streaming write.
+"""`df.writeStream.format("barnabas").start()`: a streaming write, which notes its commits beside the checkpoint.
 
 For every micro-batch Spark makes a writer on the driver, runs a copy of it in each task, and commits or aborts on the
 driver with another one. So only fields that are pickled into the tasks survive in `self`. No lock.
-
-Remembers the last micro-batch that the sink of a streaming query has committed, in a file beside the checkpoint.
-
-Called by `stream_writer` on the driver, one process at a time. The file is replaced atomically; no lock.
-
-The checkpoint directory belongs to one query, so the file in it needs no query id. When Spark dies between the sink's
-commit and its own, it plans the micro-batch again under the same number. By this file the sink recognizes it.
 """
 
 # ruff: noqa: N803 the names are Spark's
@@ -38,12 +31,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_DIRECTORY = "barnabas-sink"
-_FILE_NAME = "committed.json"
+logger = logging.getLogger(__name__)
+
+_BATCH_ID_PROPERTY = "streaming.sql.batchId"
+_QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""The properties with the number of a task's micro-batch and its query: undocumented, found in Spark 4.2 and 4.3."""
+_COMMITS_DIRECTORY = "barnabas-sink"
+_COMMITS_FILE_NAME = "committed.json"
 
 
-class CommittedBatches:
-    """The commits of one query. `checkpoint_location` is a path or URI of a file system that pyarrow knows."""
+class _CommittedBatches:
+    """The last micro-batch that the sink of one query has committed, in a file beside the checkpoint.
+
+    Called on the driver, one process at a time. The file is replaced atomically. The checkpoint directory belongs to
+    one query, so the file in it needs no query id. When Spark dies between the sink's commit and its own, it plans the
+    micro-batch again under the same number. By this file the sink recognizes it.
+
+    `checkpoint_location` is a path or URI of a file system that pyarrow knows.
+    """
 
     def __init__(self, checkpoint_location: str) -> None:
         self._location = checkpoint_location
@@ -71,14 +76,7 @@ class CommittedBatches:
             filesystem, root = pafs.FileSystem.from_uri(self._location)
         else:
             filesystem, root = pafs.LocalFileSystem(), os.path.abspath(self._location)
-        return filesystem, f"{root}/{_DIRECTORY}/{_FILE_NAME}"
-
-
-logger = logging.getLogger(__name__)
-
-_BATCH_ID_PROPERTY = "streaming.sql.batchId"
-_QUERY_ID_PROPERTY = "sql.streaming.queryId"
-"""The properties with the number of a task's micro-batch and its query: undocumented, found in Spark 4.2 and 4.3."""
+        return filesystem, f"{root}/{_COMMITS_DIRECTORY}/{_COMMITS_FILE_NAME}"
 
 
 class BarnabasStreamWriter(DataSourceStreamArrowWriter):
@@ -101,7 +99,7 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
             )
         check_sink_schema(schema, self._options)
         location = self._options.checkpoint_location
-        self._commits = None if location is None else CommittedBatches(location)
+        self._commits = None if location is None else _CommittedBatches(location)
         self._last_committed = -1 if self._commits is None else self._commits.last()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -1,34 +1,24 @@
-"""The check of the origin of the controller's requests (LeaderAndIsr, StopReplica, UpdateMetadata), and what makes a
-sender a broker where no authorizer says it.
+"""The check of the origin of requests that only brokers and the controller send.
 
-Asked by their handler on the request's thread; immutable, so nothing guards it. These three requests open, close and
-delete logs, so a broker that took them from any client would lose its data to the first one that can connect:
+Asked by the handlers on the request's thread; the checks are immutable, so nothing guards them. A broker that took
+these requests from any client would lose acknowledged records to the first one that can connect. LeaderAndIsr,
+StopReplica and UpdateMetadata, the controller's, open, close and delete logs; WriteTxnMarkers ends a transaction for
+good; AlterPartition and ControlledShutdown change leaders; a fetch with a replica id makes the leader believe that a
+replica has the records.
 
-1. With `control.plane.listener.name` they come by that listener and no other.
-2. Without it they come by the brokers' own listener (`inter.broker.listener.name`).
-3. An authorizer must allow CLUSTER_ACTION. Where there is none, or where it allows this only because no list is about
+1. A request comes by the brokers' own listener (`inter.broker.listener.name`), one of the controller's three by the
+   control plane's and no other, where there is one (`control.plane.listener.name`).
+2. An authorizer must allow CLUSTER_ACTION. Where there is none, or where it allows this only because no list is about
    the cluster (`allow.everyone.if.no.acl.found`), the sender must be a broker: its principal is the one that this
    broker itself has at the listener, or one of `super.users`. Where that principal is User:ANONYMOUS, the sender must
    also be on this machine (its address is a loopback address, or the address it connected to), or on that of a
    registered broker (decisions/0061, 0090).
-
-Beside Kafka's, which has only the authorizer's part of rule 3.
-
-The check of the origin of requests that brokers send to each other, beside the controller's three.
-
-Asked by the handlers on the request's thread; immutable, so nothing guards it. WriteTxnMarkers ends a transaction for
-good, AlterPartition and ControlledShutdown change leaders, and a fetch with a replica id makes the leader believe that
-a replica has the records. A broker that took them from any client would lose acknowledged records to the first one that
-connects:
-
-1. They come by the brokers' own listener (`inter.broker.listener.name`).
-2. An authorizer must allow CLUSTER_ACTION. Where none decides, the sender must be a broker (`controller_origin`).
 3. An operator to whom an authorizer allows ALTER on the cluster may send WriteTxnMarkers by any listener: the admin
    clients abort a hanging transaction with it (KIP-664). AddPartitionsToTxn for several transactions is for brokers
    alone.
 4. With an authorizer, followers and senders of requests to the controller may come by any listener, as in Kafka.
 
-Beside Kafka's, which has only the authorizer's part of the rules.
+Beside Kafka's, which has only the authorizer's part of rule 2.
 """
 
 from __future__ import annotations
@@ -82,7 +72,7 @@ class RefusedOrders:
 
 
 class ControllerOrigin:
-    """Lets the controller's requests pass. has_control_plane: whether a listener is the controller's own."""
+    """Lets the controller's three requests pass. has_control_plane: whether a listener is the controller's own."""
 
     def __init__(
         self,
@@ -114,7 +104,7 @@ class ControllerOrigin:
             self._refused.add(
                 request,
                 error,
-                is_own=is_own and (connection.principal != ANONYMOUS or is_on_this_machine(connection)),
+                is_own=is_own and (connection.principal != ANONYMOUS or _is_on_this_machine(connection)),
             )
             raise
 
@@ -123,78 +113,13 @@ class ControllerOrigin:
         connection = request.connection
         if not connection.from_privileged_listener:
             whose = "the control plane's" if self._has_control_plane else "the inter-broker"
-            refuse_origin(request, f"listener {connection.listener_name} is not {whose} listener")
-        if needs_known_sender(self._authorizer, request):
+            _refuse_origin(request, f"listener {connection.listener_name} is not {whose} listener")
+        if _needs_known_sender(self._authorizer, request):
             require_broker(request, self._senders)
 
 
-def needs_known_sender(authorizer: Authorizer | None, request: Request[Any]) -> bool:
-    """Return whether no authorizer has decided that this client acts for the cluster."""
-    return authorizer is None or authorizer.allows_for_want_of_lists(
-        request.connection, ResourceType.CLUSTER, CLUSTER_NAME
-    )
-
-
-def require_broker(request: Request[Any], senders: BrokerSenders) -> None:
-    """Check that a request comes from a broker, by its principal and, without authentication, by its address.
-
-    A connection that has once shown it is not asked again. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for another
-    client.
-    """
-    connection = request.connection
-    if connection.is_of_broker:
-        return
-    own = senders.own(connection.listener_name)
-    if connection.principal != own and connection.principal not in senders.others:
-        refuse_origin(
-            request,
-            f"{connection.principal} is not the principal of brokers at listener {connection.listener_name}, which is "
-            f"{own}. A broker with another principal has to be named in super.users",
-        )
-    # A client that proved nothing is told from others by its address alone.
-    if connection.principal == ANONYMOUS and not (
-        is_on_this_machine(connection) or senders.is_address(connection.client_address)
-    ):
-        refuse_origin(
-            request,
-            f"{connection.client_address} is neither on this machine nor the address of a registered broker. If a "
-            "broker sends from another address than it advertises, an authorizer has to allow it CLUSTER_ACTION",
-        )
-    connection.is_of_broker = True
-
-
-def refuse_origin(request: Request[Any], reason: str) -> NoReturn:
-    """Log why the origin of a request is refused. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, always.
-
-    A warning is logged once a connection: a client may send such requests without end.
-    """
-    connection = request.connection
-    logger.log(
-        logging.DEBUG if connection.has_been_refused else logging.WARNING,
-        "Refused %s of client %r on connection %s: %s",
-        request.handler.api_key.name,
-        request.header.client_id,
-        connection.connection_id,
-        reason,
-    )
-    connection.has_been_refused = True
-    raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{request.handler.api_key.name}: {reason}")
-
-
-def is_on_this_machine(connection: ConnectionContext) -> bool:
-    """Return whether the peer's address is a loopback address, or the local end's of the same connection."""
-    # A machine that connects to one of its own addresses sends from that same address; behind address translation it
-    # does not, and the controller needs a listener on a loopback address, or a control plane.
-    peer = ip_address_of(connection.client_address)
-    if peer is None:
-        return False
-    # "local host:port-remote host:port-index"; no address has a hyphen
-    local = connection.connection_id.partition("-")[0].rpartition(":")[0]
-    return peer.is_loopback or peer == ip_address_of(local)
-
-
 class BrokerOrigin:
-    """Lets requests of brokers pass. listener_name: the brokers' own listener."""
+    """Lets the other requests of brokers pass. listener_name: the brokers' own listener."""
 
     def __init__(self, authorizer: Authorizer | None, senders: BrokerSenders, *, listener_name: str) -> None:
         self._authorizer = authorizer
@@ -220,13 +145,13 @@ class BrokerOrigin:
         """
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
         self._require_listener(request)
-        if needs_known_sender(self._authorizer, request):
+        if _needs_known_sender(self._authorizer, request):
             require_broker(request, self._senders)
 
     def require_to_controller(self, request: Request[Any]) -> None:
         """Do as `require`, but leave the listener open where an authorizer decides. Raises ApiError: as there."""
         require_cluster_permission(self._authorizer, request, AclOperation.CLUSTER_ACTION)
-        if needs_known_sender(self._authorizer, request):
+        if _needs_known_sender(self._authorizer, request):
             self._require_listener(request)
             require_broker(request, self._senders)
 
@@ -236,7 +161,7 @@ class BrokerOrigin:
         Raises ApiError: CLUSTER_AUTHORIZATION_FAILED when no authorizer decides and the client is not a broker.
         Raises NeedsHandlerThread: the check may have to read the store.
         """
-        if not request.connection.is_of_broker and needs_known_sender(self._authorizer, request):
+        if not request.connection.is_of_broker and _needs_known_sender(self._authorizer, request):
             if request.brief:
                 raise NeedsHandlerThread
             self._require_listener(request)
@@ -245,4 +170,69 @@ class BrokerOrigin:
     def _require_listener(self, request: Request[Any]) -> None:
         name = request.connection.listener_name
         if name != self._listener_name:
-            refuse_origin(request, f"listener {name} is not the inter-broker listener")
+            _refuse_origin(request, f"listener {name} is not the inter-broker listener")
+
+
+def _needs_known_sender(authorizer: Authorizer | None, request: Request[Any]) -> bool:
+    """Return whether no authorizer has decided that this client acts for the cluster."""
+    return authorizer is None or authorizer.allows_for_want_of_lists(
+        request.connection, ResourceType.CLUSTER, CLUSTER_NAME
+    )
+
+
+def require_broker(request: Request[Any], senders: BrokerSenders) -> None:
+    """Check that a request comes from a broker, by its principal and, without authentication, by its address.
+
+    A connection that has once shown it is not asked again. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED for another
+    client.
+    """
+    connection = request.connection
+    if connection.is_of_broker:
+        return
+    own = senders.own(connection.listener_name)
+    if connection.principal != own and connection.principal not in senders.others:
+        _refuse_origin(
+            request,
+            f"{connection.principal} is not the principal of brokers at listener {connection.listener_name}, which is "
+            f"{own}. A broker with another principal has to be named in super.users",
+        )
+    # A client that proved nothing is told from others by its address alone.
+    if connection.principal == ANONYMOUS and not (
+        _is_on_this_machine(connection) or senders.is_address(connection.client_address)
+    ):
+        _refuse_origin(
+            request,
+            f"{connection.client_address} is neither on this machine nor the address of a registered broker. If a "
+            "broker sends from another address than it advertises, an authorizer has to allow it CLUSTER_ACTION",
+        )
+    connection.is_of_broker = True
+
+
+def _refuse_origin(request: Request[Any], reason: str) -> NoReturn:
+    """Log why the origin of a request is refused. Raises ApiError: CLUSTER_AUTHORIZATION_FAILED, always.
+
+    A warning is logged once a connection: a client may send such requests without end.
+    """
+    connection = request.connection
+    logger.log(
+        logging.DEBUG if connection.has_been_refused else logging.WARNING,
+        "Refused %s of client %r on connection %s: %s",
+        request.handler.api_key.name,
+        request.header.client_id,
+        connection.connection_id,
+        reason,
+    )
+    connection.has_been_refused = True
+    raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{request.handler.api_key.name}: {reason}")
+
+
+def _is_on_this_machine(connection: ConnectionContext) -> bool:
+    """Return whether the peer's address is a loopback address, or the local end's of the same connection."""
+    # A machine that connects to one of its own addresses sends from that same address; behind address translation it
+    # does not, and the controller needs a listener on a loopback address, or a control plane.
+    peer = ip_address_of(connection.client_address)
+    if peer is None:
+        return False
+    # "local host:port-remote host:port-index"; no address has a hyphen
+    local = connection.connection_id.partition("-")[0].rpartition(":")[0]
+    return peer.is_loopback or peer == ip_address_of(local)

@@ -1,18 +1,10 @@
-"""The one table of APIs, by key.
+"""The one table of APIs, by key, and its narrowing to one release of Apache Kafka (`broker.emulate.version`).
 
-Filled by `broker.api_table` from the handler families, read by the request parser on every request, and by the
-ApiVersions handler and the generated protocol coverage page. Immutable after construction, except for
-`Handler.throttle` and the versions that `api.registry` narrows before anything reads them.
+Filled by `broker.api_table` from the handler families, whose lines are narrowed first. Read by the request parser on
+every request, and by the ApiVersions handler and the generated protocol coverage page. Immutable after construction,
+except for `Handler.throttle`.
 
 Kafka: ApiVersionManager.
-
-Narrows the table of APIs to one release of Apache Kafka (`broker.emulate.version`).
-
-Called by `broker` once, at start, before the table is read; pure. Clients then see, and are allowed, what a broker of
-that release has, as far as this one has it too. The requests between brokers and the controller stay as they are,
-whatever ApiVersions lists: the brokers of a cluster agree on those by `inter.broker.protocol.version`.
-
-Kafka: ApiVersionManager, as far as versions depend on the release.
 """
 
 from __future__ import annotations
@@ -23,6 +15,18 @@ from typing import Final, Protocol
 from barnabas.api.request import Handler
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.kafka_releases import VersionRange, listed_versions, served_versions
+
+# The controller and the brokers of one cluster may be of different releases while it is upgraded.
+BETWEEN_BROKERS: Final = frozenset(
+    (
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    )
+)
 
 
 class HandlerFamily(Protocol):
@@ -48,21 +52,13 @@ class Registry:
         return iter(sorted(self.handlers.values(), key=lambda handler: handler.api_key))
 
 
-# The controller and the brokers of one cluster may be of different releases while it is upgraded.
-BETWEEN_BROKERS: Final = frozenset(
-    (
-        ApiKey.LEADER_AND_ISR,
-        ApiKey.STOP_REPLICA,
-        ApiKey.UPDATE_METADATA,
-        ApiKey.CONTROLLED_SHUTDOWN,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-    )
-)
-
-
 def narrowed(handlers: Iterable[Handler], release: str) -> list[Handler]:
-    """Return the handlers that the release has, with their versions narrowed in place. release: one of RELEASES."""
+    """Return the handlers that the release has, with their versions narrowed in place. release: one of RELEASES.
+
+    Clients then see, and are allowed, what a broker of that release has, as far as this one has it too. The requests
+    between brokers and the controller stay as they are, whatever ApiVersions lists: the brokers of a cluster agree on
+    those by `inter.broker.protocol.version`.
+    """
     served, listed = served_versions(release), listed_versions(release)
     kept = []
     for handler in handlers:

@@ -1,10 +1,9 @@
-"""The question to a transaction's coordinator that precedes the first append of its producer to a partition (KIP-890).
+"""The question to a transaction's coordinator before the first append of its producer to a partition (KIP-890).
 
-Called by Produce for batches of transactions, and by TxnOffsetCommit, on the request's thread, which holds no lock. A
+Asked by Produce for batches of transactions, and by TxnOffsetCommit, on the request's thread, which holds no lock. A
 late batch could otherwise open a transaction that no coordinator knows of, and readers of committed records would wait
-behind it for ever. The log keeps a verification meanwhile (`storage.producers.entry`): without a confirmed one
-it rejects the batch. For a producer of `transaction.version` 2, which adds no partitions itself, the question adds
-them.
+behind it for ever. The log keeps a verification meanwhile (`storage.producers.entry`): without a confirmed one it
+rejects the batch. For a producer of `transaction.version` 2, which adds no partitions itself, the question adds them.
 
 The coordinator of this broker mostly answers at once, and the request goes on in place. An answer from another thread
 goes on with it on a request handler's.
@@ -16,11 +15,6 @@ The marker may also come after the verification has begun and before the coordin
 coordinator is asked again in this case too.
 
 Kafka: ReplicaManager.maybeStartTransactionVerificationForPartitions, AddPartitionsToTxnManager.
-
-The metrics of verifications: how long the coordinators of transactions took, and what they refused.
-
-Made by `broker`, counted by TransactionVerification on any thread, read by the reporters of metrics. `_lock` guards
-the counts. Kafka: AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
@@ -40,35 +34,6 @@ from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.storage.producers.entry import Verification
 
-_GROUP: Final = "kafka.server"
-_KIND: Final = "AddPartitionsToTxnManager"
-
-
-class VerificationMetrics:
-    """The counts. failures: partitions that may not be written to. times_ms: from a question to its answer."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.now_ns = clock.nanoseconds
-        self.failures = Meter()
-        self.times_ms = Histogram()
-        self._lock = threading.Lock()
-
-    def register(self, registry: MetricsRegistry) -> None:
-        """Register both by Kafka's names."""
-        registry.meter(_GROUP, _KIND, "VerificationFailureRate", self.failures)
-        registry.histogram(_GROUP, _KIND, "VerificationTimeMs", self.times_ms)
-
-    def count(self, asked_ns: int, failures: int) -> None:
-        """Count an answer to the question that was asked at `asked_ns`, with this number of failures."""
-        took_ms = (self.now_ns() - asked_ns) // NANOSECONDS_PER_MILLISECOND
-        with self._lock:
-            self.failures.count += failures
-            self.times_ms.update(took_ms)
-
-
-VerificationErrors: TypeAlias = Mapping[TopicPartition, ErrorCode]
-"""The partitions that cannot be written to, with the reason."""
-
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -83,27 +48,11 @@ RETRIABLE: Final = frozenset(
 WAIT_MS: Final = 100
 """How long a batch waits for the end of the transaction before (Kafka: add.partitions.to.txn.retry.backoff.max.ms)."""
 
+_METRICS_GROUP: Final = "kafka.server"
+_METRICS_TYPE: Final = "AddPartitionsToTxnManager"
 
-class TransactionVerifier(Protocol):
-    """The coordinators of transactions, as partition leaders ask them. Implemented above, handed in by `broker`."""
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Sequence[TopicPartition],
-        callback: Callable[[VerificationErrors], None],
-        *,
-        adds: bool,
-    ) -> None:
-        """Find out which partitions are part of the producer's open transaction, or, with `adds`, add them to it.
-
-        `callback` is called once, on any thread and without locks: with TRANSACTION_ABORTABLE for each partition that
-        is not part of it, INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for another producer,
-        CONCURRENT_TRANSACTIONS while the transaction is being ended, or the reason why no coordinator can say. With
-        `adds`, CONCURRENT_TRANSACTIONS is told when the end may be over, and not at once.
-        """
+VerificationErrors: TypeAlias = Mapping[TopicPartition, ErrorCode]
+"""The partitions that cannot be written to, with the reason."""
 
 
 class TransactionalProducer(NamedTuple):
@@ -119,20 +68,6 @@ class TransactionalWrite(NamedTuple):
 
     place: TopicPartition
     base_sequence: int
-
-
-class _Begun(NamedTuple):
-    """A verification that has begun in a partition's log."""
-
-    partition: Partition
-    verification: Verification
-
-
-class _Beginning(NamedTuple):
-    """The verifications that have begun, and the errors of the partitions where none can."""
-
-    begun: dict[TopicPartition, _Begun]
-    errors: dict[TopicPartition, ErrorCode]
 
 
 class VerificationTerms(NamedTuple):
@@ -151,6 +86,68 @@ class VerificationQuestion(NamedTuple):
     producer: TransactionalProducer
     writes: Sequence[TransactionalWrite]
     terms: VerificationTerms
+
+
+class _Begun(NamedTuple):
+    """A verification that has begun in a partition's log."""
+
+    partition: Partition
+    verification: Verification
+
+
+class _Beginning(NamedTuple):
+    """The verifications that have begun, and the errors of the partitions where none can."""
+
+    begun: dict[TopicPartition, _Begun]
+    errors: dict[TopicPartition, ErrorCode]
+
+
+class VerificationMetrics:
+    """The counts of verifications, made by `broker`.
+
+    failures: partitions that may not be written to. times_ms: from a question to its answer. Counted on any thread, and
+    read by the reporters of metrics; `_lock` guards the counts.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_ns = clock.nanoseconds
+        self.failures = Meter()
+        self.times_ms = Histogram()
+        self._lock = threading.Lock()
+
+    def register(self, registry: MetricsRegistry) -> None:
+        """Register both by Kafka's names."""
+        registry.meter(_METRICS_GROUP, _METRICS_TYPE, "VerificationFailureRate", self.failures)
+        registry.histogram(_METRICS_GROUP, _METRICS_TYPE, "VerificationTimeMs", self.times_ms)
+
+    def count(self, asked_ns: int, failures: int) -> None:
+        """Count an answer to the question that was asked at `asked_ns`, with this number of failures."""
+        took_ms = (self.now_ns() - asked_ns) // NANOSECONDS_PER_MILLISECOND
+        with self._lock:
+            self.failures.count += failures
+            self.times_ms.update(took_ms)
+
+
+class TransactionVerifier(Protocol):
+    """The coordinators of transactions, as partition leaders ask them. Handed in by `broker`."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        callback: Callable[[VerificationErrors], None],
+        *,
+        adds: bool,
+    ) -> None:
+        """Find out which partitions are part of the producer's open transaction, or, with `adds`, add them to it.
+
+        `callback` is called once, on any thread and without locks: with TRANSACTION_ABORTABLE for each partition that
+        is not part of it, INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED for another producer,
+        CONCURRENT_TRANSACTIONS while the transaction is being ended, or the reason why no coordinator can say. With
+        `adds`, CONCURRENT_TRANSACTIONS is told when the end may be over, and not at once.
+        """
 
 
 class TransactionVerification:

@@ -33,7 +33,7 @@ from barnabas.broker.controlled_shutdown import ControlledShutdownClient, Shutdo
 from barnabas.broker.foundations import Foundations, start_foundations
 from barnabas.broker.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
 from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
-from barnabas.broker.own_listeners import OwnListeners, open_listeners
+from barnabas.broker.own_listeners import OwnListeners, unauthenticated_listeners
 from barnabas.broker.process_tuning import (
     freeze_startup_objects,
     raise_descriptor_limit,
@@ -149,7 +149,7 @@ class BrokerServer:
         freeze_startup_objects()
         lifecycle.state = BrokerState.RUNNING
         logger.info("started broker %d of cluster %s", storage.identity.broker_id, self.cluster_id)
-        if unprotected := open_listeners(self._config):
+        if unprotected := unauthenticated_listeners(self._config):
             logger.warning(
                 "Other machines reach %s without authentication, as User:ANONYMOUS. Bind these listeners to 127.0.0.1, "
                 "or use SASL_SSL, or SSL with ssl.client.auth=required",

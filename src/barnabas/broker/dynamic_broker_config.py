@@ -1,9 +1,9 @@
-"""The broker's settings while it runs: those of its file, with the store's changes for all brokers and for this one.
+"""The broker's settings while it runs: its file's with the store's changes on top, and the parts that follow them.
 
 Made by BrokerServer; `load` runs once the store is open, before the parts that follow settings exist. `validate` is
 called by ConfigAdmin on request handlers' threads, `entity_changed` by ConfigChangeListener on a scheduler thread, one
 notice at a time; `current` and `settings` are read by any thread. `_lock` guards the list of parts and has one change
-applied at a time; a snapshot is replaced by one assignment. Kafka: kafka.server.DynamicBrokerConfig.
+applied at a time; a snapshot is replaced by one assignment.
 
 For example, `num.io.threads` is 3 in the file and a client sets it to 5 for this broker. `validate` lays 5 over the
 file, parses the result, checks that 5 is at most twice 3, and asks the parts that follow the setting. The client is
@@ -11,12 +11,7 @@ answered as soon as the store has the change. Later the store's notice arrives: 
 more, replaces the snapshot, and only then has the handler pool start two threads. Between the two another change may
 be accepted, so a step that was within the limit may be too large when it is applied; it is applied all the same.
 
-The interface by which settings reach a part of the broker while it runs.
-
-Implemented in `broker` for SocketServer, the handler pool, LogManager and others; called by
-`broker.dynamic_broker_config`: `validate` on the request handler's thread that changes settings, `reconfigure` on the
-scheduler thread that reads the store's notice of the change, one change at a time.
-Kafka: kafka.server.BrokerReconfigurable, org.apache.kafka.common.Reconfigurable.
+Kafka: kafka.server.DynamicBrokerConfig, kafka.server.BrokerReconfigurable, org.apache.kafka.common.Reconfigurable.
 """
 
 from __future__ import annotations
@@ -37,9 +32,15 @@ from barnabas.metadata.config_repository import ALL_BROKERS
 from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.network.network_config import NetworkConfig
 
+logger = logging.getLogger(__name__)
+
 
 class Reconfigurable(Protocol):
-    """A part that follows some settings. A change that touches none of them does not call the part."""
+    """A part of the broker that follows some settings: SocketServer, the handler pool, LogManager and others.
+
+    A change that touches none of them does not call the part. `validate` is called on the request handler's thread
+    that changes settings, and again on the scheduler thread that applies the change by `reconfigure`.
+    """
 
     @property
     def settings(self) -> frozenset[str]:
@@ -66,9 +67,6 @@ class FollowsFiles(Protocol):
 
     def reload_files(self, current: KafkaConfig) -> None:
         """Take over files that have changed; one that cannot be used is logged."""
-
-
-logger = logging.getLogger(__name__)
 
 
 class DynamicBrokerConfig:

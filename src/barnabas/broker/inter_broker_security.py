@@ -1,21 +1,11 @@
-"""The security of this broker's connections to brokers: the protocol of the listener that they come by, and its keys.
+"""The security of this broker's connections to brokers, by the listener that they come by: protocol, keys and login.
 
 A broker reaches the brokers of its cluster by one listener, and the controller by another where there is a control
 plane. It takes the role of a client there, with the settings of its own listener: its key store is the client's
 certificate, its login context has the user as whom it logs in. It is the server of the same listener, so it knows which
-principal it has there, and by this principal it knows the requests of other brokers (decisions/0090). Made by
-BrokerConnections, on the main thread; DynamicSecurity reloads it. `_channels` and `_principals` are each replaced by an
-assignment, since the threads of connections and of requests read them.
+principal it has there, and by this principal it knows the requests of other brokers (decisions/0090).
 
 Kafka: ChannelBuilders.clientChannelBuilder with the JAAS context of the server.
-
-The SCRAM credential of the user as whom brokers log in to each other: the first broker of a cluster creates it.
-
-The credentials of users are in the store, and are changed by requests to a broker. A broker whose own connections log
-in by SCRAM takes no requests before its controller has logged in. So a broker that finds no credential of its own user
-creates one, of the password in its settings. Called on the main thread, before the sockets are bound; no state.
-
-Apache Kafka leaves it to the operator, with `kafka-configs --zookeeper` before the first start.
 """
 
 from __future__ import annotations
@@ -67,7 +57,11 @@ class BrokerLogin(NamedTuple):
 
 
 class InterBrokerSecurity:
-    """The channels of this broker's clients, by the listener that they connect to."""
+    """The channels of this broker's clients, by the listener that they connect to.
+
+    Made by BrokerConnections, on the main thread; DynamicSecurity reloads it. `_channels` and `_principals` are each
+    replaced by an assignment, since the threads of connections and of requests read them.
+    """
 
     def __init__(self, config: ConfigValues, client_id: str) -> None:
         """Raises ConfigError: a key store cannot be used, or the login of this broker is missing."""
@@ -218,7 +212,13 @@ def _check_trust(tls: TlsConfig, listener_name: str) -> None:
 
 
 def create_missing_credentials(logins: Iterable[BrokerLogin], configs: ConfigZnodes) -> None:
-    """Create the credentials that the logins by SCRAM need and the store lacks. One that is there stays as it is."""
+    """Create the credentials that the logins by SCRAM need and the store lacks. One that is there stays as it is.
+
+    The credentials of users are in the store, and are changed by requests to a broker. A broker whose own connections
+    log in by SCRAM takes no requests before its controller has logged in. So the first broker of a cluster creates the
+    credential of its own user, of the password in its settings, on the main thread and before the sockets are bound.
+    Apache Kafka leaves it to the operator, with `kafka-configs --zookeeper` before the first start.
+    """
     for mechanism, user in logins:
         scram = SCRAM_MECHANISMS.get(mechanism)
         if scram is None or user.is_token:

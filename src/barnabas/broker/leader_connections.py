@@ -1,12 +1,9 @@
-"""The connections of replica fetchers to leaders, over the inter-broker listener.
+"""The connections of this broker to others over the inter-broker listener: those of replica fetchers, and all others.
 
-Called by ReplicaFetcherManager under its lock, when a thread is made; the thread owns the connection from then on.
-Kafka: ReplicaFetcherManager.createFetcherThread.
+Made by the stages of a start on the main thread. Immutable, so any thread may call them; a client that they return
+belongs to one thread.
 
-The way from this broker to the others, and to itself, over the brokers' own listener (BrokerAddresses).
-
-Made by the stages of a start on the main thread, for each thread that sends requests to brokers. Immutable; any thread
-calls it. Kafka: MetadataCache.getAliveBrokerNode.
+Kafka: ReplicaFetcherManager.createFetcherThread, MetadataCache.getAliveBrokerNode.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from barnabas.rpc.node import Node
 
 
 class InterBrokerAddresses:
-    """The brokers' own listener of each live broker.
+    """The addresses of live brokers, and of this one, at the brokers' own listener (BrokerAddresses).
 
     discovers_versions: clients ask a broker for its versions first, where a request may be sent in several.
     """
@@ -53,7 +50,7 @@ class InterBrokerAddresses:
 
 
 class LeaderConnections:
-    """The way to leaders. broker_epoch: of this broker's registration, which changes with each."""
+    """The way of replica fetchers to leaders. broker_epoch: of this broker's registration, which changes with each."""
 
     def __init__(
         self,
@@ -72,7 +69,8 @@ class LeaderConnections:
     def connect(self, fetcher_id: FetcherId) -> RemoteLeader:
         """Return a leader that is connected to at its first use.
 
-        Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
+        Called by ReplicaFetcherManager under its lock, when a thread is made; the thread owns the connection from then
+        on. Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
         """
         config, leader = self._config, fetcher_id.leader
         client = self._connections.client_of(

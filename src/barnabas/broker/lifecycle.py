@@ -2,11 +2,9 @@
 
 Made by BrokerServer. `on_stop` and `stop` run on the main thread, which starts and stops the broker; `fail` is called
 by any thread on which something failed that the broker cannot go on without. No lock: the list of stops belongs to the
-main thread, and `exit_status` is set before the event that others wait for. Kafka: KafkaServer.startup, shutdown.
+main thread, and `exit_status` is set before the event that others wait for.
 
-The states of a broker, which the gauge BrokerState and /healthz show.
-
-Data only. Kafka: org.apache.kafka.metadata.BrokerState, whose numbers these are.
+Kafka: KafkaServer.startup, shutdown; org.apache.kafka.metadata.BrokerState.
 """
 
 from __future__ import annotations
@@ -16,9 +14,13 @@ import threading
 from collections.abc import Callable
 from enum import IntEnum
 
+logger = logging.getLogger(__name__)
+
+FATAL_EXIT_STATUS = 1
+
 
 class BrokerState(IntEnum):
-    """The states from the start to the end."""
+    """The states from the start to the end, by Kafka's numbers; the gauge BrokerState and /healthz show them."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -29,13 +31,8 @@ class BrokerState(IntEnum):
     SHUTTING_DOWN = 7
 
 
-logger = logging.getLogger(__name__)
-
-FATAL_EXIT_STATUS = 1
-
-
 class BrokerLifecycle:
-    """The life of one broker. `state`: shown by the gauge BrokerState. `exit_status`: 0 unless `fail` was called.
+    """The life of one broker. `exit_status`: 0 unless `fail` was called.
 
     Every part of the broker calls `on_stop` as soon as it has started. A start that fails halfway has then registered
     the stops of exactly those parts that run.

@@ -1,13 +1,9 @@
-"""The adoption of log directories of a stopped Apache Kafka: the metadata are built from what the directories contain.
+"""The adoption of log directories of a stopped Apache Kafka: the metadata are built from what they contain.
 
 Used by `barnabas log adopt` on its main thread, with no broker running: a `with` block holds the directories' locks and
-the metadata store. The logs are not touched, since both brokers use the same files. Kafka has no counterpart.
+the metadata store. The logs are not touched, since both brokers use the same files.
 
-The producer ids of a stopped Kafka's transactional producers, read from its transaction log.
-
-Used by `broker.log_adoption`: an id that a transactional producer will use again must not be given to another producer,
-even when it has written nothing for so long that no partition remembers it. Stateless, so no lock. Kafka:
-TransactionLogValue.
+Kafka: no counterpart, but TransactionLogValue for the producer ids.
 """
 
 from __future__ import annotations
@@ -41,29 +37,10 @@ from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znode_table import DATABASE_NAME
 
-_VERSION_AND_PRODUCER_ID = struct.Struct(">hq")
-"""The first fields of a value, in every version."""
-
-
-def highest_transaction_producer_id(partitions: Iterable[FoundPartition], files: Files) -> int:
-    """Return the highest producer id in the partitions of `__transaction_state`, -1 for none. Raises OSError."""
-    highest = NO_PRODUCER_ID
-    for found in partitions:
-        for batch in batches_from(0, found.directory, files):
-            if getattr(batch, "is_control", False):
-                continue
-            try:
-                values = [record.value for record in batch.records()]
-            except CorruptRecord:
-                continue
-            for value in values:
-                if value is not None and len(value) >= _VERSION_AND_PRODUCER_ID.size:
-                    highest = max(highest, _VERSION_AND_PRODUCER_ID.unpack_from(value)[1])
-    return highest
-
-
 _T = TypeVar("_T")
 
+_VERSION_AND_PRODUCER_ID = struct.Struct(">hq")
+"""The first fields of a value in `__transaction_state`, in every version."""
 DEFAULT_BROKER_ID = 0
 CLEANUP_POLICY = "cleanup.policy"
 COORDINATOR_SEGMENT_BYTES = "104857600"
@@ -166,7 +143,7 @@ class LogAdoption:
         changes = self._compare(adoption, survey, refusals)
         # Of both places: a transactional id keeps its producer id after the last of its records has gone.
         highest = max(
-            highest_transaction_producer_id(survey.topics.get(TRANSACTION_STATE_TOPIC, ()), self._files),
+            _highest_transaction_producer_id(survey.topics.get(TRANSACTION_STATE_TOPIC, ()), self._files),
             *(found.highest_producer_id for found in survey.partitions.values()),
             -1,
         )
@@ -251,3 +228,24 @@ class LogAdoption:
             except (ApiError, ConfigError, TopicConflict) as error:
                 refusals.append(f"topic {topic}: {error}")
         return changes
+
+
+def _highest_transaction_producer_id(partitions: Iterable[FoundPartition], files: Files) -> int:
+    """Return the highest producer id in the partitions of `__transaction_state`, -1 for none. Raises OSError.
+
+    An id that a transactional producer will use again must not be given to another producer, even when it has written
+    nothing for so long that no partition remembers it.
+    """
+    highest = NO_PRODUCER_ID
+    for found in partitions:
+        for batch in batches_from(0, found.directory, files):
+            if getattr(batch, "is_control", False):
+                continue
+            try:
+                values = [record.value for record in batch.records()]
+            except CorruptRecord:
+                continue
+            for value in values:
+                if value is not None and len(value) >= _VERSION_AND_PRODUCER_ID.size:
+                    highest = max(highest, _VERSION_AND_PRODUCER_ID.unpack_from(value)[1])
+    return highest

@@ -1,12 +1,9 @@
-"""The listeners of this broker: their bound addresses, and those advertised to clients and other brokers.
+"""The listeners of this broker: their bound addresses, those advertised, and those that ask for no identity.
 
 Made by BrokerServer. `bound` is set by the main thread once the sockets are bound, and replaced when listeners are
 added or removed while the broker runs (a scheduler's thread); any thread reads it, so it is replaced and never changed.
+
 Kafka: KafkaServer.createBrokerInfo, SocketServer.boundPort.
-
-The listeners that other machines reach and that ask nobody for an identity, for one line in the log at the start.
-
-Called by BrokerServer on the main thread. Pure. Kafka: no counterpart.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ from barnabas.transport.host_addresses import canonical_host_name
 from barnabas.zk.broker_zk_data import BrokerInfo
 
 UNROUTABLE_HOSTS = ("", "0.0.0.0", "::")
+_CLIENT_AUTH_REQUIRED: Final = "required"
 
 
 class OwnListeners:
@@ -73,11 +71,11 @@ class OwnListeners:
         return BrokerInfo(broker_id, tuple(self.advertised()), rack)
 
 
-_REQUIRED: Final = "required"
+def unauthenticated_listeners(config: ConfigValues) -> list[EndPoint]:
+    """Return the listeners without authentication that are bound to more than the loopback interface.
 
-
-def open_listeners(config: ConfigValues) -> list[EndPoint]:
-    """Return the listeners without authentication that are bound to more than the loopback interface."""
+    The broker logs them when it has started. Kafka has no counterpart.
+    """
     return [
         end_point
         for end_point in listeners_of(config)
@@ -89,7 +87,7 @@ def _authenticates(end_point: EndPoint, config: ConfigValues) -> bool:
     """Return whether every client of a listener has to prove an identity."""
     if end_point.security_protocol == "SSL":
         client_auth = TlsConfig.of(config.of_listener(end_point.listener_name)).client_auth
-        return client_auth == _REQUIRED
+        return client_auth == _CLIENT_AUTH_REQUIRED
     return end_point.security_protocol.startswith("SASL_")
 
 

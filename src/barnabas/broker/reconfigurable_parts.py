@@ -1,22 +1,10 @@
-"""The list of the parts of a broker that follow its settings while it runs.
+"""The parts of a broker that follow its settings while it runs, and their list.
 
-Called by BrokerServer once, on the main thread, when all parts exist. Kafka: DynamicBrokerConfig.addReconfigurables.
+BrokerServer calls `add_reconfigurable_parts` once, on the main thread, when all parts of the broker exist. Each class
+here is a link that DynamicBrokerConfig calls; it holds nothing that changes, so no lock.
 
-A part of the broker that takes over the dynamic fields of its config class, whichever they are.
-
-Made by `reconfigurable_parts`, called by DynamicBrokerConfig. A setting that becomes dynamic in its table reaches the
-part without another line: which settings concern the part follows from the fields that its config class declares.
-Holds nothing that changes, so no lock. Kafka: the implementations of kafka.server.BrokerReconfigurable.
-
-The part that hands changed log settings of the broker to the logs whose topics do not override them.
-
-Called by DynamicBrokerConfig, on the thread that also hands topics' own changes to the logs, so that the two do not
-cross. Kafka: DynamicLogConfig in kafka.server.DynamicBrokerConfig.
-
-The part that hands changed limits of connections and threads to the network, for all listeners and for one.
-
-Called by DynamicBrokerConfig; has no state that changes, so no lock. Kafka: the reconfigurable parts of
-kafka.network.SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
+Kafka: DynamicBrokerConfig.addReconfigurables; BrokerReconfigurable and its implementations, DynamicLogConfig,
+DynamicMetricsReporters, and the reconfigurable parts of SocketServer, DataPlaneAcceptor and ListenerConnectionQuota.
 """
 
 from __future__ import annotations
@@ -46,13 +34,22 @@ from barnabas.storage.log_manager import LogManager
 
 S = TypeVar("S", bound=Settings)
 
+# The value of log.local.retention.* that means: as long, or as much, as the whole retention.
+_FOLLOW_RETENTION = -2
+
+_LISTENER_LIMITS = ("max.connections", "max.connection.creation.rate")
+_NETWORK_THREADS = "num.network.threads"
+
 
 def _accept(_config: object) -> None:
     """Find nothing wrong with the new settings: their rows and the rules between them have checked all there is."""
 
 
 class SettingsFollower(Generic[S]):
-    """A link that hands new settings to a part of the broker.
+    """A link that hands new settings to a part of the broker, whichever they are.
+
+    A setting that becomes dynamic in its table reaches the part without another line: which settings concern the part
+    follows from the fields that its config class declares.
 
     kind: the config class whose dynamic settings the part follows. take_over: gives the part its new settings. check:
     raises ConfigError where the part cannot have them.
@@ -73,12 +70,12 @@ class SettingsFollower(Generic[S]):
         self._take_over(self._kind.from_kafka_config(current))
 
 
-# The value of log.local.retention.* that means: as long, or as much, as the whole retention.
-_FOLLOW_RETENTION = -2
-
-
 class DynamicLogs:
-    """A part that updates the logs. allow_unclean_election: called when replicas out of sync may lead by default."""
+    """A part that hands changed log settings of the broker to the logs whose topics do not override them.
+
+    Called on the thread that also hands topics' own changes to the logs, so that the two do not cross.
+    allow_unclean_election: called when replicas out of sync may lead by default.
+    """
 
     settings = frozenset(synonym.name for key in TOPIC_CONFIG_KEYS.values() for synonym in key.synonyms)
 
@@ -116,12 +113,11 @@ def _check_local_retention(config: KafkaConfig, name: str, whole_name: str, whol
         raise ConfigError.invalid(name, local, f"Value must not be more than {whole_name} property value: {whole}")
 
 
-_PER_LISTENER = ("max.connections", "max.connection.creation.rate")
-_THREADS = "num.network.threads"
+class _DynamicNetwork:
+    """A part that hands changed limits of connections and threads to `sockets`, for all listeners and for one.
 
-
-class DynamicNetwork:
-    """A part that reconfigures `sockets`. broker_id: part of the threads' names."""
+    broker_id: part of the threads' names.
+    """
 
     settings = NetworkConfig.dynamic_names() | ListenerConfig.dynamic_names()
     """`listeners` is among them: a new one must find the settings of its own."""
@@ -135,13 +131,17 @@ class DynamicNetwork:
         had = {end_point.listener_name for end_point in listeners_of(current)}
         for end_point in listeners_of(proposed):
             name = end_point.listener_name
-            for setting in _PER_LISTENER:
-                value = _integer(proposed, name, setting)
+            for setting in _LISTENER_LIMITS:
+                value = _listener_integer(proposed, name, setting)
                 if value <= 0:
                     raise ConfigError(f"Invalid {setting} {value}", setting)
             # A listener that is added has no threads yet, so any number of threads is allowed.
             if name in had:
-                check_thread_count(_THREADS, _integer(current, name, _THREADS), _integer(proposed, name, _THREADS))
+                check_thread_count(
+                    _NETWORK_THREADS,
+                    _listener_integer(current, name, _NETWORK_THREADS),
+                    _listener_integer(proposed, name, _NETWORK_THREADS),
+                )
         # Made for its checks alone: a host name in a limit per address must be one that can be resolved.
         self._network_config(proposed)
 
@@ -155,45 +155,14 @@ class DynamicNetwork:
         )
 
 
-def _integer(config: KafkaConfig, listener_name: str, setting: str) -> int:
+def _listener_integer(config: KafkaConfig, listener_name: str, setting: str) -> int:
     return config.of_listener(listener_name).integer(setting)
-
-
-def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: Callable[[], None]) -> None:
-    """Have every part follow its settings.
-
-    The scheduler and the log manager were made from the static settings, before the store could be read. advertise:
-    registers the broker anew, with the listeners it has by then.
-    """
-    foundations, log_manager = stages.foundations, stages.storage.log_manager
-    dynamic, static, scheduler = foundations.dynamic, foundations.static, foundations.scheduler
-    sockets, handlers, controller = front.sockets, front.handlers, stages.control.controller
-    handler_threads = SettingsFollower(RequestHandlerConfig, lambda pool: handlers.data_plane.resize(pool.threads))
-    scheduler_threads = SettingsFollower(SchedulerConfig, lambda pool: scheduler.resize(pool.threads))
-    dynamic.add_reconfigurable(DynamicNetwork(sockets, stages.storage.identity.broker_id))
-    dynamic.add_reconfigurable(handler_threads)
-    dynamic.add_reconfigurable(scheduler_threads, made_from=static)
-    fetchers = stages.replication.replicas.fetchers
-    dynamic.add_reconfigurable(SettingsFollower(FetcherConfig, lambda fetching: fetchers.resize(fetching.fetchers)))
-    dynamic.add_reconfigurable(SettingsFollower(LogManagerConfig, log_manager.reconfigure), made_from=static)
-    dynamic.add_reconfigurable(
-        DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)
-    )
-    # Before the listeners, which are opened with the key stores of the new settings.
-    security = DynamicSecurity(front.channels, stages.replication.connections.security)
-    dynamic.add_reconfigurable(security)
-    dynamic.follow_files(security)
-    # After DynamicNetwork, since parts are called in this sequence: a listener that opens must find its own limits.
-    dynamic.add_reconfigurable(DynamicListeners(sockets, advertise))
-    dynamic.add_reconfigurable(NoMetricReporters())
-    if (cleaner := log_manager.cleaner) is not None:
-        dynamic.add_reconfigurable(SettingsFollower(CleanerConfig, cleaner.reconfigure, cleaner.validate))
 
 
 class NoMetricReporters:
     """A part that keeps reporters, which are Java classes, from being added to `metric.reporters`.
 
-    Reporters may be removed. Kafka: DynamicMetricsReporters.
+    Reporters may be removed.
     """
 
     settings = frozenset({"metric.reporters"})
@@ -209,3 +178,34 @@ class NoMetricReporters:
 
     def reconfigure(self, previous: KafkaConfig, current: KafkaConfig) -> None:
         """Do nothing: there is no reporter to remove."""
+
+
+def add_reconfigurable_parts(stages: BuiltStages, front: FrontStage, advertise: Callable[[], None]) -> None:
+    """Have every part follow its settings.
+
+    The scheduler and the log manager were made from the static settings, before the store could be read. advertise:
+    registers the broker anew, with the listeners it has by then.
+    """
+    foundations, log_manager = stages.foundations, stages.storage.log_manager
+    dynamic, static, scheduler = foundations.dynamic, foundations.static, foundations.scheduler
+    sockets, handlers, controller = front.sockets, front.handlers, stages.control.controller
+    handler_threads = SettingsFollower(RequestHandlerConfig, lambda pool: handlers.data_plane.resize(pool.threads))
+    scheduler_threads = SettingsFollower(SchedulerConfig, lambda pool: scheduler.resize(pool.threads))
+    dynamic.add_reconfigurable(_DynamicNetwork(sockets, stages.storage.identity.broker_id))
+    dynamic.add_reconfigurable(handler_threads)
+    dynamic.add_reconfigurable(scheduler_threads, made_from=static)
+    fetchers = stages.replication.replicas.fetchers
+    dynamic.add_reconfigurable(SettingsFollower(FetcherConfig, lambda fetching: fetchers.resize(fetching.fetchers)))
+    dynamic.add_reconfigurable(SettingsFollower(LogManagerConfig, log_manager.reconfigure), made_from=static)
+    dynamic.add_reconfigurable(
+        DynamicLogs(log_manager, stages.storage.topic_configs, controller.enable_unclean_leader_election)
+    )
+    # Before the listeners, which are opened with the key stores of the new settings.
+    security = DynamicSecurity(front.channels, stages.replication.connections.security)
+    dynamic.add_reconfigurable(security)
+    dynamic.follow_files(security)
+    # After _DynamicNetwork, since parts are called in this sequence: a listener that opens must find its own limits.
+    dynamic.add_reconfigurable(DynamicListeners(sockets, advertise))
+    dynamic.add_reconfigurable(NoMetricReporters())
+    if (cleaner := log_manager.cleaner) is not None:
+        dynamic.add_reconfigurable(SettingsFollower(CleanerConfig, cleaner.reconfigure, cleaner.validate))

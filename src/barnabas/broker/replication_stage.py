@@ -1,12 +1,8 @@
 """The third stage of a broker's start: the replicas over its logs, and the group coordinator over the replicas.
 
 Built by BrokerServer on the main thread. Nothing is led yet: the controller will say what this broker leads.
-Kafka: the part of KafkaServer.startup about ReplicaManager and GroupCoordinator.
 
-The rates of replication throttles, which exist as changes of settings only, carried to their quotas.
-
-Made by `replication_stage` on the main thread; `changed` is called by ConfigChangeListener on a scheduler thread.
-`_lock` makes reading the settings and applying them one step. Kafka: BrokerConfigHandler.
+Kafka: the part of KafkaServer.startup about ReplicaManager and GroupCoordinator; BrokerConfigHandler.
 """
 
 from __future__ import annotations
@@ -35,27 +31,6 @@ from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.replica.zk_alter_partition_manager import ZkAlterPartitionManager
 from barnabas.zk.config_znodes import ConfigEntityType
-
-
-class DynamicThrottles:
-    """The link from settings to quotas. settings: returns those in force, already with a change that is told of."""
-
-    def __init__(self, settings: Callable[[], BrokerSettings], quotas: ReplicationQuotas) -> None:
-        self._settings = settings
-        self._quotas = quotas
-        self._lock = threading.Lock()
-
-    def apply(self) -> None:
-        """Limit the quotas as the settings say now."""
-        with self._lock:
-            settings = self._settings()
-            self._quotas.leader.limit(settings.throttle("leader.replication.throttled.rate"))
-            self._quotas.follower.limit(settings.throttle("follower.replication.throttled.rate"))
-            self._quotas.alter_log_dirs.limit(settings.throttle("replica.alter.log.dirs.io.max.bytes.per.second"))
-
-    def changed(self, entity: str, settings: dict[str, str]) -> None:
-        """Do the same, for a change of some broker's settings."""
-        self.apply()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +126,34 @@ def _replication_quotas(foundations: Foundations, storage: StorageStage) -> Repl
     window = SampleWindow(windows.replication_samples, windows.replication_window_ms)
     moves_window = SampleWindow(windows.alter_log_dirs_samples, windows.alter_log_dirs_window_ms)
     quotas = ReplicationQuotas.of(window, moves_window, foundations.clock)
-    throttles = DynamicThrottles(lambda: foundations.dynamic.settings, quotas)
+    throttles = _DynamicThrottles(lambda: foundations.dynamic.settings, quotas)
     # Registered behind the settings themselves, which a change therefore has reached already.
     storage.config_changes.register(ConfigEntityType.BROKER, throttles.changed)
     throttles.apply()
     register_replication_quota_metrics(foundations.metrics, quotas)
     return quotas
+
+
+class _DynamicThrottles:
+    """The link from the rates of replication throttles, which exist as changes of settings only, to their quotas.
+
+    settings: returns those in force, already with a change that is told of. `changed` is called by ConfigChangeListener
+    on a scheduler thread. `_lock` makes reading the settings and applying them one step.
+    """
+
+    def __init__(self, settings: Callable[[], BrokerSettings], quotas: ReplicationQuotas) -> None:
+        self._settings = settings
+        self._quotas = quotas
+        self._lock = threading.Lock()
+
+    def apply(self) -> None:
+        """Limit the quotas as the settings say now."""
+        with self._lock:
+            settings = self._settings()
+            self._quotas.leader.limit(settings.throttle("leader.replication.throttled.rate"))
+            self._quotas.follower.limit(settings.throttle("follower.replication.throttled.rate"))
+            self._quotas.alter_log_dirs.limit(settings.throttle("replica.alter.log.dirs.io.max.bytes.per.second"))
+
+    def changed(self, entity: str, settings: dict[str, str]) -> None:
+        """Do the same, for a change of some broker's settings."""
+        self.apply()

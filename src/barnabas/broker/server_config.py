@@ -1,10 +1,6 @@
-"""The settings that the composition root itself reads.
+"""The settings that the composition root itself reads, with the sizes of the thread pools that it makes.
 
-Read by BrokerServer on the main thread. Frozen, so any thread reads them.
-
-The sizes of the thread pools that the broker itself makes, each followed while the broker runs.
-
-Read by BrokerServer at start and by `reconfigurable_parts` at a change. Frozen, so any thread reads them.
+Read at start, the sizes by `reconfigurable_parts` again at a change. Frozen, so any thread reads them.
 Kafka: DynamicThreadPool in kafka.server.DynamicBrokerConfig.
 """
 

@@ -2,13 +2,9 @@
 
 Built by BrokerServer on the main thread. The order is forced: the directories are locked before anything in them is
 opened; the metadata store lies in one of them; the store has the broker's identity and the settings of each topic's
-logs, which are needed to load the logs. Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup.
+logs, which are needed to load the logs.
 
-The logs on disk that belong to no existing topic, so that the log manager puts them aside when it loads them.
-
-Called on the threads that load logs; `topic_ids` is read once before, so no lock. Only Kafka's KRaft brokers check
-this; its ZooKeeper brokers reject such a log for ever.
-Kafka: LogManager.isStrayReplica.
+Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup; LogManager.isStrayReplica.
 """
 
 from __future__ import annotations
@@ -48,29 +44,6 @@ from barnabas.zk.store import Store
 from barnabas.zk.zookeeper_config import ZookeeperConfig
 
 logger = logging.getLogger(__name__)
-
-
-def stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
-    """Return a function that tells whether a log is of an earlier topic of the same name.
-
-    Such a log could never be served, and would keep the log of the new topic out. A log whose topic the store does not
-    know stays where it is, with a warning: the store may be incomplete, for example when the log directories come from
-    another broker and have not been adopted yet.
-    """
-    known = zk_client.topics.assignments(zk_client.topics.all_topics())
-    topic_ids = {found.topic: found.topic_id for found in known}
-
-    def is_stray(log: UnifiedLog) -> bool:
-        topic = log.topic_partition.topic
-        if topic not in topic_ids:
-            logger.warning("The log in %s belongs to a topic that does not exist; it stays where it is", log.directory)
-            return False
-        expected = topic_ids[topic]
-        # Topics of Kafka before 2.8 have no id, and neither have their logs.
-        return expected is not None and log.topic_id is not None and log.topic_id != expected
-
-    return is_stray
-
 
 EXPIRY_SLACK_MS: Final = 5_000
 """ZooKeeper rounds the end of a session up to its next tick, of two seconds by default."""
@@ -221,7 +194,31 @@ def _load_logs(
     is_cleaning = CleanerConfig.from_kafka_config(foundations.static).is_enabled
     topic_configs.begin_loading()
     # Made before the loading: the topic ids are read once, and not by each loading thread.
-    is_stray = stray_check(zk_client)
+    is_stray = _stray_check(zk_client)
     foundations.lifecycle.state = BrokerState.RECOVERY
     log_manager.startup(is_stray, make_cleaner=new_cleaner if is_cleaning else None)
     topic_configs.end_loading()
+
+
+def _stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
+    """Return a function that tells whether a log is of an earlier topic of the same name.
+
+    Such a log could never be served, and would keep the log of the new topic out. A log whose topic the store does not
+    know stays where it is, with a warning: the store may be incomplete, for example when the log directories come from
+    another broker and have not been adopted yet. The function is called on the threads that load logs; the topic ids
+    are read before, so no lock. Only Kafka's KRaft brokers check this; its ZooKeeper brokers reject such a log for
+    ever.
+    """
+    known = zk_client.topics.assignments(zk_client.topics.all_topics())
+    topic_ids = {found.topic: found.topic_id for found in known}
+
+    def is_stray(log: UnifiedLog) -> bool:
+        topic = log.topic_partition.topic
+        if topic not in topic_ids:
+            logger.warning("The log in %s belongs to a topic that does not exist; it stays where it is", log.directory)
+            return False
+        expected = topic_ids[topic]
+        # Topics of Kafka before 2.8 have no id, and neither have their logs.
+        return expected is not None and log.topic_id is not None and log.topic_id != expected
+
+    return is_stray

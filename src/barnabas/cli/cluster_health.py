@@ -1,13 +1,6 @@
-"""`barnabas cluster health`: what keeps a cluster's partitions from being safe. Runs on the main thread.
+"""`barnabas cluster health`: what keeps a cluster's partitions from being safe, and the lag of their followers.
 
-How far the followers of partitions are behind their leaders, as a client can learn it.
-
-Used by `barnabas cluster health` on the main thread; no state. Each broker is asked for the end of its logs as Kafka's
-replica verification asks: by a request with the replica id -2, which followers answer too. (The lag in DescribeLogDirs
-is of no use here: a broker measures it against the high watermark that it knows itself.)
-
-The leaders are asked before the followers. A lag above 0 is therefore real: these records were on the leader, and are
-not on the follower. A follower that copies what has come meanwhile shows 0.
+Runs on the main thread; no state.
 """
 
 from __future__ import annotations
@@ -34,6 +27,11 @@ if TYPE_CHECKING:
     from barnabas.protocol.topic_partition import TopicPartition
 
 
+UNHEALTHY_EXIT_STATUS = 1
+UNSAFE = (UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED)
+"""The problems that make a cluster unhealthy. A topic that has exactly its minimum of replicas is healthy."""
+
+
 class FollowerLags(NamedTuple):
     """The result of asking all brokers. unreachable: the ids of registered brokers that did not answer."""
 
@@ -43,7 +41,15 @@ class FollowerLags(NamedTuple):
 
 
 def follower_lags(admin: Admin, partitions: Collection[PartitionInfo], live_brokers: Collection[int]) -> FollowerLags:
-    """Ask the brokers for the lag of every follower of these partitions. Raises ApiError."""
+    """Ask the brokers for the lag of every follower of these partitions. Raises ApiError.
+
+    Each broker is asked for the end of its logs as Kafka's replica verification asks: by a request with the replica id
+    -2, which followers answer too. (The lag in DescribeLogDirs is of no use here: a broker measures it against the high
+    watermark that it knows itself.)
+
+    The leaders are asked before the followers. A lag above 0 is therefore real: these records were on the leader, and
+    are not on the follower. A follower that copies what has come meanwhile shows 0.
+    """
     from barnabas.protocol.topic_partition import TopicPartition
 
     led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
@@ -81,11 +87,6 @@ def _end_offsets(
         except (ClientTimeout, ConnectionError):
             unreachable.add(broker_id)
     return found
-
-
-UNHEALTHY_EXIT_STATUS = 1
-UNSAFE = (UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED)
-"""The problems that make a cluster unhealthy. A topic that has exactly its minimum of replicas is healthy."""
 
 
 class _Health(NamedTuple):

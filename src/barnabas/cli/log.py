@@ -1,13 +1,7 @@
-"""`barnabas log`: shows the files of a log directory, or adopts Apache Kafka's. Only `dirs` needs a broker.
+"""`barnabas log`: shows log directories and the files in them, or adopts Apache Kafka's.
 
-The text of records of `__transaction_state`, in the words of Kafka's DumpLogSegments.
-
-Called by `barnabas log dump --transaction-log-decoder` through the dump of a file. Pure.
-Kafka: TransactionLog.formatRecordKeyAndValue.
-
-`barnabas log dirs`: shows the log directories of brokers, the replicas in them, and the free space.
-
-Runs on the main thread. Unlike the other commands of `barnabas log`, it needs running brokers.
+Runs on the main thread; no state. Only `dirs` needs running brokers.
+Kafka: DumpLogSegments, TransactionLog.formatRecordKeyAndValue.
 """
 
 from __future__ import annotations
@@ -21,17 +15,23 @@ from barnabas.cli.client_options import EXIT_FAILED, bootstrap_option, fail, fri
 from barnabas.cli.log_adopt import adopt
 from barnabas.cli.log_sidecars import sidecars
 from barnabas.cli.option_types import NUMBER
-from barnabas.coordinator.runtime.record import version_of
-from barnabas.coordinator.transaction.transaction_log import TransactionLogKey, decode_key, decode_value
-from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
-from barnabas.protocol.errors import DecodeError
-from barnabas.storage.dump.log_file import RecordText
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import LogDir
+    from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
+    from barnabas.storage.dump.log_file import RecordText
 
 
-@click.command()
+@click.group()
+def log() -> None:
+    """Show log directories and their files; adopt those of Apache Kafka."""
+
+
+log.add_command(adopt)
+log.add_command(sidecars)
+
+
+@log.command()
 @bootstrap_option
 @timeout_option
 @click.option("--broker", "brokers", type=NUMBER, metavar="ID", multiple=True, help="Only this broker (repeatable).")
@@ -48,10 +48,10 @@ def dirs(
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         for broker_id in brokers or [node.id for node in admin.describe_cluster().nodes]:
             for directory in admin.describe_log_dirs(broker_id):
-                _show(broker_id, directory, topics, with_replicas=partitions)
+                _show_directory(broker_id, directory, topics, with_replicas=partitions)
 
 
-def _show(broker_id: int, directory: LogDir, topics: tuple[str, ...], *, with_replicas: bool) -> None:
+def _show_directory(broker_id: int, directory: LogDir, topics: tuple[str, ...], *, with_replicas: bool) -> None:
     replicas = sorted((key, info) for key, info in directory.replicas.items() if not topics or key.topic in topics)
     state = directory.error.name if directory.error else "ok"
     used = sum(info.size for _, info in replicas)
@@ -61,36 +61,6 @@ def _show(broker_id: int, directory: LogDir, topics: tuple[str, ...], *, with_re
         for key, info in replicas:
             future = "\tmoving here" if info.is_future else ""
             click.echo(f"\t{key.topic}-{key.partition}\tbytes {info.size}\tlag {info.offset_lag}{future}")
-
-
-def transaction_record_text(key: bytes | None, value: bytes | None) -> RecordText:
-    """Return the text of a record. Raises DecodeError, UnicodeDecodeError when it is malformed."""
-    if key is None:
-        raise DecodeError("a record of the transaction log needs a key")
-    version = version_of(key)
-    if not TransactionLogKey.min_version <= version <= TransactionLogKey.max_version:
-        return RecordText(f"unknown::version={version}", None)
-    transactional_id = decode_key(key)
-    payload = "<DELETE>" if value is None else _metadata_text(decode_value(transactional_id, value))
-    return RecordText(f"transaction_metadata::transactionalId={transactional_id}", payload)
-
-
-def _metadata_text(metadata: TransactionMetadata) -> str:
-    return (
-        f"producerId:{metadata.producer_id},producerEpoch:{metadata.producer_epoch},state={metadata.state.shown_name},"
-        f"partitions=[{','.join(map(str, sorted(metadata.partitions)))}],"
-        f"txnLastUpdateTimestamp={metadata.updated_ms},txnTimeoutMs={metadata.timeout_ms}"
-    )
-
-
-@click.group()
-def log() -> None:
-    """Show log directories and their files; adopt those of Apache Kafka."""
-
-
-log.add_command(adopt)
-log.add_command(dirs)
-log.add_command(sidecars)
 
 
 @log.command()
@@ -122,7 +92,6 @@ def dump(
         barnabas log dump /var/lib/barnabas/flights-0/*.snapshot /var/lib/barnabas/*-checkpoint
         barnabas log dump /var/lib/barnabas/__transaction_state-*/*.log --transaction-log-decoder
     """
-    from barnabas.cli.log import transaction_record_text
     from barnabas.runtime.files import OperatingSystemFiles
     from barnabas.storage.checkpoints import MalformedCheckpoint
     from barnabas.storage.dump.log_file import DumpTerms, dump_file
@@ -154,3 +123,31 @@ def dump(
             fail(str(error))
     if has_complaints:
         sys.exit(EXIT_FAILED)
+
+
+def transaction_record_text(key: bytes | None, value: bytes | None) -> RecordText:
+    """Return the text of a record of `__transaction_state`, in the words of Kafka's DumpLogSegments.
+
+    Raises DecodeError, UnicodeDecodeError when it is malformed.
+    """
+    from barnabas.coordinator.runtime.record import version_of
+    from barnabas.coordinator.transaction.transaction_log import TransactionLogKey, decode_key, decode_value
+    from barnabas.protocol.errors import DecodeError
+    from barnabas.storage.dump.log_file import RecordText
+
+    if key is None:
+        raise DecodeError("a record of the transaction log needs a key")
+    version = version_of(key)
+    if not TransactionLogKey.min_version <= version <= TransactionLogKey.max_version:
+        return RecordText(f"unknown::version={version}", None)
+    transactional_id = decode_key(key)
+    payload = "<DELETE>" if value is None else _metadata_text(decode_value(transactional_id, value))
+    return RecordText(f"transaction_metadata::transactionalId={transactional_id}", payload)
+
+
+def _metadata_text(metadata: TransactionMetadata) -> str:
+    return (
+        f"producerId:{metadata.producer_id},producerEpoch:{metadata.producer_epoch},state={metadata.state.shown_name},"
+        f"partitions=[{','.join(map(str, sorted(metadata.partitions)))}],"
+        f"txnLastUpdateTimestamp={metadata.updated_ms},txnTimeoutMs={metadata.timeout_ms}"
+    )

@@ -1,14 +1,6 @@
-r"""Number types of options, within the protocol's 32 or 64 bits. click rejects other values by the option's name.
+"""Types of the commands' options: numbers within the protocol's bits, separators with escape sequences, and times.
 
-Used by the commands' options. Immutable.
-
-The callback of options that take a separator: `\t` in their text is a tab, `\n` a line feed, `\x1f` one character.
-
-A shell passes `'\t'` on as two characters, and a real tab is hard to type. Called by click, on the main thread. Pure.
-
-Times on the command line: `2026-01-31T12:00:00`, in UTC unless the text has a time zone, as Kafka's tools take it.
-
-Used by the commands that take or show times, on the main thread. No state.
+Used by the commands' options, and by click on the main thread. No state.
 """
 
 from __future__ import annotations
@@ -19,6 +11,9 @@ from typing import Final
 import click
 
 _INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+# click rejects other numbers by the option's name.
 NUMBER: Final = click.IntRange(0, _INT32_MAX)
 """The number of a partition or a broker."""
 COUNT: Final = click.IntRange(1, _INT32_MAX)
@@ -27,7 +22,6 @@ LIMIT: Final = click.IntRange(-1, _INT32_MAX)
 """The number of records to stop after. As in Kafka's console consumer, -1 removes the limit."""
 REPLICATION_FACTOR: Final = click.IntRange(1, 2**15 - 1)
 """A number of replicas, which has 16 bits in the protocol."""
-_INT64_MAX: Final = 2**63 - 1
 OFFSET: Final = click.IntRange(0, _INT64_MAX)
 SHIFT: Final = click.IntRange(-_INT64_MAX, _INT64_MAX)
 """A difference of offsets."""
@@ -41,7 +35,11 @@ _CHARACTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def resolve_escapes(_context: click.Context | None, _option: click.Parameter | None, text: str | None) -> str | None:
-    """Return the text with its escape sequences resolved. Raises click.BadParameter for an unknown one."""
+    r"""Return the text with its escape sequences resolved: the callback of options that take a separator.
+
+    `\t` in the text is a tab, `\n` a line feed, `\x1f` one character. A shell passes `'\t'` on as two characters, and
+    a real tab is hard to type. Raises click.BadParameter for an unknown sequence.
+    """
     return None if text is None else _ESCAPE.sub(_character, text)
 
 
@@ -57,7 +55,10 @@ def _character(match: re.Match[str]) -> str:
 
 
 def parse_timestamp_ms(text: str) -> int | None:
-    """Return milliseconds since the epoch (0 for earlier times), or None if the text is not an ISO 8601 time."""
+    """Return milliseconds since the epoch (0 for earlier times), or None if the text is not an ISO 8601 time.
+
+    A time is `2026-01-31T12:00:00`, in UTC unless the text has a time zone, as Kafka's tools take it.
+    """
     from datetime import UTC, datetime
 
     try:

@@ -1,10 +1,6 @@
-"""What keeps partitions from being safe: no leader, too few in-sync replicas. The rules are those of kafka-topics.
+"""What keeps partitions from being safe, by the rules of kafka-topics, and the options that select such partitions.
 
 Used by `barnabas cluster health` and `barnabas topics describe`, on the main thread; no state. Kafka: TopicCommand.
-
-`barnabas topics describe --under-replicated` and its kin: the partitions that have one problem.
-
-Runs on the main thread; no state. Kafka: kafka-topics --describe --under-replicated-partitions and its kin.
 """
 
 from __future__ import annotations
@@ -28,6 +24,15 @@ UNDER_REPLICATED = "under-replicated"
 AT_MINIMUM = "at min.insync.replicas"
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+
+_PROBLEM_OPTIONS = {
+    "--under-replicated": (UNDER_REPLICATED, "Only partitions with fewer in-sync replicas than replicas."),
+    "--unavailable": (UNAVAILABLE, "Only partitions without a leader that is alive."),
+    "--under-min-isr": (UNDER_MINIMUM, "Only partitions below min.insync.replicas, which refuse writes of acks=all."),
+    "--at-min-isr": (AT_MINIMUM, "Only partitions at min.insync.replicas, which cannot lose an in-sync replica."),
+}
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class JudgedPartition(NamedTuple):
@@ -99,19 +104,9 @@ def _min_insync_replicas(admin: Admin, topic: str) -> int | None:
     return int(entries[MIN_INSYNC_REPLICAS].value or 1)
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_OPTIONS = {
-    "--under-replicated": (UNDER_REPLICATED, "Only partitions with fewer in-sync replicas than replicas."),
-    "--unavailable": (UNAVAILABLE, "Only partitions without a leader that is alive."),
-    "--under-min-isr": (UNDER_MINIMUM, "Only partitions below min.insync.replicas, which refuse writes of acks=all."),
-    "--at-min-isr": (AT_MINIMUM, "Only partitions at min.insync.replicas, which cannot lose an in-sync replica."),
-}
-
-
 def problem_options(command: _Command) -> _Command:
-    """Add the options that select partitions by a problem; the last one given counts."""
-    for option, (problem, text) in reversed(_OPTIONS.items()):
+    """Add `--under-replicated` and its kin, which select partitions by a problem; the last one given counts."""
+    for option, (problem, text) in reversed(_PROBLEM_OPTIONS.items()):
         command = click.option(option, "problem", flag_value=problem, default=None, help=text)(command)
     return command
 

@@ -1,15 +1,10 @@
 """`barnabas perf consume`: reads a topic from its beginning as a member of a new group, and measures the rate.
 
-Runs on the main thread; the group's member has a second thread. Kafka: ConsumerPerformance.
-
-The time that a consumer of `barnabas perf consume` spends without partitions.
-
-Called on the consumer's thread, inside its polls. Kafka: ConsumerPerformance.ConsumerPerfRebListener.
+Runs on the main thread; the group's member has a second thread. Kafka: ConsumerPerformance, ConsumerPerfRebListener.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -28,35 +23,10 @@ from barnabas.cli.perf_options import (
     warmup_option,
 )
 from barnabas.cli.tables import json_option
-from barnabas.clients.consumer import RebalanceListener, TopicPartition
 from barnabas.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from barnabas.clients.consumer import Consumer, ConsumerRecord
-
-
-class RebalanceTimes(RebalanceListener):
-    """The time without partitions, from the start or a revocation to the next assignment."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since_ns: int | None = clock.nanoseconds()
-        self.seconds = 0.0
-
-    def restart(self) -> None:
-        """Forget the time so far, after the warm-up."""
-        self.seconds = 0.0
-
-    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Begin to count."""
-        self._since_ns = self._clock.nanoseconds()
-
-    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """End the count, which the first assignment always does."""
-        if self._since_ns is not None:
-            self.seconds += (self._clock.nanoseconds() - self._since_ns) / NANOSECONDS_PER_SECOND
-            self._since_ns = None
-
 
 POLL_MS = 100
 
@@ -92,7 +62,7 @@ def perf_consume(**given: Any) -> None:
         barnabas perf consume --topic flights --records 1000000
         barnabas perf consume --topic flights --property fetch.min.bytes=100000 --json
     """
-    from barnabas.cli.perf_consume import RebalanceTimes
+    from barnabas.cli.perf_rebalance_times import RebalanceTimes
     from barnabas.clients.consumer import Consumer, ConsumerConfig
     from barnabas.protocol.errors import ApiError, ErrorCode
 

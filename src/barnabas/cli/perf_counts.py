@@ -1,20 +1,8 @@
-"""The records of a performance run that have been counted, and the pace at which they are sent.
+"""The counts and latencies of a performance run, the pace at which records are sent, and the lines of progress.
 
-Shared by the thread that sends or reads, the producer's network thread and the thread that shows progress; one lock
-guards the counts. Kafka: ProducerPerformance.Stats, ThroughputThrottler.
-
-Latencies in constant memory: a histogram that is exact to 0.1 %, and the figures made from it.
-
-Filled by one thread at a time; `PerfCounts` guards it with its lock. Kafka: ProducerPerformance.Stats (percentiles of a
-sample of at most 500,000 records), EndToEndLatency.
-
-Buckets are those of HdrHistogram. Up to 2,047 us each microsecond has a bucket of its own. Beyond, each doubling has
-1,024 buckets: the latency 5,000 us has 13 bits, so its lowest 2 are dropped, and its bucket holds 5,000 to 5,003 us.
-
-The progress of a performance run: a line that is rewritten on a terminal, otherwise a line every interval.
-
-A thread of its own writes to stderr, so that a producer that waits for memory does not stop the lines. Used by the
-`perf` commands on the main thread.
+Used by the `perf` commands on the main thread. The thread that sends or reads, the producer's network thread and the
+thread that shows progress share the counts; the lock of PerfCounts guards them, and the histogram of latencies.
+Kafka: ProducerPerformance.Stats, ThroughputThrottler, EndToEndLatency.
 """
 
 from __future__ import annotations
@@ -29,8 +17,15 @@ import click
 
 from barnabas.runtime.clock import Clock
 
+NANOSECONDS_PER_SECOND = 1_000_000_000
+NANOSECONDS_PER_MICROSECOND = 1_000
+MEGABYTE = 1 << 20
+"""Kafka's tools count 1,048,576 bytes as a MB."""
+
+# -- latencies
+
 _EXACT_BITS = 11
-_HALF = 1 << (_EXACT_BITS - 1)
+_BUCKETS_PER_DOUBLING = 1 << (_EXACT_BITS - 1)
 _LONGEST_US = (1 << 40) - 1
 """Twelve days."""
 
@@ -47,7 +42,12 @@ class LatencyFigures(NamedTuple):
 
 
 class LatencyHistogram:
-    """The number of latencies of each length."""
+    """The number of latencies of each length, exact to 0.1 %, in constant memory. Filled by one thread at a time.
+
+    Buckets are those of HdrHistogram. Up to 2,047 us each microsecond has a bucket of its own. Beyond, each doubling
+    has 1,024 buckets: the latency 5,000 us has 13 bits, so its lowest 2 are dropped, and its bucket holds 5,000 to
+    5,003 us. Kafka takes percentiles of a sample of at most 500,000 records instead.
+    """
 
     __slots__ = ("_counts", "_sum_us", "count", "max_us")
 
@@ -84,7 +84,7 @@ class LatencyHistogram:
 
 def _bucket(latency_us: int) -> int:
     dropped_bits = max(latency_us.bit_length() - _EXACT_BITS, 0)
-    return _HALF * dropped_bits + (latency_us >> dropped_bits)
+    return _BUCKETS_PER_DOUBLING * dropped_bits + (latency_us >> dropped_bits)
 
 
 def _bucket_after(latency_us: int) -> int:
@@ -93,14 +93,11 @@ def _bucket_after(latency_us: int) -> int:
 
 def _longest_us(bucket: int) -> int:
     """Return the longest latency of a bucket."""
-    dropped_bits = max(bucket // _HALF - 1, 0)
-    return ((bucket - _HALF * dropped_bits + 1) << dropped_bits) - 1
+    dropped_bits = max(bucket // _BUCKETS_PER_DOUBLING - 1, 0)
+    return ((bucket - _BUCKETS_PER_DOUBLING * dropped_bits + 1) << dropped_bits) - 1
 
 
-NANOSECONDS_PER_SECOND = 1_000_000_000
-NANOSECONDS_PER_MICROSECOND = 1_000
-MEGABYTE = 1 << 20
-"""Kafka's tools count 1,048,576 bytes as a MB."""
+# -- counts
 
 
 class Figures(NamedTuple):
@@ -200,6 +197,9 @@ class PerfCounts:
         return ended.figures(now_ns)
 
 
+# -- pace and progress
+
+
 class Pace:
     """The times at which records should be sent. `per_second` None: each at once.
 
@@ -232,7 +232,11 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """The lines of one run, as a context manager. `verb` is what happens to records: sent, read."""
+    """The lines of one run, as a context manager. `verb` is what happens to records: sent, read.
+
+    On a terminal one line is rewritten; otherwise a line is added every interval. A thread of its own writes them to
+    stderr, so that a producer that waits for memory does not stop them.
+    """
 
     def __init__(self, counts: PerfCounts, verb: str, interval_seconds: float, *, has_latency: bool) -> None:
         self._counts = counts

@@ -1,25 +1,10 @@
-"""Plans of reassignments, as kafka-reassign-partitions reads and writes them, and the proposal of a plan.
+"""Plans of reassignments, read, written and proposed; the moves between log directories and the throttle of a plan.
 
-Used by `barnabas reassign` on the main thread; no state. A plan is JSON:
+Used by `barnabas reassign` on the main thread; no state. A plan is JSON, as kafka-reassign-partitions takes it:
 
     {"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [1, 2]}]}
 
 and may name the log directory of each replica: "log_dirs": ["any", "/disk2/data"].
-
-Kafka: ReassignPartitionsCommand.
-
-The log directories that a reassignment plan names: asks brokers to move replicas there, and tells what is missing.
-
-Used by `barnabas reassign` on the main thread; no state. Kafka: ReassignPartitionsCommand.alterReplicaLogDirs,
-findLogDirMoveStates.
-
-The throttle of a reassignment: the settings that limit what its replicas copy, set before it and removed after it.
-
-Used by `barnabas reassign` on the main thread; no state. Two settings of a topic name the replicas that are limited,
-`partition:broker` each; two settings of every broker that takes part say how much they may copy. A move of partition 3
-from brokers 0,1 to 1,2 limits reading at 0 and 1, and copying at 2:
-
-    leader.replication.throttled.replicas=3:0,3:1    follower.replication.throttled.replicas=3:2
 
 Kafka: ReassignPartitionsCommand.
 """
@@ -40,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.rpc.node import Node
 
 
-_VERSION = 1
+_PLAN_VERSION = 1
 _ANY_DIRECTORY = "any"
 
 
@@ -55,11 +40,13 @@ def parse_plan(text: str) -> Plan:
     """Return a plan. Raises ValueError for other text, no partition, one twice, or a wrong number of directories."""
     try:
         parsed = json.loads(text)
-        if parsed.get("version", _VERSION) != _VERSION:
-            raise ValueError(f"version {parsed['version']} is not known, only {_VERSION}")
+        if parsed.get("version", _PLAN_VERSION) != _PLAN_VERSION:
+            raise ValueError(f"version {parsed['version']} is not known, only {_PLAN_VERSION}")
         entries = parsed["partitions"]
         plan = {
-            TopicPartition(str(entry["topic"]), _number(entry["partition"])): list(map(_number, entry["replicas"]))
+            TopicPartition(str(entry["topic"]), _checked_number(entry["partition"])): list(
+                map(_checked_number, entry["replicas"])
+            )
             for entry in entries
         }
         log_dirs: dict[int, dict[TopicPartition, str]] = {}
@@ -103,7 +90,7 @@ def plan_text(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
         }
         for place, replicas in sorted(plan.items())
     ]
-    return json.dumps({"version": _VERSION, "partitions": partitions})
+    return json.dumps({"version": _PLAN_VERSION, "partitions": partitions})
 
 
 def propose_plan(
@@ -138,7 +125,7 @@ def propose_plan(
     return proposed
 
 
-def _number(value: Any) -> int:
+def _checked_number(value: Any) -> int:
     """Return the number of a partition or broker. Raises ValueError for another type, or more than 31 bits."""
     if type(value) is not int or not 0 <= value < 2**31:
         raise ValueError(f"{json.dumps(value)} is not a whole number in [0, {2**31 - 1}]")
@@ -187,7 +174,14 @@ def set_throttle(
     ongoing: Mapping[TopicPartition, PartitionReassignment],
     bytes_per_second: int,
 ) -> None:
-    """Limit the moves from `present` to `wanted`. ongoing: the reassignments that these replace. Raises ApiError."""
+    """Limit the moves from `present` to `wanted`. ongoing: the reassignments that these replace. Raises ApiError.
+
+    Two settings of a topic name the replicas that are limited, `partition:broker` each; two settings of every broker
+    that takes part say how much they may copy. A move of partition 3 from brokers 0,1 to 1,2 limits reading at 0 and 1,
+    and copying at 2:
+
+        leader.replication.throttled.replicas=3:0,3:1    follower.replication.throttled.replicas=3:2
+    """
     from barnabas.clients.admin import ConfigResource
 
     leaders: defaultdict[str, list[str]] = defaultdict(list)
@@ -202,10 +196,10 @@ def set_throttle(
         brokers |= {*sources, *destinations}
     for topic in leaders:
         limited = {LEADER_REPLICAS: ",".join(leaders[topic]), FOLLOWER_REPLICAS: ",".join(followers[topic])}
-        _set(admin, ConfigResource.topic(topic), {name: value for name, value in limited.items() if value})
+        _set_configs(admin, ConfigResource.topic(topic), {name: value for name, value in limited.items() if value})
     for broker in sorted(brokers):
         rate = str(bytes_per_second)
-        _set(admin, ConfigResource.broker(broker), {LEADER_RATE: rate, FOLLOWER_RATE: rate})
+        _set_configs(admin, ConfigResource.broker(broker), {LEADER_RATE: rate, FOLLOWER_RATE: rate})
 
 
 def remove_throttle(admin: Admin, topics: Collection[str]) -> bool:
@@ -217,10 +211,10 @@ def remove_throttle(admin: Admin, topics: Collection[str]) -> bool:
 
     limited = [ConfigResource.topic(topic) for topic in sorted(topics) if _is_limited(admin, topic)]
     for resource in limited:
-        _remove(admin, resource, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
+        _remove_configs(admin, resource, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
     if limited:
         for node in admin.describe_cluster().nodes:
-            _remove(admin, ConfigResource.broker(node.id), (LEADER_RATE, FOLLOWER_RATE))
+            _remove_configs(admin, ConfigResource.broker(node.id), (LEADER_RATE, FOLLOWER_RATE))
     return bool(limited)
 
 
@@ -231,7 +225,7 @@ def _is_limited(admin: Admin, topic: str) -> bool:
     return any(entry.source == _OF_THE_TOPIC for entry in entries.values())
 
 
-def _set(admin: Admin, resource: ConfigResource, values: Mapping[str, str]) -> None:
+def _set_configs(admin: Admin, resource: ConfigResource, values: Mapping[str, str]) -> None:
     from barnabas.clients.admin import ConfigChange, ConfigOperation
 
     admin.incremental_alter_configs(
@@ -239,7 +233,7 @@ def _set(admin: Admin, resource: ConfigResource, values: Mapping[str, str]) -> N
     )
 
 
-def _remove(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:
+def _remove_configs(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:
     from barnabas.clients.admin import ConfigChange, ConfigOperation
 
     admin.incremental_alter_configs(resource, [ConfigChange(name, ConfigOperation.DELETE) for name in names])

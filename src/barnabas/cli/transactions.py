@@ -1,13 +1,6 @@
-"""`barnabas transactions`: shows transactions, and ends those that hang. Runs on the main thread.
+"""`barnabas transactions`: shows transactions, finds those that hang in a partition, and ends them.
 
-Kafka: TransactionsCommand (kafka-transactions.sh).
-
-The search for hanging transactions: open in a partition, and unknown to every coordinator.
-
-Called by `barnabas transactions find-hanging` on the main thread; no state. A transaction that its coordinator still
-knows for the partition gets its marker in time, however old it is. Any other one stays open until an operator aborts
-it: the last stable offset of its partition stands still, and readers of committed records with it.
-Kafka: TransactionsCommand.FindHangingTransactionsCommand.
+Runs on the main thread; no state. Kafka: TransactionsCommand (kafka-transactions.sh).
 """
 
 from __future__ import annotations
@@ -15,96 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from barnabas.cli.client_options import bootstrap_option, friendly_errors, open_admin, timeout_option
 from barnabas.cli.option_types import NUMBER, OFFSET, utc_time
 from barnabas.cli.tables import print_table
-from barnabas.clients.admin import Admin, ProducerState
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 
+if TYPE_CHECKING:
+    from barnabas.clients.admin import Admin, ProducerState
+
 _PARTITIONS_PER_REQUEST: Final = 500
-
-
-class HangingSearch(NamedTuple):
-    """The partitions to search: those of a topic, one of them, or those with a replica on a broker.
-
-    older_than_ms: the age of the last batch of a transaction, from which on it is a candidate.
-    """
-
-    topic: str | None
-    partition: int | None
-    broker_id: int | None
-    older_than_ms: int
-
-
-class HangingTransaction(NamedTuple):
-    """An open transaction of a producer in one partition. age_ms: since its last batch."""
-
-    topic_partition: TopicPartition
-    producer: ProducerState
-    age_ms: int
-
-
-def find_hanging(admin: Admin, search: HangingSearch, now_ms: int) -> list[HangingTransaction]:
-    """Return the hanging transactions, sorted by partition and producer id. Raises ApiError, ClientTimeout."""
-    partitions = list(_partitions_to_search(admin, search))
-    candidates = list(_old_transactions(admin, search, partitions, now_ms))
-    if not candidates:
-        return []
-    expected = _partitions_by_producer(admin, {each.producer.producer_id for each in candidates})
-    return sorted(
-        each for each in candidates if each.topic_partition not in expected.get(each.producer.producer_id, ())
-    )
-
-
-def _partitions_to_search(admin: Admin, search: HangingSearch) -> Iterator[TopicPartition]:
-    if search.topic is not None and search.partition is not None:
-        yield TopicPartition(search.topic, search.partition)
-        return
-    topics = admin.list_topics(include_internal=True) if search.topic is None else [search.topic]
-    for name, description in admin.describe_topics(topics).items():
-        for info in description.partitions:
-            if search.broker_id is None or search.broker_id in info.replicas:
-                yield TopicPartition(name, info.partition)
-
-
-def _old_transactions(
-    admin: Admin, search: HangingSearch, partitions: Iterable[TopicPartition], now_ms: int
-) -> Iterator[HangingTransaction]:
-    for some in _slices(partitions):
-        for key, producers in admin.describe_producers(some, broker_id=search.broker_id).items():
-            for producer in producers:
-                age_ms = now_ms - producer.last_timestamp_ms
-                if producer.current_transaction_start_offset >= 0 and age_ms > search.older_than_ms:
-                    yield HangingTransaction(key, producer, age_ms)
-
-
-def _slices(partitions: Iterable[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
-    """Yield the partitions in parts: one request about all partitions of a broker would be too much for it."""
-    remaining = iter(partitions)
-    while some := list(islice(remaining, _PARTITIONS_PER_REQUEST)):
-        yield some
-
-
-def _partitions_by_producer(admin: Admin, producer_ids: set[int]) -> dict[int, tuple[TopicPartition, ...]]:
-    """Return the partitions whose markers coordinators will write, by producer id; unknown ids are left out."""
-    found = {}
-    for listed in admin.list_transactions(producer_ids=sorted(producer_ids)):
-        try:
-            described = admin.describe_transactions([listed.transactional_id])[listed.transactional_id]
-        except ApiError as error:
-            # The id has expired since it was listed.
-            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                raise
-            continue
-        found[listed.producer_id] = described.partitions
-    return found
-
-
 _MINUTE_MS: Final = 60_000
 
 
@@ -169,8 +86,6 @@ def describe_producers(
     topic: str, partition: int, broker_id: int | None, bootstrap_servers: str, timeout_seconds: float
 ) -> None:
     """Show the producers that a partition knows, and where their open transactions begin."""
-    from barnabas.protocol.topic_partition import TopicPartition
-
     key = TopicPartition(topic, partition)
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         found = admin.describe_producers([key], broker_id=broker_id)[key]
@@ -203,7 +118,7 @@ def describe_producers(
 )
 @bootstrap_option
 @timeout_option
-def find_hanging_(
+def find_hanging(
     topic: str | None,
     partition: int | None,
     broker_id: int | None,
@@ -225,11 +140,9 @@ def find_hanging_(
         raise click.UsageError("find-hanging needs --topic or --broker-id, which limit the search")
     if topic is None and partition is not None:
         raise click.UsageError("--partition needs --topic")
-    from barnabas.cli.transactions import HangingSearch, find_hanging
-
-    search = HangingSearch(topic, partition, broker_id, minutes * _MINUTE_MS)
+    search = _HangingSearch(topic, partition, broker_id, minutes * _MINUTE_MS)
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
-        found = find_hanging(admin, search, int(time.time() * 1000))
+        found = _hanging_transactions(admin, search, int(time.time() * 1000))
     rows = [
         (
             each.topic_partition.topic,
@@ -262,7 +175,6 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap_servers: str,
     Raises ClickException when no transaction begins at this offset.
     """
     from barnabas.clients.admin import OpenTransaction
-    from barnabas.protocol.topic_partition import TopicPartition
 
     key = TopicPartition(topic, partition)
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
@@ -283,3 +195,88 @@ def force_terminate(transactional_id: str, bootstrap_servers: str, timeout_secon
     with friendly_errors(bootstrap_servers), open_admin(bootstrap_servers, timeout_seconds) as admin:
         fenced = admin.fence_producers([transactional_id])[transactional_id]
     click.echo(f"{transactional_id}\tproducer {fenced.producer_id}\tepoch {fenced.epoch}")
+
+
+# -- the search for hanging transactions
+
+
+class _HangingSearch(NamedTuple):
+    """The partitions to search: those of a topic, one of them, or those with a replica on a broker.
+
+    older_than_ms: the age of the last batch of a transaction, from which on it is a candidate.
+    """
+
+    topic: str | None
+    partition: int | None
+    broker_id: int | None
+    older_than_ms: int
+
+
+class _HangingTransaction(NamedTuple):
+    """An open transaction of a producer in one partition. age_ms: since its last batch."""
+
+    topic_partition: TopicPartition
+    producer: ProducerState
+    age_ms: int
+
+
+def _hanging_transactions(admin: Admin, search: _HangingSearch, now_ms: int) -> list[_HangingTransaction]:
+    """Return the transactions that are open in a partition, and unknown to every coordinator.
+
+    A transaction that its coordinator still knows for the partition gets its marker in time, however old it is. Any
+    other one stays open until an operator aborts it: the last stable offset of its partition stands still, and readers
+    of committed records with it. The result is sorted by partition and producer id. Raises ApiError, ClientTimeout.
+    Kafka: TransactionsCommand.FindHangingTransactionsCommand.
+    """
+    partitions = list(_partitions_to_search(admin, search))
+    candidates = list(_old_transactions(admin, search, partitions, now_ms))
+    if not candidates:
+        return []
+    expected = _partitions_by_producer(admin, {each.producer.producer_id for each in candidates})
+    return sorted(
+        each for each in candidates if each.topic_partition not in expected.get(each.producer.producer_id, ())
+    )
+
+
+def _partitions_to_search(admin: Admin, search: _HangingSearch) -> Iterator[TopicPartition]:
+    if search.topic is not None and search.partition is not None:
+        yield TopicPartition(search.topic, search.partition)
+        return
+    topics = admin.list_topics(include_internal=True) if search.topic is None else [search.topic]
+    for name, description in admin.describe_topics(topics).items():
+        for info in description.partitions:
+            if search.broker_id is None or search.broker_id in info.replicas:
+                yield TopicPartition(name, info.partition)
+
+
+def _old_transactions(
+    admin: Admin, search: _HangingSearch, partitions: Iterable[TopicPartition], now_ms: int
+) -> Iterator[_HangingTransaction]:
+    for some in _slices(partitions):
+        for key, producers in admin.describe_producers(some, broker_id=search.broker_id).items():
+            for producer in producers:
+                age_ms = now_ms - producer.last_timestamp_ms
+                if producer.current_transaction_start_offset >= 0 and age_ms > search.older_than_ms:
+                    yield _HangingTransaction(key, producer, age_ms)
+
+
+def _slices(partitions: Iterable[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    """Yield the partitions in parts: one request about all partitions of a broker would be too much for it."""
+    remaining = iter(partitions)
+    while some := list(islice(remaining, _PARTITIONS_PER_REQUEST)):
+        yield some
+
+
+def _partitions_by_producer(admin: Admin, producer_ids: set[int]) -> dict[int, tuple[TopicPartition, ...]]:
+    """Return the partitions whose markers coordinators will write, by producer id; unknown ids are left out."""
+    found = {}
+    for listed in admin.list_transactions(producer_ids=sorted(producer_ids)):
+        try:
+            described = admin.describe_transactions([listed.transactional_id])[listed.transactional_id]
+        except ApiError as error:
+            # The id has expired since it was listed.
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            continue
+        found[listed.producer_id] = described.partitions
+    return found

@@ -1,16 +1,6 @@
-"""The isolation levels of readers: Kafka's names for users, and the numbers that requests carry (KIP-98).
+"""The small values that several clients share: isolation levels, committed offsets, identities. Immutable.
 
-Read by consumer, admin client and offset look-up; constants, no lock. Kafka: IsolationLevel.
-
-A committed offset, for consumers and for administrators (Kafka: OffsetAndMetadata).
-
-A transaction whose records are all written, and which any client may end now. An immutable value.
-
-Made by `Producer.prepare_transaction`, taken by `Admin.end_transaction`.
-
-The identity of a consumer in its group, for requests that other clients send in the consumer's name. Immutable.
-
-A transactional producer commits a consumer's offsets with it. Kafka: ConsumerGroupMetadata.
+Made and read on any thread; no lock. Kafka: IsolationLevel, OffsetAndMetadata, ConsumerGroupMetadata.
 """
 
 from __future__ import annotations
@@ -21,6 +11,7 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+"""Kafka's names for users, and the numbers that requests carry (KIP-98)."""
 
 
 def isolation_number(level: str) -> int:
@@ -31,7 +22,7 @@ def isolation_number(level: str) -> int:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The offset that a group reads next. `leader_epoch`: that of the record before it, or -1."""
+    """The offset that a group reads next, as it is committed. `leader_epoch`: that of the record before it, or -1."""
 
     offset: int
     metadata: str = ""
@@ -39,7 +30,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class PreparedTransaction(NamedTuple):
-    """An open transaction, by the identity of its producer."""
+    """A transaction whose records are all written, and which any client may end now, by its producer's identity.
+
+    Made by `Producer.prepare_transaction`, taken by `Admin.end_transaction`.
+    """
 
     transactional_id: str
     producer_id: int
@@ -49,7 +43,10 @@ class PreparedTransaction(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """The identity of one consumer. `generation_id` is -1 and `member_id` "" until it has joined a generation."""
+    """The identity of a consumer in its group, with which a transactional producer commits the consumer's offsets.
+
+    `generation_id` is -1 and `member_id` "" until the consumer has joined a generation.
+    """
 
     group_id: str
     generation_id: int = -1

@@ -1,12 +1,10 @@
-"""The exceptions of this package: a setting that is unknown, malformed, or in conflict with another.
+"""The exceptions for a setting that is unknown, malformed, or in conflict with another, and the hint at a known name.
 
-Raised while a configuration is parsed. The command line prints the text; the admin APIs answer INVALID_CONFIG or
-INVALID_REQUEST with it. Kafka: ConfigException, InvalidConfigurationException.
+The exceptions are raised while a configuration is parsed. The command line prints their text; the admin APIs answer
+INVALID_CONFIG or INVALID_REQUEST with it. The hint is made where a setting, an option or a choice is rejected: by the
+settings of broker and clients, the command line, the test kit's faults and the Spark options. No state.
 
-The known name nearest to one that is misspelt, for error messages.
-
-Called where a setting, an option or a choice is rejected: by the broker's and the clients' settings, the command line,
-the test kit's faults and the Spark options. No state.
+Kafka: ConfigException, InvalidConfigurationException.
 """
 
 from __future__ import annotations

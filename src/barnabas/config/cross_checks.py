@@ -1,16 +1,9 @@
-"""Rules between settings: Kafka's checks after parsing, and the limits of this version.
+"""Rules between settings: Kafka's checks after parsing, the connection to ZooKeeper, and the limits of this version.
 
-Called by `KafkaConfig.parse`, for a file and for a change at run time alike; pure functions. The messages are Kafka's
-where Kafka has the rule. Kafka: KafkaConfig.validateValues.
+`KafkaConfig.parse` calls `check_settings`, for a file and for a change at run time alike. The config classes that
+depend on the choice of a store ask `uses_zookeeper`. Pure functions. The messages are Kafka's where Kafka has the rule.
 
-The choice between the two stores of a cluster's metadata.
-
-A pure function of the settings, asked by the checks and by the config classes of both stores.
-
-Rules for the connection to ZooKeeper: what must be set for TLS, for a login, and for access control lists.
-
-Called by `cross_checks`; pure functions. A broker with the embedded store connects to no ZooKeeper, so no rule applies.
-Kafka: KafkaServer.initZkClient, KafkaConfig.zkTlsClientAuthEnabled. ZooKeeper: ClientX509Util.
+Kafka: KafkaConfig.validateValues, KafkaServer.initZkClient, KafkaConfig.zkTlsClientAuthEnabled.
 """
 
 from __future__ import annotations
@@ -21,71 +14,6 @@ from barnabas.config.config_error import ConfigError, RequirementFailed
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import advertised_listeners_of, inter_broker_listener_name_of, listeners_of
 from barnabas.config.protection import check_protection
-
-
-def uses_zookeeper(config: ConfigValues) -> bool:
-    """Return whether the metadata are in ZooKeeper: `metadata.store` says so, or only `zookeeper.connect` is given.
-
-    A file of Apache Kafka has no `metadata.store`, and means the ZooKeeper that it names.
-    """
-    if config.is_set("metadata.store"):
-        return config.string("metadata.store") == "zookeeper"
-    return bool(config.optional_string("zookeeper.connect"))
-
-
-_ENABLE: Final = "zookeeper.ssl.client.enable"
-_SOCKET: Final = "zookeeper.clientCnxnSocket"
-_NETTY: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
-_KEY_STORE: Final = "zookeeper.ssl.keystore.location"
-_TRUST_STORE: Final = "zookeeper.ssl.truststore.location"
-_NAMES: Final = "zookeeper.ssl.endpoint.identification.algorithm"
-_NOT_LOOKED_UP: Final = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
-
-
-def check_zookeeper(config: ConfigValues) -> None:
-    """Check the settings of a broker that uses ZooKeeper. Raises ConfigError: they promise what would not be done."""
-    if uses_zookeeper(config):
-        _check_tls(config)
-        _check_acls(config)
-
-
-def _check_tls(config: ConfigValues) -> None:
-    given = [name for name in (_SOCKET, _KEY_STORE, _TRUST_STORE) if config.text(name)]
-    if not config.boolean(_ENABLE):
-        # Kafka ignores them then, silently. A file that says false has decided on plaintext.
-        if given and not config.is_set(_ENABLE):
-            raise ConfigError(
-                f"{', '.join(given)}: the connection to ZooKeeper is in plaintext unless {_ENABLE}=true is set. Set "
-                f"it, or {_ENABLE}=false if the network between the brokers and ZooKeeper is trusted",
-                given[0],
-            )
-        return
-    socket_class = config.optional_string(_SOCKET)
-    if socket_class and socket_class != _NETTY:
-        raise ConfigError.invalid(_SOCKET, socket_class, f"{_ENABLE}=true needs {_NETTY}; other classes have no TLS")
-    algorithm = config.optional_string(_NAMES)
-    if algorithm and algorithm.upper() != "HTTPS":
-        raise ConfigError.invalid(_NAMES, algorithm, "HTTPS verifies the name of ZooKeeper, an empty value does not")
-    for name in _NOT_LOOKED_UP:
-        if config.boolean(name):
-            raise ConfigError(
-                f"{name}=true: this version does not look up whether ZooKeeper's certificate is revoked. Leave the "
-                "setting out, and trust an authority whose certificates are short-lived",
-                name,
-            )
-
-
-def _check_acls(config: ConfigValues) -> None:
-    """Check that znodes with access control lists will have an owner. Raises ConfigError: they would have none."""
-    if not config.boolean("zookeeper.set.acl") or config.optional_string("zookeeper.sasl.jaas.config"):
-        return
-    if not (config.boolean(_ENABLE) and config.optional_string(_KEY_STORE)):
-        raise ConfigError(
-            f"zookeeper.set.acl=true needs a user of ZooKeeper, to whom the znodes belong: set "
-            f"zookeeper.sasl.jaas.config, or {_ENABLE}=true with {_KEY_STORE}",
-            "zookeeper.set.acl",
-        )
-
 
 _KRAFT_ONLY = (
     "process.roles",
@@ -99,6 +27,24 @@ _STAND_ALONE = (
 )
 _BYTES_PER_CLEANER_THREAD = 1 << 20
 
+_ZOOKEEPER_TLS: Final = "zookeeper.ssl.client.enable"
+_ZOOKEEPER_SOCKET: Final = "zookeeper.clientCnxnSocket"
+_NETTY_SOCKET: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
+_ZOOKEEPER_KEY_STORE: Final = "zookeeper.ssl.keystore.location"
+_ZOOKEEPER_TRUST_STORE: Final = "zookeeper.ssl.truststore.location"
+_ZOOKEEPER_NAME_CHECK: Final = "zookeeper.ssl.endpoint.identification.algorithm"
+_REVOCATION_CHECKS: Final = ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable")
+
+
+def uses_zookeeper(config: ConfigValues) -> bool:
+    """Return whether the metadata are in ZooKeeper: `metadata.store` says so, or only `zookeeper.connect` is given.
+
+    A file of Apache Kafka has no `metadata.store`, and means the ZooKeeper that it names.
+    """
+    if config.is_set("metadata.store"):
+        return config.string("metadata.store") == "zookeeper"
+    return bool(config.optional_string("zookeeper.connect"))
+
 
 # The order matters where a file breaks several rules: which cluster the file is for and which protection it asks for
 # come first, because no other message makes sense to an operator whose file is for another kind of cluster.
@@ -108,7 +54,7 @@ def check_settings(config: ConfigValues) -> None:
     """Check every rule. Raises ConfigError: `config` breaks one; the message is about the first."""
     _check_metadata_store(config)
     check_protection(config)
-    check_zookeeper(config)
+    _check_zookeeper(config)
     _check_identity(config)
     _check_listeners(config)
     _check_logs(config)
@@ -152,6 +98,58 @@ def _check_metadata_store(config: ConfigValues) -> None:
             f"process.roles={','.join(roles)}: this version has no controllers without a broker: the broker "
             "keeps the metadata. Add the role broker, or start with the broker's file",
             "process.roles",
+        )
+
+
+def _check_zookeeper(config: ConfigValues) -> None:
+    """Check what must be set for TLS, a login and access control lists; with the embedded store no rule applies.
+
+    ZooKeeper: ClientX509Util. Raises ConfigError: the settings promise what would not be done.
+    """
+    if uses_zookeeper(config):
+        _check_zookeeper_tls(config)
+        _check_zookeeper_acls(config)
+
+
+def _check_zookeeper_tls(config: ConfigValues) -> None:
+    given = [name for name in (_ZOOKEEPER_SOCKET, _ZOOKEEPER_KEY_STORE, _ZOOKEEPER_TRUST_STORE) if config.text(name)]
+    if not config.boolean(_ZOOKEEPER_TLS):
+        # Kafka ignores them then, silently. A file that says false has decided on plaintext.
+        if given and not config.is_set(_ZOOKEEPER_TLS):
+            raise ConfigError(
+                f"{', '.join(given)}: the connection to ZooKeeper is in plaintext unless {_ZOOKEEPER_TLS}=true is set. "
+                f"Set it, or {_ZOOKEEPER_TLS}=false if the network between the brokers and ZooKeeper is trusted",
+                given[0],
+            )
+        return
+    socket_class = config.optional_string(_ZOOKEEPER_SOCKET)
+    if socket_class and socket_class != _NETTY_SOCKET:
+        raise ConfigError.invalid(
+            _ZOOKEEPER_SOCKET, socket_class, f"{_ZOOKEEPER_TLS}=true needs {_NETTY_SOCKET}; other classes have no TLS"
+        )
+    algorithm = config.optional_string(_ZOOKEEPER_NAME_CHECK)
+    if algorithm and algorithm.upper() != "HTTPS":
+        raise ConfigError.invalid(
+            _ZOOKEEPER_NAME_CHECK, algorithm, "HTTPS verifies the name of ZooKeeper, an empty value does not"
+        )
+    for name in _REVOCATION_CHECKS:
+        if config.boolean(name):
+            raise ConfigError(
+                f"{name}=true: this version does not look up whether ZooKeeper's certificate is revoked. Leave the "
+                "setting out, and trust an authority whose certificates are short-lived",
+                name,
+            )
+
+
+def _check_zookeeper_acls(config: ConfigValues) -> None:
+    """Check that znodes with access control lists will have an owner. Raises ConfigError: they would have none."""
+    if not config.boolean("zookeeper.set.acl") or config.optional_string("zookeeper.sasl.jaas.config"):
+        return
+    if not (config.boolean(_ZOOKEEPER_TLS) and config.optional_string(_ZOOKEEPER_KEY_STORE)):
+        raise ConfigError(
+            f"zookeeper.set.acl=true needs a user of ZooKeeper, to whom the znodes belong: set "
+            f"zookeeper.sasl.jaas.config, or {_ZOOKEEPER_TLS}=true with {_ZOOKEEPER_KEY_STORE}",
+            "zookeeper.set.acl",
         )
 
 

@@ -1,9 +1,9 @@
 """The settings of one topic's logs: the broker's defaults with the topic's overrides on top.
 
 Made when a log is created or its topic's settings change; replaced as a whole, never changed, so any thread reads it.
-The messages are Kafka's. Kafka: org.apache.kafka.storage.internals.log.LogConfig.
+The messages are Kafka's.
 
-The replicas that a topic's throttle is for. Immutable. Kafka: ThrottledReplicaListValidator, AllReplicas.
+Kafka: org.apache.kafka.storage.internals.log.LogConfig, ThrottledReplicaListValidator, AllReplicas.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS, TopicConfigKey
 
-_ALL: Final = ("*",)
+_ALL_REPLICAS: Final = ("*",)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPairs:
-    """The value of `leader.replication.throttled.replicas`: pairs of partition:broker, or `*` for all.
+    """The replicas that a topic's throttle is for: pairs of partition:broker, or `*` for all.
 
     listed: the pairs without leading zeros.
     """
@@ -35,8 +35,8 @@ class ReplicaPairs:
     def of(cls, items: tuple[str, ...]) -> ReplicaPairs:
         """Return the pairs of a value that `config_key.ThrottledReplicas` has accepted."""
         if not items:
-            return NO_REPLICAS
-        if items == _ALL:
+            return _NO_REPLICAS
+        if items == _ALL_REPLICAS:
             return cls(is_all=True, listed=frozenset())
         pairs = [item.split(":") for item in items]
         return cls(is_all=False, listed=frozenset(f"{int(partition)}:{int(broker)}" for partition, broker in pairs))
@@ -46,8 +46,7 @@ class ReplicaPairs:
         return self.is_all or (bool(self.listed) and f"{partition}:{broker_id}" in self.listed)
 
 
-NO_REPLICAS: Final = ReplicaPairs(is_all=False, listed=frozenset())
-
+_NO_REPLICAS: Final = ReplicaPairs(is_all=False, listed=frozenset())
 
 _DECLARATION: Final = "barnabas.topic setting"
 

@@ -1,13 +1,7 @@
-"""The channels from the controller to the live brokers.
+"""The channels from the controller to the live brokers, each a connection and a queue of requests.
 
-Owned by the controller's thread, so no lock. Kafka: kafka.controller.ControllerChannelManager.
-
-The connection of the controller to a broker, as a Protocol.
-
-The channel factory that `broker` gives the controller makes one per live broker (NetworkBrokerChannel). The
-controller's thread calls it; answers come on the channel's own thread. Tests use other implementations.
-
-Kafka: kafka.controller.ControllerChannelManager.
+Owned by the controller's thread, so no lock. The channel factory that `broker` gives the controller makes the channels
+(NetworkBrokerChannel); tests use other implementations. Kafka: kafka.controller.ControllerChannelManager.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""The state of the controller by the event that it handles: a table, for its metrics.
+"""The state of the controller by the event that it handles, and its counts: times by state, unclean elections.
 
-Used by `controller_event_manager` on the controller's thread; pure. Kafka: kafka.controller.ControllerState.
-
-The controller's counts: times of events in the queue, rates and times by state, unclean elections.
-
-Made by `controller`, updated on its thread only, read by any thread.
-Kafka: kafka.controller.ControllerStats, ControllerEventManager.
+`controller` makes the counts; the controller's thread alone updates them, and any thread reads them. The tables are
+pure. Kafka: kafka.controller.ControllerState, ControllerStats, ControllerEventManager.
 """
 
 from __future__ import annotations

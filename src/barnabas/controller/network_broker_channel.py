@@ -4,8 +4,7 @@ Made by the channel factory that `broker` gives the controller, one per live bro
 closes. The thread `Controller-<id>-to-broker-<id>-send-thread` owns the connection: it sends one request at a time, in
 order, and calls `on_response` with the answer. A request that cannot be sent is retried every 100 ms while the channel
 exists, which is as long as the broker is registered: no request is ever skipped. The two threads share `_queue` and the
-client's wake-up.
-`queue_size` and `on_taken` are for the metrics.
+client's wake-up. `queue_size` and `on_taken` are for the metrics.
 
 While no request waits the thread waits for an event of the connection; `_put` ends that wait. Once the connection is
 lost and the broker's address refuses another, the broker's process has ended, and the controller is told without
@@ -13,14 +12,6 @@ waiting for the end of its session (decisions/0062). From then on the channel se
 broker that is given everything anew, over another channel, when it accepts connections again.
 
 Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
-
-Whether a broker's process still listens, as the controller's channel to it sees it.
-
-A killed process leaves a session in the store that ends only after its timeout, but its sockets are closed at once: the
-connection is lost, and the next one is refused. A host that is down, and a link that is cut, refuse nothing; they are
-left to the session's timeout. Why this is safe: docs/decisions/0062.
-
-Owned by the channel's thread, so no lock. Kafka has nothing like it.
 """
 
 from __future__ import annotations
@@ -45,12 +36,25 @@ from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
+logger = logging.getLogger(__name__)
+state_logger = logging.getLogger("state.change.logger")
+
+BACKOFF_SECONDS = 0.1
+WATCH_SECONDS = 0.05
+"""The time between two attempts to connect while no request waits."""
+IDLE_POLL_MS = 1_000
+"""The longest poll of an idle connection. An event or a request ends it at once."""
 # A listener that is bound anew is closed for a moment.
 _REFUSALS_OF_A_DEAD_BROKER: Final = 2
 
 
 class BrokerReachability:
-    """Told of the channel's connections, it tells the controller of changes.
+    """Whether a broker's process still listens. Told of the channel's connections, it tells the controller of changes.
+
+    A killed process leaves a session in the store that ends only after its timeout, but its sockets are closed at once:
+    the connection is lost, and the next one is refused. A host that is down, and a link that is cut, refuse nothing;
+    they are left to the session's timeout. Why this is safe: docs/decisions/0062. Owned by the channel's thread, so no
+    lock. Kafka has nothing like it.
 
     refuses_connections: asks whether nothing listens at the broker's address.
     """
@@ -84,14 +88,10 @@ class BrokerReachability:
             self._on_change(is_reachable)
 
 
-logger = logging.getLogger(__name__)
-state_logger = logging.getLogger("state.change.logger")
-
-BACKOFF_SECONDS = 0.1
-WATCH_SECONDS = 0.05
-"""The time between two attempts to connect while no request waits."""
-IDLE_POLL_MS = 1_000
-"""The longest poll of an idle connection. An event or a request ends it at once."""
+class _QueueItem(NamedTuple):
+    request: Message
+    on_response: Callable[[Any], None]
+    queued_ms: int
 
 
 def _ignore(_queue_time_ns: int) -> None:
@@ -100,12 +100,6 @@ def _ignore(_queue_time_ns: int) -> None:
 
 def _do_nothing() -> None:
     """Do nothing: the default of `on_closed`."""
-
-
-class _QueueItem(NamedTuple):
-    request: Message
-    on_response: Callable[[Any], None]
-    queued_ms: int
 
 
 class NetworkBrokerChannel:

@@ -1,16 +1,14 @@
-"""Client quotas in the store: settings of users, client ids, clients of users, and IP addresses.
+"""Client quotas in the store, of users, client ids, clients of users and IP addresses, and the listener for changes.
 
-Used by `client_quotas`, `scram_credential_admin` (users have credentials, too) and `client_quota_listener` on any
-thread; blocks on the store and keeps nothing. Who changes settings holds `lock` from the reading to the writing.
-Kafka: AdminZkClient.changeConfigs, fetchAllChildEntityConfigs. Paths: /config/users/<u>, /config/clients/<c>,
-/config/users/<u>/clients/<c>, /config/ips/<ip>; names are sanitized, or `<default>`.
+ClientQuotaStore is used by `client_quotas`, `scram_credential_admin` (users have credentials, too) and the listener on
+any thread; it blocks on the store and keeps nothing. Who changes settings holds its `lock` from the reading to the
+writing. Paths: /config/users/<u>, /config/clients/<c>, /config/users/<u>/clients/<c>, /config/ips/<ip>; names are
+sanitized, or `<default>`.
 
-The listener for client quotas that change in the store, which passes them to the managers that apply them.
+ClientQuotaListener is made by `broker`. The main thread calls `load` at start; ConfigChangeListener calls the rest on a
+scheduler's thread. `_lock` serialises them: what `load` read before a change must not be applied after the change.
 
-Made by `broker`. The main thread calls `load` at start; ConfigChangeListener calls the rest on a scheduler's thread.
-`_lock` serialises them: what `load` read before a change must not be applied after the change.
-
-Kafka: ClientIdConfigHandler, UserConfigHandler, IpConfigHandler.
+Kafka: AdminZkClient.changeConfigs, ClientIdConfigHandler, UserConfigHandler, IpConfigHandler.
 """
 
 from __future__ import annotations
@@ -25,6 +23,8 @@ from barnabas.quota.quota_entity import DEFAULT_NAME, IP_CONNECTION_RATE, QuotaE
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+logger = logging.getLogger(__name__)
 
 
 class QuotaPath(NamedTuple):
@@ -98,14 +98,15 @@ class ClientQuotaStore:
             self._configs.change(entity_type, name, {})
 
 
-logger = logging.getLogger(__name__)
-
 UpdateAddress = Callable[[str | None, int | None], None]
 """Sets the connections per second (None: the default) that an address (None: all others) may open."""
 
 
 class ClientQuotaListener:
-    """The listener. address_of: returns the IP address of a host name or address, or None for an unknown name."""
+    """The listener: it passes changed quotas to the managers that apply them.
+
+    address_of: returns the IP address of a host name or address, or None for an unknown name.
+    """
 
     def __init__(
         self,

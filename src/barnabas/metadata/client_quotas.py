@@ -2,7 +2,7 @@
 
 Used by AlterClientQuotas on request handler threads; blocks on the store. `_lock` serialises changes, since a change
 reads the store before it writes. The answer does not wait until the brokers have read the change
-(`client_quota_listener`), as in Kafka's ZooKeeper mode.
+(`ClientQuotaListener`), as in Kafka's ZooKeeper mode.
 
 Error texts are Kafka's. They are ours where Kafka answers UNKNOWN_SERVER_ERROR (a negative rate of connections) or does
 not check at all (a value that is not a number). Kafka: kafka.server.ZkAdminManager.alterClientQuotas.

@@ -1,26 +1,20 @@
-"""Histograms and timers: numbers counted by size, with their percentiles, as Kafka shows them.
+"""Histograms and timers: numbers counted by size in buckets, with their percentiles, as Kafka shows them.
 
 `update` is for one thread, or for several under a lock of theirs; any thread reads, a moment late at worst. Ticked by
 MetricsRegistry on the scheduler's thread; `_lock` keeps a tick and a reader apart. The network layer counts requests
-in plain tables of its own (`network.request_metrics`), which cost less than a call.
-Kafka: Histogram and DurationTimer of com.yammer.metrics.
+in plain tables of its own (`network.request_metrics`), which cost less than a call; buckets, RecentWeights and
+`distribution` serve both.
 
-The buckets of every histogram: the bucket of a number, in one look-up, and the numbers of a bucket.
-
-The tables are made at import and immutable since, so no lock. Every counter reads them (hot path: `INDEX[value]` while
-`value < INDEXED`, else `bucket_of(value)`), and so does `Distribution`. Numbers are whole and not negative; durations
-are counted in units of 1,024 ns (`nanoseconds >> DURATION_SHIFT`), since a shift is cheaper than a division.
+The tables of buckets are made at import and immutable since (hot path: `INDEX[value]` while `value < INDEXED`, else
+`bucket_of(value)`). Numbers are whole and not negative; durations are counted in units of 1,024 ns
+(`nanoseconds >> DURATION_SHIFT`), since a shift is cheaper than a division.
 
 Up to 15 each number has a bucket of its own; from there on every power of two is cut into eight. A bucket's middle is
 therefore at most 1/16 (6.25 %) off what fell into it, at any size. Example: 100 lies in 96..103, the fifth eighth of
-64..127; its middle is 99.5. Kafka: ExponentiallyDecayingSample of com.yammer.metrics, which costs a lock, a random
-number and a tree per value.
+64..127; its middle is 99.5. Kafka's sample costs a lock, a random number and a tree per value. As with Kafka's,
+percentiles favour the last five minutes, everything else is since the start.
 
-The published values of a histogram: count, sum, extremes, mean, and the percentiles of recent values.
-
-Computed on the thread that asks, from bucket counts (`buckets`). `RecentWeights` has no lock: its owner ticks and reads
-it under its own. Kafka: Histogram and ExponentiallyDecayingSample of com.yammer.metrics: percentiles favour the last
-five minutes, everything else is since the start.
+Kafka: Histogram, DurationTimer, ExponentiallyDecayingSample of com.yammer.metrics.
 """
 
 from __future__ import annotations
@@ -58,7 +52,7 @@ def bucket_of(number: int) -> int:
 BUCKETS: Final = bucket_of(_LARGEST) + 1
 
 
-def lowest_of(bucket: int) -> int:
+def _lowest_of(bucket: int) -> int:
     """Return the smallest number of a bucket."""
     if bucket < 2 * _CUTS:
         return bucket
@@ -66,14 +60,13 @@ def lowest_of(bucket: int) -> int:
     return (bucket - extra_bits * _CUTS) << extra_bits
 
 
-LOWEST: Final = tuple(map(lowest_of, range(BUCKETS)))
+LOWEST: Final = tuple(map(_lowest_of, range(BUCKETS)))
 HIGHEST: Final = (*(lowest - 1 for lowest in LOWEST[1:]), _LARGEST)
-MIDDLE: Final = tuple((lowest + highest) / 2 for lowest, highest in zip(LOWEST, HIGHEST, strict=True))
+_MIDDLE: Final = tuple((lowest + highest) / 2 for lowest, highest in zip(LOWEST, HIGHEST, strict=True))
 # Bucket by bucket: asking `bucket_of` for each of 65,536 numbers would be a tenth of the CPU time of a broker's start.
 INDEX: Final = b"".join(
     bytes((bucket,)) * (HIGHEST[bucket] - LOWEST[bucket] + 1) for bucket in range(bucket_of(INDEXED - 1) + 1)
 )
-
 
 PERCENTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 DECAY_PER_SECOND: Final = 0.015
@@ -83,7 +76,7 @@ _NOTHING: Final = (0,) * BUCKETS
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Values in the unit of the metric: milliseconds, bytes. All but `count` are at most 1/16 off (`buckets`)."""
+    """Values in the unit of the metric: milliseconds, bytes. All but `count` are at most 1/16 off."""
 
     count: int = 0
     total: float = 0.0
@@ -99,7 +92,10 @@ class Distribution:
 
 
 class RecentWeights:
-    """The weight of each bucket now, where older values weigh less."""
+    """The weight of each bucket now, where older values weigh less.
+
+    No lock: the owner ticks and reads the weights under a lock of its own.
+    """
 
     __slots__ = ("_counted", "_elapsed_seconds", "_weights")
 
@@ -146,11 +142,11 @@ def distribution(counts: Sequence[int], weights: Sequence[float], unit: float) -
 
 
 def _bucket_middles(unit: float) -> Sequence[float]:
-    return _DURATIONS if unit == DURATION_UNIT_MS else tuple(middle * unit for middle in MIDDLE)
+    return _DURATIONS if unit == DURATION_UNIT_MS else tuple(middle * unit for middle in _MIDDLE)
 
 
 # A duration below one unit shows as 0: so do the stages that a request run at once does not have.
-_DURATIONS: Final = (0.0, *((middle + 0.5) * DURATION_UNIT_MS for middle in MIDDLE[1:]))
+_DURATIONS: Final = (0.0, *((middle + 0.5) * DURATION_UNIT_MS for middle in _MIDDLE[1:]))
 
 
 def _percentiles(weights: Sequence[float], middle: Sequence[float]) -> list[float]:

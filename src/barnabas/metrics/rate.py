@@ -1,13 +1,9 @@
-"""Units a second, and the mean of values, over the last samples.
+"""Units a second and the mean of values over the last samples, and the growth of a count over the last half minute.
 
-Owned by the part that measures (a quota sensor, a client's metric), under its lock or on its thread; milliseconds come
-with each call.
+Owned by the part that measures (a quota sensor, a client's metric), under its lock or on its thread; the time comes
+with each call, in milliseconds for all but RecentRate.
 
 Kafka: org.apache.kafka.common.metrics.stats.Rate, SimpleRate, Avg.
-
-The rate at which a count has grown over the last half minute (Kafka's rates use two samples of 30 s).
-
-No lock: its owner ticks and reads it under its own. Kafka: Rate of org.apache.kafka.common.metrics.stats.
 """
 
 from __future__ import annotations
@@ -84,7 +80,10 @@ TICKS_REMEMBERED: Final = 6
 
 
 class RecentRate:
-    """The rate of one count. Times are monotonic nanoseconds."""
+    """The rate at which one count has grown over the last half minute (Kafka's rates use two samples of 30 s).
+
+    Times are monotonic nanoseconds.
+    """
 
     __slots__ = ("_seen",)
 

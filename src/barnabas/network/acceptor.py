@@ -1,21 +1,13 @@
 """The thread that accepts one listener's connections and hands them to its Processors in turn.
 
-Its thread owns the server socket and the `ThrottledConnections`; `ListenerProcessors` has a lock of its own, since
-Processors are added and removed while running. Kafka: SocketServer.Acceptor, DataPlaneAcceptor.
+Its thread owns the server socket and the throttled connections; `ListenerProcessors` has a lock of its own, since
+Processors are added and removed while running.
 
 A connection passes three tests: the quotas (which may keep this thread waiting until there is room, or refuse the
 address), the socket's options (the client may be gone by now), and a Processor with room. The Processors are asked in
 turn; each has a queue of 20, and the Acceptor waits only for the last one it asks.
 
-Accepted connections of addresses that connect too often: each is closed, without being served, after its delay.
-
-Owned by one Acceptor's thread; no lock. Kafka: DelayedCloseSocket and throttledSockets of SocketServer.Acceptor. The
-delay slows a client that reconnects in a loop, which an immediate close would not.
-
-The network threads of one listener: added and removed while running, asked in turn by the Acceptor.
-
-Made by the Acceptor. The SocketServer's thread adds, starts and removes, the Acceptor's thread takes the next one; a
-lock guards the list. Kafka: SocketServer.Acceptor (its processors).
+Kafka: SocketServer.Acceptor (its processors, throttledSockets), DataPlaneAcceptor, DelayedCloseSocket.
 """
 
 from __future__ import annotations
@@ -42,9 +34,19 @@ from barnabas.transport.default_poller import default_poller
 from barnabas.transport.poller import READABLE
 from barnabas.transport.transport_layer import is_connection_lost
 
+logger = logging.getLogger(__name__)
 
-class ThrottledConnections:
-    """The sockets by the time at which each is to be closed, in nanoseconds."""
+SELECT_SECONDS: Final = 0.5
+RETIREMENT_MS: Final = 30_000
+"""How long a removed network thread waits for answers. No other thread waits for the removed one, and a request may
+stay in a purgatory for its whole timeout, so this is long."""
+
+
+class _ThrottledConnections:
+    """Accepted connections of addresses that connect too often: each is closed, without being served, after its delay.
+
+    The delay slows a client that reconnects in a loop, which an immediate close would not. Times in nanoseconds.
+    """
 
     __slots__ = ("_heap", "_numbers")
 
@@ -74,7 +76,10 @@ class ThrottledConnections:
 
 
 class ListenerProcessors:
-    """The Processors in the order in which they were added; the last ones are removed first."""
+    """The network threads of one listener, in the order in which they were added; the last ones are removed first.
+
+    The SocketServer's thread adds, starts and removes, the Acceptor's takes the next one; `_lock` guards the list.
+    """
 
     def __init__(self, listener: ServedListener, new_processor: Callable[[ServedListener], Processor]) -> None:
         self._listener = listener
@@ -131,14 +136,6 @@ class ListenerProcessors:
             return processor
 
 
-logger = logging.getLogger(__name__)
-
-SELECT_SECONDS: Final = 0.5
-RETIREMENT_MS: Final = 30_000
-"""How long a removed network thread waits for answers. No other thread waits for the removed one, and a request may
-stay in a purgatory for its whole timeout, so this is long."""
-
-
 class Acceptor(AbstractServerThread):
     """The acceptor of one end point.
 
@@ -168,7 +165,7 @@ class Acceptor(AbstractServerThread):
         self._poller = default_poller()
         self._wakeup = Wakeup()
         self._processors = ListenerProcessors(listener, new_processor)
-        self._throttled = ThrottledConnections()
+        self._throttled = _ThrottledConnections()
         self._closed = False
         self._poller.register(server_socket.fileno(), reads_only=True)
         self._poller.register(self._wakeup.fileno(), reads_only=True)
@@ -312,6 +309,7 @@ class Acceptor(AbstractServerThread):
                     return True
             if not (count and self.is_running):
                 return False
+
             # The last Processor was removed while this thread waited for room in it: the others may have room by now.
 
 

@@ -1,12 +1,10 @@
-"""The channel builders of listeners: the interface by which the network asks for them, and the one of a fixed table.
+"""The listeners as the network layer serves them: what their connections share, and the builders of their channels.
 
-Called on the thread that opens a listener or resizes its threads. The broker's own has a builder for each listener,
-made of that listener's settings (`broker.listener_channels`). Kafka: ChannelBuilders.serverChannelBuilder.
+A builder is asked for on the thread that opens a listener or resizes its threads. The broker's own ChannelBuilders have
+one for each listener, made of that listener's settings (`broker.listener_channels`).
 
-The properties that all connections of one listener share, and the plane of the listener. Immutable.
-
-Made by the ListenerFactory for each listener, kept by its Acceptor and Processors, which put it into the context of
-every connection they serve. Kafka: DataPlaneAcceptor and ControlPlaneAcceptor (their prefixes and listener names).
+Kafka: ChannelBuilders.serverChannelBuilder, DataPlaneAcceptor and ControlPlaneAcceptor (their prefixes and listener
+names).
 """
 
 from __future__ import annotations
@@ -17,6 +15,28 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.transport.authenticator import ChannelBuilder, plaintext_channel
+
+DATA_PLANE: Final = "data-plane"
+CONTROL_PLANE: Final = "control-plane"
+
+
+class ServedListener(NamedTuple):
+    """The properties that all connections of one listener share. The names of its threads begin with `plane`.
+
+    Made by the ListenerFactory for each listener, kept by its Acceptor and Processors, which put it into the context of
+    every connection they serve.
+    """
+
+    name: str
+    security_protocol: str
+    privileged: bool = False
+    """Whether brokers and the controller use this listener: the control plane's, or without one the inter-broker
+    listener."""
+    plane: str = DATA_PLANE
+
+    def __str__(self) -> str:
+        """Return the text for the names of threads."""
+        return f"ListenerName({self.name})-{self.security_protocol}"
 
 
 class ChannelBuilders(Protocol):
@@ -56,22 +76,3 @@ def check_protocol(end_point: EndPoint, served: Mapping[str, object] | tuple[str
             f"{', '.join(served)}",
             "listeners",
         )
-
-
-DATA_PLANE: Final = "data-plane"
-CONTROL_PLANE: Final = "control-plane"
-
-
-class ServedListener(NamedTuple):
-    """A listener as its threads see it. The names of the threads begin with `plane`."""
-
-    name: str
-    security_protocol: str
-    privileged: bool = False
-    """Whether brokers and the controller use this listener: the control plane's, or without one the inter-broker
-listener."""
-    plane: str = DATA_PLANE
-
-    def __str__(self) -> str:
-        """Return the text for the names of threads."""
-        return f"ListenerName({self.name})-{self.security_protocol}"

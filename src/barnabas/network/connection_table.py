@@ -1,13 +1,9 @@
 """The connections that one Processor serves, by connection id, from the accepted socket to the closed connection.
 
-Owned by one Processor; its thread alone changes the table, other threads may look at it (`contexts`, `len`). No lock.
-Kafka: SocketServer.Processor (configureNewConnections, processDisconnected).
+Owned by one Processor; its thread alone changes the table, other threads may look at it (`all`, `len`). No lock.
+The queue of accepted connections before it, NewConnections, is shared with the Acceptor.
 
-The accepted connections that wait until their Processor configures them: at most 20.
-
-The Acceptor adds connections, and may wait for room; the Processor takes them out, and so does the thread that removes
-the Processor. One of the two gets each connection, because a deque pops an item once. No lock but that of the semaphore
-that counts the room. Kafka: SocketServer.Processor (newConnections).
+Kafka: SocketServer.Processor (newConnections, configureNewConnections, processDisconnected).
 """
 
 from __future__ import annotations
@@ -27,6 +23,8 @@ from barnabas.transport.transport_layer import StreamSocket
 
 CONNECTION_QUEUE_SIZE: Final = 20
 """How many new connections may wait for a Processor, and how many it configures in one turn."""
+MAX_CONNECTION_INDEX = 0x7FFFFFFF
+"""The largest index at the end of a connection id, a positive int in Kafka; the next index is 0."""
 
 
 class NewConnection(NamedTuple):
@@ -38,7 +36,12 @@ class NewConnection(NamedTuple):
 
 
 class NewConnections:
-    """A bounded queue. The Processor tests in every turn whether `waiting` is empty."""
+    """The accepted connections that wait until their Processor configures them: a bounded queue.
+
+    The Acceptor adds connections, and may wait for room; the Processor takes them out, and so does the thread that
+    removes the Processor. One of the two gets each connection, because a deque pops an item once. No lock but that of
+    the semaphore that counts the room. The Processor tests in every turn whether `waiting` is empty.
+    """
 
     __slots__ = ("_room", "waiting")
 
@@ -69,10 +72,6 @@ class NewConnections:
         while (connection := self.take()) is not None:
             taken.append(connection)
         return taken
-
-
-MAX_INDEX = 0x7FFFFFFF
-"""The largest index at the end of a connection id, a positive int in Kafka; the next index is 0."""
 
 
 class ConnectionId(NamedTuple):
@@ -126,7 +125,7 @@ class ConnectionTable:
         local = new.stream_socket.getsockname()
         remote = new.stream_socket.getpeername()
         connection_id = str(ConnectionId(local[0], local[1], new.address, remote[1], self._next_index))
-        self._next_index = (self._next_index + 1) & MAX_INDEX
+        self._next_index = (self._next_index + 1) & MAX_CONNECTION_INDEX
         channel = self._selector.register(connection_id, new.stream_socket)
         listener = self._listener
         context = ConnectionContext(

@@ -1,12 +1,9 @@
-"""The settings of the network layer: one frozen snapshot, and one part of it for each listener.
+"""The settings of the network layer: one frozen snapshot with a part for each listener, and canonical addresses.
 
-Made by `broker/` from the parsed settings, again whenever they change. Kafka: SocketServerConfigs, and
-valuesWithPrefixOverride of its configurations.
+Made by `broker/` from the parsed settings, again whenever they change. A limit and the connections it is meant for are
+compared by the canonical text of an IP address, which ConnectionQuotas needs too. A look-up of a host's name may block.
 
-The canonical text of IP addresses, by which a limit and the connections it is meant for are compared.
-
-Used by the settings of this layer and by ConnectionQuotas; a name is looked up, which may block. No state.
-Kafka: InetAddress.getByName.
+Kafka: SocketServerConfigs, and valuesWithPrefixOverride of its configurations; InetAddress.getByName.
 """
 
 from __future__ import annotations
@@ -25,6 +22,18 @@ from barnabas.config.setting import Settings, computed, setting
 MAPPED_IPV4: Final = "::ffff:"
 """The prefix of an IPv4 address on a socket that listens to both families."""
 
+LARGE_LISTEN_BACKLOG = 1024
+"""The backlog unless `socket.listen.backlog.size` is given; the kernel caps it at net.core.somaxconn. Kafka's default
+of 50 drops the SYNs of clients that connect together, and they retry after a second: 500 connections took 8 to 9 s, and
+take 0.06 s with this one."""
+
+SYSTEM_BUFFER = -1
+"""Leave a socket's buffer to the kernel, which sizes it by need. Kafka's default of 102400 bytes switches that off: a
+1 MB request then takes eight receives instead of two, a fetch as many sends (measured: 1 MB produces are 1.4 times as
+fast without, 100 KB 1.9 times). So a size is set only if the configuration gives one."""
+
+UNLIMITED = 2_147_483_647
+
 
 def canonical_address(text: str) -> str:
     """Return an address as accepted connections show it. Raises ValueError when `text` is no address."""
@@ -33,28 +42,13 @@ def canonical_address(text: str) -> str:
     return str(ipaddress.ip_address(text.strip().removeprefix(MAPPED_IPV4)))
 
 
-def addresses_of(host: str) -> list[str]:
+def _addresses_of(host: str) -> list[str]:
     """Return the addresses of a host, which may be an address already. Raises OSError for an unknown name."""
     try:
         return [canonical_address(host)]
     except ValueError:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         return [str(address[0]) for *_, address in found]
-
-
-LARGE_LISTEN_BACKLOG = 1024
-"""The backlog unless `socket.listen.backlog.size` is given; the kernel caps it at net.core.somaxconn. Kafka's default
-of 50 drops the SYNs of clients that connect together, and they retry after a second: 500 connections took 8 to 9 s, and
-take 0.06 s with this one."""
-
-
-SYSTEM_BUFFER = -1
-"""Leave a socket's buffer to the kernel, which sizes it by need. Kafka's default of 102400 bytes switches that off: a
-1 MB request then takes eight receives instead of two, a fetch as many sends (measured: 1 MB produces are 1.4 times as
-fast without, 100 KB 1.9 times). So a size is set only if the configuration gives one."""
-
-
-UNLIMITED = 2_147_483_647
 
 
 def _buffer_bytes(name: str) -> Callable[[ConfigValues], int]:
@@ -66,8 +60,8 @@ def _listen_backlog(config: ConfigValues) -> int:
     return backlog if config.is_set("socket.listen.backlog.size") else max(backlog, LARGE_LISTEN_BACKLOG)
 
 
-def _addresses(text: str | None) -> dict[str, int]:
-    """Return the count of each address that `host:count,host:count` names. A name stands for all its addresses.
+def _address_limits(text: str | None) -> dict[str, int]:
+    """Return the limit of each address that `host:count,host:count` names. A name stands for all its addresses.
 
     Raises ConfigError: an entry has another form, or its host is not known.
     """
@@ -80,7 +74,7 @@ def _addresses(text: str | None) -> dict[str, int]:
         if not host or not count.isdigit():
             raise ConfigError(f"{name}: {entry!r} is not of the form host:count", name)
         try:
-            addresses = addresses_of(host.strip("[]"))
+            addresses = _addresses_of(host.strip("[]"))
         except OSError as error:
             raise ConfigError(f"{name}: the host {host} is not known: {error}", name) from error
         result.update(dict.fromkeys(addresses, int(count)))
@@ -116,7 +110,7 @@ class NetworkConfig(Settings):
     """Replaced by the composition root where the id was generated."""
     max_connections: int = setting("max.connections")
     max_connections_per_ip: int = setting("max.connections.per.ip")
-    max_connections_per_ip_overrides: Mapping[str, int] = setting("max.connections.per.ip.overrides", _addresses)
+    max_connections_per_ip_overrides: Mapping[str, int] = setting("max.connections.per.ip.overrides", _address_limits)
     max_connection_creation_rate: int = setting("max.connection.creation.rate")
     quota_samples: int = setting("quota.window.num")
     """The rates of new connections are measured over this many windows of `quota_window_ms`."""

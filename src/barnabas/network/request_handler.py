@@ -1,10 +1,9 @@
-"""A thread that takes requests from the RequestChannel and passes them to the api layer.
+"""The threads that take requests from the RequestChannel and pass them to the api layer, and their pool.
 
-Each thread owns the request it runs, and its counters, which other threads read; no lock. Kafka: KafkaRequestHandler.
+Each thread owns the request it runs, and its counters, which other threads read; no lock. The pool is started, resized
+and shut down by `broker/`; its `_lock` keeps these calls apart.
 
-The threads that handle requests: `num.io.threads` of them, a number that may change.
-
-Started, resized and shut down by `broker/`; a lock keeps these calls apart. Kafka: KafkaRequestHandlerPool.
+Kafka: KafkaRequestHandler, KafkaRequestHandlerPool.
 """
 
 from __future__ import annotations

@@ -3,22 +3,8 @@
 Made and used by one Processor, on its thread; no lock. `RequestTurn` decides what runs at once. Two kinds of work wait
 here, for different reasons: a channel is *postponed* when its turn was used up (its frame is parsed in the next turn),
 a request is *staged* when the RequestChannel was full (a handler thread that makes room wakes the Processor).
-Kafka: SocketServer.Processor (processCompletedReceives), which blocks on a full queue.
 
-The decision which requests of one turn of a Processor's loop run at once on its thread. Pure: the time is passed in.
-
-Owned by one RequestIntake, on its Processor's thread; no lock. Kafka: none, as every request there goes through the
-RequestChannel. Why, and the measurements behind the two constants: docs/decisions/0013-what-runs-at-once.md.
-
-A turn begins `at_once`: brief requests run on the network thread. Its time is `TURN_NS`. A later request either waits
-for the next turn or, behind a request that was slow by itself, goes to the handler threads:
-
-    time  0 ms    turn.begin
-          0.6     A and B have run, 0.3 ms each
-          1.1     C has run; D arrives behind it. 1.1 > 1 ms, and C took 0.5 ms: the turn was used up by many brief
-                  requests. `is_used_up` returns True: D waits, new answers and ready sockets come first.
-    or    9       C took 8.4 ms: so long it was not working but waiting. `at_once` ends: D and all that follow
-                  in this turn are queued for handler threads, so that none of them waits behind another one like C.
+Kafka: SocketServer.Processor (processCompletedReceives), which blocks on a full queue, and runs nothing at once.
 """
 
 from __future__ import annotations
@@ -42,7 +28,21 @@ kernel preempts for a time slice loses up to 4 ms, so a shorter time proves noth
 
 
 class RequestTurn:
-    """The state of one turn: its end, and whether requests still run at once."""
+    """The decision which requests of one turn of a Processor's loop run at once on its thread.
+
+    Pure: the time is passed in. Why, and the measurements behind TURN_NS and SLOW_REQUEST_NS:
+    docs/decisions/0013-what-runs-at-once.md.
+
+    A turn begins `at_once`: brief requests run on the network thread. Its time is `TURN_NS`. A later request either
+    waits for the next turn or, behind a request that was slow by itself, goes to the handler threads:
+
+        time  0 ms    turn.begin
+              0.6     A and B have run, 0.3 ms each
+              1.1     C has run; D arrives behind it. 1.1 > 1 ms, and C took 0.5 ms: the turn was used up by many brief
+                      requests. `is_used_up` returns True: D waits, new answers and ready sockets come first.
+        or    9       C took 8.4 ms: so long it was not working but waiting. `at_once` ends: D and all that follow
+                      in this turn are queued for handler threads, so that none of them waits behind another one like C.
+    """
 
     __slots__ = ("_may_run_at_once", "at_once", "ends_ns")
 

@@ -1,16 +1,8 @@
-"""The numbers in messages about settings: kinds of resources, sources of values, operations.
+"""The numbers in messages about settings, leader elections and features of the cluster.
 
-Shared by the broker's handlers and the admin client; immutable.
+Shared by the broker's handlers, the controller and the admin client; immutable.
 
-Kafka: ConfigResource.Type, DescribeConfigsResponse.ConfigSource, AlterConfigOp.OpType.
-
-The kinds of leader elections: the replicas that may become leader. Immutable, for clients and controller.
-
-Kafka: ElectionType.
-
-The numbers in messages about features of the cluster: the kinds of changes of a level (KIP-584).
-
-Shared by the broker's handlers and the admin client; immutable. Kafka: FeatureUpdate.UpgradeType.
+Kafka: ConfigResource.Type, DescribeConfigsResponse.ConfigSource, AlterConfigOp.OpType, ElectionType, UpgradeType.
 """
 
 from __future__ import annotations
@@ -48,14 +40,17 @@ class ConfigOperation(IntEnum):
 
 
 class ElectionType(IntEnum):
-    """PREFERRED: the first replica of the assignment. UNCLEAN: any replica that is alive, even if records are lost."""
+    """The kinds of leader elections: the replicas that may become leader.
+
+    PREFERRED: the first replica of the assignment. UNCLEAN: any replica that is alive, even if records are lost.
+    """
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class UpgradeType(IntEnum):
-    """The changes of a feature's level that a client allows. An unsafe downgrade may lose metadata."""
+    """The changes of a feature's level that a client allows (KIP-584). An unsafe downgrade may lose metadata."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

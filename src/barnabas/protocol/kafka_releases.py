@@ -1,13 +1,11 @@
-"""Which versions of each API the releases of Apache Kafka speak, for `broker.emulate.version`.
+"""The versions of each API that the releases of Apache Kafka speak, and those that Kafka 4 no longer takes (KIP-896).
 
-Data, read once at start. Taken from the message definitions in the kafka-clients jars of 2.8.2, 3.0.2, 3.1.2, 3.2.3,
-3.3.2, 3.4.1, 3.5.2, 3.6.2, 3.7.2, 3.8.1, 3.9.2, 4.0.1, 4.1.1, 4.2.0 and 4.3.1: stable versions of the APIs of a broker,
-one in ZooKeeper mode up to 3.9 (Kafka: ApiMessageType, ApiKeys.toApiVersion).
+Data from Kafka's message definitions. HISTORY, for `broker.emulate.version`, is read once at start; it is taken from
+the kafka-clients jars of 2.8.2, 3.0.2, 3.1.2, 3.2.3, 3.3.2, 3.4.1, 3.5.2, 3.6.2, 3.7.2, 3.8.1, 3.9.2, 4.0.1, 4.1.1,
+4.2.0 and 4.3.1: stable versions of the APIs of a broker, one in ZooKeeper mode up to 3.9. FIRST_CURRENT_VERSION is made
+of the `deprecatedVersions` of 3.9; metrics and the request log show the clients that still send such versions.
 
-Versions of requests that Kafka 3.9 calls deprecated and Kafka 4 no longer takes (KIP-896).
-
-Data only: the `deprecatedVersions` of Kafka's message definitions. Metrics and the request log show the clients that
-still send them.
+Kafka: ApiMessageType, ApiKeys.toApiVersion.
 """
 
 from __future__ import annotations
@@ -16,34 +14,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.protocol.api_keys import ApiKey
-
-FIRST_CURRENT_VERSION: Final[Mapping[ApiKey, int]] = {
-    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
-    ApiKey.CREATE_ACLS: 1,
-    ApiKey.CREATE_DELEGATION_TOKEN: 1,
-    ApiKey.CREATE_TOPICS: 2,
-    ApiKey.DELETE_ACLS: 1,
-    ApiKey.DELETE_GROUPS: 1,
-    ApiKey.DELETE_TOPICS: 1,
-    ApiKey.DESCRIBE_ACLS: 1,
-    ApiKey.DESCRIBE_CONFIGS: 1,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
-    ApiKey.DESCRIBE_LOG_DIRS: 1,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
-    ApiKey.FETCH: 4,
-    ApiKey.FIND_COORDINATOR: 1,
-    ApiKey.JOIN_GROUP: 2,
-    ApiKey.LIST_OFFSETS: 1,
-    ApiKey.METADATA: 4,
-    ApiKey.OFFSET_COMMIT: 2,
-    ApiKey.OFFSET_FETCH: 1,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
-    ApiKey.PRODUCE: 7,
-    ApiKey.RENEW_DELEGATION_TOKEN: 1,
-    ApiKey.SASL_HANDSHAKE: 1,
-}
-"""Versions below this are deprecated; an API that is not listed has none."""
-
 
 VersionRange = tuple[int, int]
 
@@ -145,6 +115,33 @@ HISTORY: Final[Mapping[ApiKey, str]] = {
 LISTED_BESIDES: Final[Mapping[ApiKey, tuple[str, int]]] = {ApiKey.PRODUCE: ("4.0", 0)}
 """From that release on ApiVersions says that this API begins earlier than it does: librdkafka derives the known
 codecs from the number (KAFKA-18659, ApiKeys.PRODUCE_API_VERSIONS_RESPONSE_MIN_VERSION)."""
+
+FIRST_CURRENT_VERSION: Final[Mapping[ApiKey, int]] = {
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    ApiKey.CREATE_ACLS: 1,
+    ApiKey.CREATE_DELEGATION_TOKEN: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_ACLS: 1,
+    ApiKey.DELETE_GROUPS: 1,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.DESCRIBE_ACLS: 1,
+    ApiKey.DESCRIBE_CONFIGS: 1,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 1,
+    ApiKey.DESCRIBE_LOG_DIRS: 1,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 1,
+    ApiKey.FETCH: 4,
+    ApiKey.FIND_COORDINATOR: 1,
+    ApiKey.JOIN_GROUP: 2,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.METADATA: 4,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.OFFSET_FETCH: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.PRODUCE: 7,
+    ApiKey.RENEW_DELEGATION_TOKEN: 1,
+    ApiKey.SASL_HANDSHAKE: 1,
+}
+"""Versions below this are deprecated; an API that is not listed has none."""
 
 
 def served_versions(release: str) -> dict[ApiKey, VersionRange]:

@@ -1,10 +1,7 @@
-"""Facts about a message in one version that both source generators need: fields in wire order, least sizes.
+"""What both source generators need: facts about a message in one version, and a writer of the generated module.
 
-Pure functions on the classes of `messages/`; called while a codec is compiled.
-
-The text of a generated module: indented lines, fresh names, and the constants they need.
-
-Used by `decoder_source` and `encoder_source` for the length of one call; belongs to the calling thread.
+Used by `decoder_source` and `encoder_source` while a codec is compiled. The functions on the classes of `messages/` are
+pure; a SourceWriter belongs to the calling thread for the length of one call.
 """
 
 from __future__ import annotations
@@ -104,7 +101,7 @@ def default_literal(field: FieldSchema) -> str:
 
 
 class SourceWriter:
-    """Collects the lines of one function and the definitions that go before it."""
+    """Collects the indented lines of one function, and the constants it needs, which are defined before it."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

@@ -1,19 +1,11 @@
-"""The timer: a timing wheel, a heap of its non-empty buckets, and the thread that sleeps until the next one.
+"""The timer: a timing wheel, a heap of its non-empty buckets, and the threads that wait for tasks and run them.
 
 Called by `DelayedOperationPurgatory`; any thread may add and cancel. The `timer` thread only advances the wheel. It
 passes expired tasks to `execute`, in the broker the `expiration-executor` thread, so that a slow completion never
 delays other timeouts. `_lock`, which is that of `_changed`, guards wheel, heap and count; no task is called under it.
 Tests call `advance()` with a mock clock and never start the thread.
 
-Kafka: SystemTimer, SystemTimerReaper.
-
-The `expiration-executor` thread: runs the operations that the timer found expired.
-
-Called by `SystemTimer`; any thread may submit. The thread holds no lock while it runs a task. It drains the action
-queue after each task, because an expired operation may have moved something that other operations wait for. Kafka has
-a thread for each purgatory (`executor-<purgatory>`); here one serves all.
-
-Kafka: SystemTimer.taskExecutor.
+Kafka: SystemTimer, SystemTimer.taskExecutor, SystemTimerReaper.
 """
 
 from __future__ import annotations
@@ -155,7 +147,12 @@ class SystemTimer:
 
 
 class ExpirationExecutor:
-    """A single worker thread with an unbounded queue (bounded in effect by the number of waiting operations)."""
+    """A single worker thread with an unbounded queue (bounded in effect by the number of waiting operations).
+
+    Any thread may submit. The worker holds no lock while it runs a task. It drains the action queue after each task,
+    because an expired operation may have moved something that other operations wait for. Kafka has a thread for each
+    purgatory (`executor-<purgatory>`); here one serves all.
+    """
 
     def __init__(self, actions: ActionQueue) -> None:
         self._actions = actions

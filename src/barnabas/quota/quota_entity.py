@@ -1,14 +1,9 @@
-"""The entity that a quota is for, and the resource that it limits.
+"""The entity that a quota is for, the resource that it limits, and the sanitized names of users and clients.
 
-Immutable values, made by `metadata.client_quotas` from the store, and looked up by `quota_limits`.
+Immutable values and pure functions, for any thread. Entities are made by `metadata` from the store, and looked up by
+`quota_limits`. Names are sanitized, that is percent-encoded, in paths of the store and in names of metrics.
 
-Kafka: ClientQuotaManager.KafkaQuotaEntity, org.apache.kafka.server.quota.QuotaType, QuotaConfig (the settings' names).
-
-Names of users and clients as they appear in paths of the store and in names of metrics: percent-encoded.
-
-Called by the quota managers and by `metadata.client_quotas`, on any thread; pure functions.
-
-Kafka: org.apache.kafka.common.utils.Sanitizer.
+Kafka: ClientQuotaManager.KafkaQuotaEntity, QuotaType, QuotaConfig, org.apache.kafka.common.utils.Sanitizer.
 """
 
 from __future__ import annotations
@@ -24,6 +19,9 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 IP_CONNECTION_RATE: Final = "connection_creation_rate"
 """The names of the settings that set quotas."""
+
+DEFAULT_NAME: Final = "<default>"
+"""The name for every client without an entry of its own; no sanitized name equals it."""
 
 
 class QuotaType(Enum):
@@ -49,9 +47,6 @@ class QuotaEntity(NamedTuple):
             parts.append("default client-id" if self.client_id == DEFAULT_NAME else f"client-id {self.client_id}")
         return " ".join(parts)
 
-
-DEFAULT_NAME: Final = "<default>"
-"""The name for every client without an entry of its own; no sanitized name equals it."""
 
 _is_safe: Final = re.compile(r"[a-zA-Z0-9._-]*").fullmatch
 

@@ -1,26 +1,9 @@
-"""All client quotas of a broker, and the settings that change them.
+"""All client quotas of a broker, the windows over which they are measured, and the settings that change them.
 
 Made by `broker` at start. `update` is called by `metadata.client_quota_store`, one call at a time; the managers are
-charged by `api.throttle`, which is notified of changes.
+charged by `api.throttle`, which is notified of changes. Threads and locks of a manager: as ClientQuotaManager.
 
-Kafka: QuotaFactory.QuotaManagers, QuotaConfigHandler.
-
-The windows over which quotas are measured. Frozen, so any thread reads them; they change with the file only.
-
-Read by `quota_managers` when the broker starts. Kafka: ClientQuotaManagerConfig.
-
-The thread time that each client used: percent of one thread, request handler and network thread together.
-
-Made by `broker`, charged by `api.throttle`; threads and locks as its base class. `_exempt_lock` guards the rate of the
-time that is charged to no client.
-
-Kafka: kafka.server.ClientRequestQuotaManager.
-
-The partitions that each client creates and deletes, against its credits.
-
-Made by `broker`; threads and locks as its base class.
-
-Kafka: kafka.server.ControllerMutationQuotaManager.
+Kafka: QuotaFactory.QuotaManagers, QuotaConfigHandler, ClientRequestQuotaManager, ControllerMutationQuotaManager.
 """
 
 from __future__ import annotations
@@ -55,6 +38,11 @@ from barnabas.quota.quota_limits import Share
 from barnabas.quota.quota_sensor import QuotaSensor, TokenSensor
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
+logger = logging.getLogger(__name__)
+
+PERCENT_OF_A_SECOND: Final = 100 / 1_000_000_000
+"""A nanosecond of a thread, as percent of a second."""
+
 
 def _in_milliseconds(seconds: int) -> int:
     return seconds * 1000
@@ -62,7 +50,10 @@ def _in_milliseconds(seconds: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfig(Settings):
-    """Numbers of samples, and the length of one. statistics: of rates that are shown and limit nothing."""
+    """The windows: numbers of samples, and the length of one. They change with the file only.
+
+    statistics: of rates that are shown and limit nothing. Kafka: ClientQuotaManagerConfig.
+    """
 
     client_samples: int = setting("quota.window.num")
     client_window_ms: int = setting("quota.window.size.seconds", _in_milliseconds)
@@ -76,12 +67,12 @@ class QuotaConfig(Settings):
     statistics_window_ms: int = setting("metrics.sample.window.ms")
 
 
-PERCENT_OF_A_SECOND: Final = 100 / 1_000_000_000
-"""A nanosecond of a thread, as percent of a second."""
-
-
 class ClientRequestQuotaManager(ClientQuotaManager):
-    """The quota of thread time, in nanoseconds. No client waits for longer than one sample of the window."""
+    """The quota of thread time, in percent of one thread, request handler and network thread together.
+
+    No client waits for longer than one sample of the window. `_exempt_lock` guards the rate of the time that is charged
+    to no client.
+    """
 
     def __init__(self, windows: QuotaWindows) -> None:
         super().__init__(QuotaType.REQUEST, windows, "request-time")
@@ -111,7 +102,7 @@ class ClientRequestQuotaManager(ClientQuotaManager):
 
 
 class ControllerMutationQuotaManager(ClientQuotaManager):
-    """The quota of created and deleted partitions. now_ms: milliseconds of a clock that does not go back."""
+    """The quota of created and deleted partitions (credits). now_ms: milliseconds of a clock that does not go back."""
 
     def __init__(self, windows: QuotaWindows, now_ms: Callable[[], int]) -> None:
         super().__init__(QuotaType.CONTROLLER_MUTATION, windows)
@@ -128,9 +119,6 @@ class ControllerMutationQuotaManager(ClientQuotaManager):
 
     def _new_sensor(self, share: Share, now_ms: int) -> QuotaSensor:
         return TokenSensor(share, self._windows.quota, self._windows.statistics, now_ms)
-
-
-logger = logging.getLogger(__name__)
 
 
 class QuotaManagers:

@@ -1,23 +1,10 @@
-"""The usage of one share of a quota: the measured rate, or the credits left, and how long clients had to wait.
+"""The usage of one share of a quota: the measured rate, or the credits left, and how long clients have to wait.
 
-Made and expired by `ClientQuotaManager`; recorded to by whichever thread answers a request. `_lock` guards the values.
+Made and expired by `ClientQuotaManager`; recorded to by whichever thread answers a request. `_lock` guards the values;
+milliseconds come with each call. Beside Kafka's: a quota of 0 makes its client wait for the whole window (in Kafka
+Infinity becomes -1 ms, which is no wait).
 
-Kafka: ClientSensors.
-
-How long a client has to wait until its usage is within its quota again. Pure functions.
-
-Called by the quota managers. Beside Kafka's: a quota of 0 makes its client wait for the whole window (in Kafka Infinity
-becomes -1 ms, which is no wait).
-
-Kafka: org.apache.kafka.server.quota.QuotaUtils, ControllerMutationQuotaManager.throttleTimeMs.
-
-Credits that come back at a steady rate, up to a burst.
-
-Owned by a quota sensor, under its lock; milliseconds come with each call. Unlike with a sampled rate, a burst costs the
-wait until its credits have come back, not until its sample leaves the window. With 10 credits a second and a window of
-11 s, a burst of 130 leaves -20: the client waits 2 s.
-
-Kafka: org.apache.kafka.common.metrics.stats.TokenBucket.
+Kafka: ClientSensors, QuotaUtils, ControllerMutationQuotaManager.throttleTimeMs, TokenBucket.
 """
 
 from __future__ import annotations
@@ -31,32 +18,37 @@ from barnabas.metrics.rate import Average, Rate
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_limits import Share
 
-LONGEST_MS: Final = (1 << 31) - 1
+LONGEST_THROTTLE_TIME_MS: Final = (1 << 31) - 1
 """The largest value of the field in answers."""
 
 
 def throttle_time_ms(rate: float, bound: float, window_ms: int) -> int:
     """Return the wait X after which the rate, over a window longer by X, is the bound: rate * W / (W + X) = bound."""
     if bound <= 0:
-        return min(window_ms, LONGEST_MS)
+        return min(window_ms, LONGEST_THROTTLE_TIME_MS)
     return _rounded((rate - bound) / bound * window_ms)
 
 
 def token_throttle_time_ms(tokens: float, bound: float, window_ms: int) -> int:
     """Return the wait until `tokens`, which are below zero, have come back at `bound` a second."""
     if bound <= 0:
-        return min(window_ms, LONGEST_MS)
+        return min(window_ms, LONGEST_THROTTLE_TIME_MS)
     return _rounded(-tokens / bound * 1000)
 
 
 def _rounded(milliseconds: float) -> int:
     """Round as Java's Math.round, within the field of answers."""
     # The comparison comes first, because `floor` raises for an infinite wait. Python's `round` rounds halves to even.
-    return LONGEST_MS if milliseconds >= LONGEST_MS else math.floor(milliseconds + 0.5)
+    return LONGEST_THROTTLE_TIME_MS if milliseconds >= LONGEST_THROTTLE_TIME_MS else math.floor(milliseconds + 0.5)
 
 
 class TokenBucket:
-    """Full at first: `bound` credits a second, for the whole window. The bound may change between calls."""
+    """Credits that come back at a steady rate, `bound` a second, up to those of a whole window. Full at first.
+
+    Owned by a sensor, under its lock. The bound may change between calls. Unlike with a sampled rate, a burst costs the
+    wait until its credits have come back, not until its sample leaves the window. With 10 credits a second and a window
+    of 11 s, a burst of 130 leaves -20: the client waits 2 s.
+    """
 
     __slots__ = ("_tokens", "_updated_ms", "_window_seconds")
 

@@ -1,11 +1,9 @@
-"""Batches of format v2 as an encoder leaves them for the producer: without a producer id and without a checksum.
+"""Batches of format v2 as an encoder leaves them, and the producer state and checksum that they are sent with.
 
 The encoder of tables makes them. The idempotent producer writes its id and the sequence numbers into the header just
-before it sends a batch, and the checksum covers both: so the checksum is computed then, once, over all bytes. Pure.
+before it sends a batch, long after encoding it, and again when its own id changes. The checksum covers both: so the
+checksum is computed then, once, over all bytes. Pure.
 
-Stamps producer id, epoch and sequence on an encoded v2 batch. Pure.
-
-The idempotent producer calls it when it sends a batch, long after encoding it, and again when its own id changes.
 Kafka: MemoryRecordsBuilder.setProducerState.
 """
 
@@ -23,6 +21,8 @@ from barnabas.records.batch_header import (
 )
 from barnabas.records.compression import Buffer
 from barnabas.records.crc import crc32c
+
+_PRODUCER_STATE = struct.Struct(">qhi")
 
 
 class EncodedBatch(NamedTuple):
@@ -55,16 +55,13 @@ def sealed(header: bytearray, records: Buffer) -> bytes:
     return b"".join((header, records))
 
 
-_STATE = struct.Struct(">qhi")
-
-
 def with_producer_state(
     batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool = False
 ) -> bytes:
     """Return a copy of the batch with this producer state and a new checksum; part of a transaction, or as it was."""
     # Producer id, epoch and base sequence lie side by side in the header, and the checksum covers all three.
     header = bytearray(batch[:HEADER_SIZE])
-    _STATE.pack_into(header, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
+    _PRODUCER_STATE.pack_into(header, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
     if is_transactional:
         header[ATTRIBUTES_POSITION + 1] |= TRANSACTIONAL_MASK
     return sealed(header, memoryview(batch)[HEADER_SIZE:])

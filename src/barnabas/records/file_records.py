@@ -13,6 +13,11 @@ from typing import Protocol
 _PIECE_BYTES = 256 * 1024
 
 
+# Not in the module of Send, which raises it: that one can be compiled, and mypyc compiles no subclass of OSError.
+class TruncatedFile(OSError):
+    """The error for a file that ends before the range that was promised to the peer: the channel can only close."""
+
+
 class CountedFile(Protocol):
     """An open file that closes when its last holder releases it. Any thread may call it."""
 

@@ -1,12 +1,10 @@
 """The fetch path of a broker with `replica.selector.class`: its leaders send consumers to followers (KIP-392).
 
-Takes the place of ReplicaReader in ReplicaManager, on the same threads, without a lock. A subclass, so that brokers
-without the setting pay nothing. Kafka: ReplicaManager.fetchMessages, readFromLog.
+ClosestReplicaReader takes the place of ReplicaReader in ReplicaManager, on the same handler and processor threads. It
+asks a ReplicaSelector, which reads immutable values only: neither takes a lock. The reader is a subclass, so that
+brokers without the setting pay nothing.
 
-The choice of the replica from which a consumer reads (KIP-392).
-
-Asked by ClosestReplicaReader of the leader, on handler and processor threads. Reads immutable values only, so no lock.
-Kafka: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
+Kafka: ReplicaManager.fetchMessages, ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
 """
 
 from __future__ import annotations

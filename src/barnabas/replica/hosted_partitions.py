@@ -1,17 +1,13 @@
-"""The partitions this broker hosts, by topic and number.
+"""The partitions that this broker hosts, by topic and number, and those that are offline.
 
-A part of ReplicaManager. Look-ups take no lock on any thread: `publish`, which LeadershipOrders calls under the
-replica-state-change lock, replaces the maps and never changes them in place. Kafka: ReplicaManager.allPartitions.
+A part of ReplicaManager. Look-ups take no lock on any thread: `publish` and `OfflinePartitions.add`, which
+LeadershipOrders calls under the replica-state-change lock, replace the maps and the set and never change them in place.
 
-The partitions that this broker should serve and cannot, because their log directory has failed.
-
-Owned by HostedPartitions. Changed under the replica-state-change lock and read by any thread: every change replaces the
-set. A partition stays offline until the broker is started again. Kafka: HostedPartition.Offline.
+Kafka: ReplicaManager.allPartitions, HostedPartition.Offline.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -19,11 +15,12 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.partition import Partition
 
-logger = logging.getLogger(__name__)
-
 
 class OfflinePartitions:
-    """A set of partitions, empty on a broker whose disks work."""
+    """The partitions that this broker should serve and cannot, because their log directory has failed.
+
+    None on a broker whose disks work. A partition stays offline until the broker is started again.
+    """
 
     __slots__ = ("_partitions",)
 

@@ -1,6 +1,6 @@
 """The in-sync replicas of a partition as its leader sees them: agreed with the controller, or being changed.
 
-Pure: `next_state` of an immutable `IsrState` and an event. A `LeaderState` holds the current one; `isr_proposals` sends
+Pure: `next_state` of an immutable `IsrState` and an event. A `LeaderState` holds the current one; `isr_updates` sends
 events. While a change is pending, the leader does not know whether the controller has written it. Until the answer
 comes it therefore waits for every replica that may be in sync: a replica being added must already have what is
 acknowledged, and a replica being removed still must (the maximal ISR of KIP-497):

@@ -1,19 +1,12 @@
-"""Changes of in-sync replicas, from the proposal of a partition to its outcome.
+"""Changes of in-sync replicas, from the proposal of a leader to its outcome.
 
-`IsrUpdates` is a part of ReplicaManager. The thread that reads for a follower calls `submit`, the scheduler calls
-`shrink_lagging`, and the outcome arrives on the thread of the AlterPartitionManager; none of them holds a lock. `_lock`
-guards the counters.
+A proposal is the state of a partition with the change pending. `followers` calls `propose_expand` when a follower may
+join, and the thread that reads for this follower then calls `submit` of IsrUpdates, a part of ReplicaManager. The
+scheduler calls `shrink_lagging`; the outcome arrives on the thread of the AlterPartitionManager. None of these threads
+holds a lock when it submits a proposal or brings an outcome. Proposals and outcomes replace `Partition.state` under the
+log's lock. `_lock` guards the counters.
 
-Kafka: Partition.submitAlterPartition, ReplicaManager.maybeShrinkIsr, AlterPartitionListener.
-
-Proposals of a leader to change its in-sync replicas: how they are made, and how their outcome is applied.
-
-Functions on a Partition, called by `followers` when a follower may join, and by IsrUpdates on the threads of the
-scheduler and of the AlterPartitionManager when followers lag and when an outcome arrives. They replace
-`Partition.state` under the log's lock. A proposal is the state with the change pending; the caller submits it when it
-holds no lock.
-
-Kafka: Partition.maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionUpdate, handleAlterPartitionError.
+Kafka: Partition.maybeExpandIsr, Partition.submitAlterPartition, ReplicaManager.maybeShrinkIsr, AlterPartitionListener.
 """
 
 from __future__ import annotations
@@ -34,6 +27,19 @@ from barnabas.runtime.clock import NEVER_MS
 from barnabas.zk.leader_and_isr import LeaderAndIsr
 
 logger = logging.getLogger(__name__)
+
+CERTAINLY_NOT_WRITTEN = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
+"""The controller says that our partition epoch is right and that it did not write."""
+
+FINAL = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+"""The controller knows more than this leader and will send it: the change stays pending until then."""
 
 
 def propose_expand(partition: Partition, state: LeaderState, follower: Follower) -> LeaderState | None:
@@ -56,7 +62,7 @@ def propose_expand(partition: Partition, state: LeaderState, follower: Follower)
     return _propose(partition, state, IsrEvent.EXPAND, (follower.broker_id,))
 
 
-def propose_shrink(partition: Partition) -> LeaderState | None:
+def _propose_shrink(partition: Partition) -> LeaderState | None:
     """Return the state that leaves lagging followers out of the ISR, or None when none lags."""
     state = partition.state
     # Once without the lock, since it runs for every partition; nearly always no follower lags.
@@ -88,7 +94,7 @@ def propose_shrink(partition: Partition) -> LeaderState | None:
         return _propose(partition, state, IsrEvent.SHRINK, lagging)
 
 
-def finish(
+def _finish_proposal(
     partition: Partition, proposal: LeaderState, isr: tuple[int, ...] | None, partition_epoch: int
 ) -> bool | None:
     """Apply the outcome of a proposal: the ISR as written, or None when it was certainly not written and never will be.
@@ -142,20 +148,6 @@ def _lagging(partition: Partition, state: LeaderState) -> frozenset[int]:
     )
 
 
-CERTAINLY_NOT_WRITTEN = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
-"""The controller says that our partition epoch is right and that it did not write."""
-
-FINAL = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.INVALID_UPDATE_VERSION,
-    ErrorCode.INVALID_REQUEST,
-    ErrorCode.NEW_LEADER_ELECTED,
-)
-"""The controller knows more than this leader and will send it: the change stays pending until then."""
-
-
 class IsrUpdates:
     """The submission of proposals, and the application of their outcomes.
 
@@ -173,7 +165,7 @@ class IsrUpdates:
     def shrink_lagging(self, partitions: Iterable[Partition]) -> None:
         """Ask to remove followers that lag from the in-sync replicas of every partition led here."""
         for partition in partitions:
-            proposal = propose_shrink(partition)
+            proposal = _propose_shrink(partition)
             if proposal is not None:
                 self.submit(partition, proposal)
 
@@ -203,7 +195,7 @@ class IsrUpdates:
             return
         moved = None
         if outcome.leader_epoch == proposal.leader_epoch:
-            moved = finish(partition, proposal, outcome.isr, outcome.partition_epoch)
+            moved = _finish_proposal(partition, proposal, outcome.isr, outcome.partition_epoch)
         if moved is None:
             logger.debug("%s: ignoring the outdated ISR %s", partition, outcome)
             self._count(self.failures)
@@ -216,7 +208,7 @@ class IsrUpdates:
     def _fail(self, partition: Partition, proposal: LeaderState, error: ApiError) -> None:
         self._count(self.failures)
         if error.code in CERTAINLY_NOT_WRITTEN:
-            finish(partition, proposal, None, proposal.partition_epoch)
+            _finish_proposal(partition, proposal, None, proposal.partition_epoch)
             logger.info("%s: the controller rejected the change of in-sync replicas: %s", partition, error)
             # The watermark has waited for the replica that was to join.
             self._wake(partition.topic_partition)

@@ -1,19 +1,11 @@
-"""The controller's orders: lead or follow a partition, stop hosting it, learn of the cluster.
+"""The controller's orders about partitions and the cluster, and the listeners for changes of leadership.
 
 `LeadershipOrders` is a part of ReplicaManager, called by the inter-broker handlers on handler threads.
 `_state_change_lock` serialises the orders. It comes before the locks of fetchers, partitions and logs. Delayed
-operations are retried when the order is done and no lock is held. A partition is copied from no leader while its role
-changes: the fetchers have stopped before, and those of its new leader begin afterwards.
+operations are retried, and listeners called, when the order is done and no lock is held. A partition is copied from no
+leader while its role changes: the fetchers have stopped before, and those of its new leader begin afterwards.
 
-Kafka: ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMetadataCache.
-
-Changes of leadership, for the coordinators, whose state belongs to partitions of internal topics.
-
-`LeadershipOrders` collects changes while it carries out an order and calls the listeners on the thread of that order,
-when it holds no lock. Listeners are added while the broker is put together. Two orders may reach a listener in the
-wrong sequence: the leader epochs say which is newer.
-
-Kafka: ReplicaManager.becomeLeaderOrFollower, its callback onLeadershipChange.
+Kafka: ReplicaManager.becomeLeaderOrFollower (callback onLeadershipChange), stopReplicas, maybeUpdateMetadataCache.
 """
 
 from __future__ import annotations
@@ -49,6 +41,11 @@ from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.errors import InconsistentTopicId
 from barnabas.storage.log_manager import LogManager
 
+logger = logging.getLogger(__name__)
+
+LEADER_DURING_DELETE = -2
+"""StopReplica's and UpdateMetadata's leader epoch or id for a topic that is being deleted (LeaderAndIsr.scala)."""
+
 
 class LeadershipChange(NamedTuple):
     """Whether this broker leads the partition now. leader_epoch None: this broker does not host it any more."""
@@ -62,7 +59,11 @@ LeadershipListener = Callable[[Sequence[LeadershipChange]], None]
 
 
 class LeadershipListeners:
-    """The listeners for changes of leadership."""
+    """The listeners for changes of leadership: the coordinators, whose state belongs to partitions of internal topics.
+
+    Added while the broker is put together, called on the thread of an order. Two orders may reach a listener in the
+    wrong sequence: the leader epochs say which is newer.
+    """
 
     def __init__(self) -> None:
         self._listeners: tuple[LeadershipListener, ...] = ()
@@ -78,12 +79,6 @@ class LeadershipListeners:
                 listener(changes)
 
 
-logger = logging.getLogger(__name__)
-
-LEADER_DURING_DELETE = -2
-"""StopReplica's and UpdateMetadata's leader epoch or id for a topic that is being deleted (LeaderAndIsr.scala)."""
-
-
 @dataclass(slots=True)
 class _Outcome:
     """What one LeaderAndIsr order has changed: acted on when all its partitions are done."""
@@ -95,7 +90,9 @@ class _Outcome:
 
 
 class LeadershipOrders:
-    """The execution of a controller's orders; one of an older controller epoch is rejected.
+    """The execution of orders: lead or follow a partition, stop hosting it, learn of the cluster.
+
+    An order of an older controller epoch is rejected.
 
     fetchers: copy the partitions that other brokers lead. moves: take logs into other log directories.
     """

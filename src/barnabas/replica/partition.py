@@ -1,7 +1,7 @@
 """One partition on this broker: its leadership, its log, and the rules between them.
 
 Called by the parts of ReplicaManager on handler and processor threads. What fetches of followers change is in
-`followers` and `isr_proposals`. `_lock` serialises leadership changes. `state`, the states of followers and the high
+`followers` and `isr_updates`. `_lock` serialises leadership changes. `state`, the states of followers and the high
 watermark change under the log's lock, so that no watermark is computed from in-sync replicas that have just changed.
 Appends check the state again under the log's lock; reads hold no lock. Lock order: partition before log. No delayed
 operation is completed and no proposal submitted in here: methods return what moved, and callers act when they hold no
@@ -17,17 +17,7 @@ An append and a change of leadership, side by side:
     and not leader: NOT_LEADER_OR_FOLLOWER,
     before a byte is written
 
-Kafka: kafka.cluster.Partition.
-
-The end of a leader epoch in a leader's log: the answer to OffsetForLeaderEpoch.
-
-Made by `Partition.last_offset_for_leader_epoch` on handler and processor threads; immutable, so no lock.
-Kafka: OffsetForLeaderEpochResponseData.EpochEndOffset.
-
-The values that all partitions of one broker share.
-
-Made by ReplicaManager, read by any thread; immutable, so no lock. Kafka: the constructor arguments of Partition that
-are the same for each.
+Kafka: kafka.cluster.Partition, OffsetForLeaderEpochResponseData.EpochEndOffset.
 """
 
 from __future__ import annotations
@@ -52,23 +42,37 @@ from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.entry import Verification
 
-UNDEFINED_EPOCH = -1
-UNDEFINED_EPOCH_OFFSET = -1
+logger = logging.getLogger(__name__)
+
+PartitionState = LeaderAndIsrRequest.LeaderAndIsrPartitionState
+
+NO_EPOCH: Final = -1
+"""The leader epoch in a request of a client that knows none. Such a request is not fenced."""
+
+HIGH_WATERMARK: Final = -1
+"""The offset in DeleteRecords that means: everything below the high watermark."""
+
+_UNDEFINED_EPOCH: Final = -1
+_UNDEFINED_EPOCH_OFFSET: Final = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch not above the requested one, and the offset behind it; -1 and -1 when the log knows neither."""
+    """The answer to OffsetForLeaderEpoch: the largest epoch not above the requested one, and the offset behind it.
+
+    -1 and -1 when the log knows neither.
+    """
 
     error: ErrorCode = ErrorCode.NONE
-    leader_epoch: int = UNDEFINED_EPOCH
-    end_offset: int = UNDEFINED_EPOCH_OFFSET
+    leader_epoch: int = _UNDEFINED_EPOCH
+    end_offset: int = _UNDEFINED_EPOCH_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnvironment:
-    """The broker's id, time, and rules for followers.
+    """The values that all partitions of a broker share: its id, its time, and its rules for followers.
 
-    max_lag_ms: `replica.lag.time.max.ms`. is_alive: whether the metadata says that a broker is alive.
+    Made by ReplicaManager. max_lag_ms: `replica.lag.time.max.ms`. is_alive: whether the metadata says that a broker is
+    alive.
     """
 
     broker_id: int
@@ -81,22 +85,11 @@ class PartitionEnvironment:
         return self.clock.nanoseconds() // NANOSECONDS_PER_MILLISECOND
 
 
-logger = logging.getLogger(__name__)
-
-PartitionState = LeaderAndIsrRequest.LeaderAndIsrPartitionState
-
-NO_EPOCH: Final = -1
-"""The leader epoch in a request of a client that knows none. Such a request is not fenced."""
-
-HIGH_WATERMARK: Final = -1
-"""The offset in DeleteRecords that means: everything below the high watermark."""
-
-
 class Partition:
     """A replica of a partition, leader or follower.
 
     log: the local log; set before the first state and never changed while the partition lives. state: replaced under
-    the log's lock only, here and in `isr_proposals`.
+    the log's lock only, here and in `isr_updates`.
     """
 
     __slots__ = ("_lock", "environment", "log", "state", "topic_id", "topic_partition")

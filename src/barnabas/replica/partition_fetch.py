@@ -1,12 +1,10 @@
-"""One partition's part of a fetch request, and the request-wide terms of reading.
+"""A fetch below its handler: its terms, the place and the records of each partition, and the reads of a session.
 
-Made by the fetch handler, filled in by ReplicaReader; owned by one thread at a time, so no lock.
+Made by the fetch handler and by the FetchSession (`api`), filled in by ReplicaReader, used by DelayedFetch. Owned by
+one thread at a time: the one that has the request; while the request waits, whichever thread tries it, under the
+operation's lock.
+
 Kafka: FetchParams, FetchRequest.PartitionData, LogReadResult.
-
-The partitions that one fetch of a session reads.
-
-Made by the FetchSession (`api`) for each request, used by ReplicaReader and DelayedFetch. Owned by the thread that has
-the request; while the request waits, by whichever thread tries it, under the operation's lock.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class FetchTerms(NamedTuple):
 
 
 class PartitionFetch:
-    """The place to read from, then the records read.
+    """One partition's part of a fetch: the place to read from, then the records read.
 
     One object for both, unlike Kafka: a fetch in a session reads hundreds of partitions, each of which would cost a
     second object.

@@ -1,10 +1,7 @@
-"""The settings that the replica layer reads.
+"""The settings of the replica layer, and of a follower's fetches from leaders.
 
-Made by `broker`, read by any thread; frozen, so no lock. Kafka: the part of KafkaConfig that ReplicaManager reads.
-
-The settings of a follower's fetches.
-
-Made by `broker`, read by any thread; frozen, so no lock. Kafka: what ReplicaFetcherThread reads of KafkaConfig.
+Made by `broker`, read by any thread; frozen, so no lock.
+Kafka: what ReplicaManager and ReplicaFetcherThread read of KafkaConfig.
 """
 
 from __future__ import annotations
@@ -15,21 +12,6 @@ from typing import Final
 from barnabas.config.keys.bounds import METADATA_VERSIONS
 from barnabas.config.setting import Settings, setting
 from barnabas.protocol.messages.inter_broker import AlterPartitionRequest
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherConfig(Settings):
-    """Sizes in bytes, times in milliseconds. fetchers: the threads for each leader."""
-
-    fetchers: int = setting("num.replica.fetchers")
-    partition_max_bytes: int = setting("replica.fetch.max.bytes")
-    response_max_bytes: int = setting("replica.fetch.response.max.bytes")
-    min_bytes: int = setting("replica.fetch.min.bytes")
-    wait_max_ms: int = setting("replica.fetch.wait.max.ms")
-    backoff_ms: int = setting("replica.fetch.backoff.ms")
-    socket_timeout_ms: int = setting("replica.socket.timeout.ms")
-    socket_receive_buffer_bytes: int = setting("replica.socket.receive.buffer.bytes")
-
 
 _FIRST_PROTOCOL_WITH_ALTER_PARTITION: Final = "2.7-IV2"
 _FIRST_PROTOCOL_WITH_TOPIC_IDS: Final = "2.8-IV0"
@@ -59,3 +41,17 @@ class ReplicaConfig(Settings):
     replica_selector_class: str | None = setting("replica.selector.class")
     alter_log_dirs_threads: int | None = setting("num.replica.alter.log.dirs.threads")
     alter_partition_version: int | None = setting("inter.broker.protocol.version", alter_partition_version_of)
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherConfig(Settings):
+    """Settings of a follower's fetches: sizes in bytes, times in milliseconds. fetchers: threads for each leader."""
+
+    fetchers: int = setting("num.replica.fetchers")
+    partition_max_bytes: int = setting("replica.fetch.max.bytes")
+    response_max_bytes: int = setting("replica.fetch.response.max.bytes")
+    min_bytes: int = setting("replica.fetch.min.bytes")
+    wait_max_ms: int = setting("replica.fetch.wait.max.ms")
+    backoff_ms: int = setting("replica.fetch.backoff.ms")
+    socket_timeout_ms: int = setting("replica.socket.timeout.ms")
+    socket_receive_buffer_bytes: int = setting("replica.socket.receive.buffer.bytes")

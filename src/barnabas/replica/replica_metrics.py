@@ -1,14 +1,10 @@
-"""The replica layer's metrics by Kafka's names, registered once when the broker starts.
+"""The metrics of partitions, of replica fetchers, and of moves between log directories, by Kafka's names.
 
-Called by `broker` on the main thread. A gauge looks at the partitions when it is read, on the reading thread. No
-partition is registered by itself, so that thousands of partitions cost nothing.
+Registered once by `broker`, on the main thread, when the broker starts. A gauge looks at partitions or fetcher threads
+when it is read, on the reading thread. Partitions and threads are metric families, not registered one by one: so
+thousands of partitions cost nothing, and the number of threads may change.
 
-Kafka: ReplicaManager, Partition, DelayedOperationPurgatory, DelayedProduceMetrics, DelayedFetchMetrics.
-
-The metrics of replica fetchers, and of moves between log directories, by Kafka's names.
-
-Registered once, at the broker's start. Gauges look at the threads when they are read; the threads of a moment are a
-family, since their number changes. Kafka: AbstractFetcherManager, FetcherStats, FetcherLagMetrics.
+Kafka: ReplicaManager, Partition, DelayedOperationPurgatory, AbstractFetcherManager, FetcherStats, FetcherLagMetrics.
 """
 
 from __future__ import annotations
@@ -27,6 +23,7 @@ from barnabas.runtime.clock import Clock
 
 SERVER = "kafka.server"
 REPLICA_MANAGER = "ReplicaManager"
+FETCHER_MANAGER = "ReplicaFetcherManager"
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 """The time by which a transaction may exceed transaction.max.timeout.ms before it counts as late."""
 
@@ -115,9 +112,6 @@ def register_purgatory(registry: MetricsRegistry, purgatory: DelayedOperationPur
     registry.gauge(SERVER, kind, "NumDelayedOperations", lambda: purgatory.delayed, tags)
 
 
-MANAGER = "ReplicaFetcherManager"
-
-
 class FetcherThreadMetrics:
     """The requests and bytes of every thread, and the lag of every partition. A metric family."""
 
@@ -161,8 +155,8 @@ def register_log_dir_move_metrics(registry: MetricsRegistry, moves: LogDirMoves)
 def register_fetcher_metrics(registry: MetricsRegistry, fetchers: ReplicaFetcherManager) -> None:
     """Register the manager's gauges and the threads' metrics."""
     tags = {"clientId": CLIENT_ID}
-    registry.gauge(SERVER, MANAGER, "MaxLag", lambda: fetchers.max_lag, tags)
-    registry.gauge(SERVER, MANAGER, "MinFetchRate", lambda: _min_fetch_rate(fetchers), tags)
-    registry.gauge(SERVER, MANAGER, "FailedPartitionsCount", lambda: fetchers.failed_partitions, tags)
-    registry.gauge(SERVER, MANAGER, "DeadThreadCount", lambda: fetchers.dead_threads, tags)
+    registry.gauge(SERVER, FETCHER_MANAGER, "MaxLag", lambda: fetchers.max_lag, tags)
+    registry.gauge(SERVER, FETCHER_MANAGER, "MinFetchRate", lambda: _min_fetch_rate(fetchers), tags)
+    registry.gauge(SERVER, FETCHER_MANAGER, "FailedPartitionsCount", lambda: fetchers.failed_partitions, tags)
+    registry.gauge(SERVER, FETCHER_MANAGER, "DeadThreadCount", lambda: fetchers.dead_threads, tags)
     registry.family(FetcherThreadMetrics(fetchers))

@@ -1,4 +1,4 @@
-"""The versions that the connected nodes support, and the nodes that are still to be asked.
+"""The versions that the connected nodes support, the best one for a request, and the nodes still to be asked.
 
 Part of NetworkClient, owned by its thread; no lock.
 
@@ -7,11 +7,7 @@ with the range it knows, and is asked once more (KIP-511):
 
     we send ApiVersions v4  ->  error 35 as v0, "ApiVersions: 0-2"  ->  we send v2  ->  the table
 
-Kafka: the part of NetworkClient about nodesNeedingApiVersionsFetch and apiVersions.
-
-The versions that a node supports, and the best one for a request.
-
-Made by ApiVersionsDiscovery on the client's thread; immutable, so no lock. Kafka: NodeApiVersions.
+Kafka: NodeApiVersions, and the part of NetworkClient about nodesNeedingApiVersionsFetch and apiVersions.
 """
 
 from __future__ import annotations
@@ -25,9 +21,12 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.rpc.client_request import ClientRequest, RequestBuilder, UnsupportedVersion, fixed_message
 
+OLDEST_VERSION = 0
+"""The version of ApiVersions that every node reads."""
+
 
 class NodeApiVersions:
-    """The version ranges by API key, made of an ApiVersions answer: `(api key, oldest, latest)`."""
+    """The version ranges by API key, made of an ApiVersions answer: `(api key, oldest, latest)`. Immutable."""
 
     __slots__ = ("_ranges",)
 
@@ -54,9 +53,6 @@ class NodeApiVersions:
                 f" The supported range is [{supported[0]},{supported[1]}]."
             )
         return version
-
-
-OLDEST_VERSION = 0
 
 
 class FinalizedLevels(NamedTuple):

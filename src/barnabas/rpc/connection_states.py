@@ -1,19 +1,12 @@
-"""The state of the connection to each node, and when the next attempt is due.
+"""The state of the connection to each node, when the next attempt is due, and when the client logs in again.
 
 Owned by the NetworkClient's thread; no lock. Times are monotonic milliseconds, passed in.
-Kafka: ClusterConnectionStates.
 
     DISCONNECTED -> CONNECTING -> CHECKING_API_VERSIONS -> READY, and from each of them back to DISCONNECTED
     (or AUTHENTICATION_FAILED). A failed attempt doubles the wait before the next one; being ready resets it.
     READY -> CONNECTING, when the client logs in again on the connection it has.
 
-The sessions of a client's connections that end, and when the client logs in again (KIP-368).
-
-Part of ConnectionStates, owned by its thread; no lock. Times are monotonic milliseconds. Kafka: SaslClientAuthenticator
-(ReauthInfo), KafkaChannel (maybeBeginClientReauthentication).
-
-A broker tells how long a session lasts when the client logs in. The client logs in again, on the same connection, after
-85 to 95 percent of that time: early enough for a slow network, and not all connections at once.
+Kafka: ClusterConnectionStates, SaslClientAuthenticator.ReauthInfo, KafkaChannel.maybeBeginClientReauthentication.
 """
 
 from __future__ import annotations
@@ -28,45 +21,8 @@ from barnabas.rpc.node import Node
 from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator
 from barnabas.transport.authenticator import Authenticator
 
-EARLIEST_SHARE: Final = 0.85
-JITTER_SHARE: Final = 0.10
-
-
-class Session(NamedTuple):
-    """The session of one connection. due_ms: when it is renewed, before the next request."""
-
-    node: Node
-    authenticator: SaslClientAuthenticator
-    due_ms: int
-
-
-class SessionRenewals:
-    """The connections whose sessions end, by node id."""
-
-    def __init__(self, random: Random | None) -> None:
-        """random: for jitter; None: every session is renewed as early as possible."""
-        self._random = random
-        self._sessions: dict[int, Session] = {}
-
-    def __bool__(self) -> bool:
-        """Return whether any session ends: without SASL, none does."""
-        return bool(self._sessions)
-
-    def began(self, node: Node, authenticator: Authenticator | None, now_ms: int) -> None:
-        """Note that a connection is ready. authenticator: the connection's; None: it is lost already."""
-        if isinstance(authenticator, SaslClientAuthenticator) and authenticator.session_lifetime_ms > 0:
-            jitter = 0.0 if self._random is None else self._random.random() * JITTER_SHARE
-            lasts_ms = int(authenticator.session_lifetime_ms * (EARLIEST_SHARE + jitter))
-            self._sessions[node.id] = Session(node, authenticator, now_ms + lasts_ms)
-
-    def due(self, node_id: int, now_ms: int) -> Session | None:
-        """Return the session of a connection that has to log in again before its next request, or None."""
-        session = self._sessions.get(node_id)
-        return session if session is not None and now_ms >= session.due_ms else None
-
-    def forget(self, node_id: int) -> None:
-        """Forget a connection: it is lost, or it logs in again."""
-        self._sessions.pop(node_id, None)
+_EARLIEST_RENEWAL_SHARE: Final = 0.85
+_RENEWAL_JITTER_SHARE: Final = 0.10
 
 
 class ConnectionState(Enum):
@@ -118,6 +74,47 @@ class _NodeState:
         self.setup_failures = 0
         self.setup_timeout_ms = 0
         self.throttled_until_ms = 0
+
+
+class SaslSession(NamedTuple):
+    """The session of one connection. due_ms: when it is renewed, before the next request."""
+
+    node: Node
+    authenticator: SaslClientAuthenticator
+    due_ms: int
+
+
+class SessionRenewals:
+    """The connections whose sessions end, by node id (KIP-368).
+
+    A broker tells how long a session lasts when the client logs in. The client logs in again, on the same connection,
+    after 85 to 95 percent of that time: early enough for a slow network, and not all connections at once.
+    """
+
+    def __init__(self, random: Random | None) -> None:
+        """random: for jitter; None: every session is renewed as early as possible."""
+        self._random = random
+        self._sessions: dict[int, SaslSession] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether any session ends: without SASL, none does."""
+        return bool(self._sessions)
+
+    def began(self, node: Node, authenticator: Authenticator | None, now_ms: int) -> None:
+        """Note that a connection is ready. authenticator: the connection's; None: it is lost already."""
+        if isinstance(authenticator, SaslClientAuthenticator) and authenticator.session_lifetime_ms > 0:
+            jitter = 0.0 if self._random is None else self._random.random() * _RENEWAL_JITTER_SHARE
+            lasts_ms = int(authenticator.session_lifetime_ms * (_EARLIEST_RENEWAL_SHARE + jitter))
+            self._sessions[node.id] = SaslSession(node, authenticator, now_ms + lasts_ms)
+
+    def due(self, node_id: int, now_ms: int) -> SaslSession | None:
+        """Return the session of a connection that has to log in again before its next request, or None."""
+        session = self._sessions.get(node_id)
+        return session if session is not None and now_ms >= session.due_ms else None
+
+    def forget(self, node_id: int) -> None:
+        """Forget a connection: it is lost, or it logs in again."""
+        self._sessions.pop(node_id, None)
 
 
 class ConnectionStates:

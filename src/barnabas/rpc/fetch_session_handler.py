@@ -1,20 +1,15 @@
-"""The client's side of an incremental fetch session with one broker (KIP-227). Pure.
+"""The client's side of an incremental fetch session (KIP-227), and the positions that a follower wants. Pure.
 
-Made by the consumer's Fetcher and by a follower's connection to its leader, one for each node that is fetched from,
-and owned by the fetching thread. The broker remembers which partitions were requested. A request names only partitions
-that are new, have another offset or are no longer wanted; an answer names only those that have changed. One request is
-in flight at a time: `build` or `build_changes`, then `handle_response` or `handle_error`.
+A FetchSessionHandler is made by the consumer's Fetcher and by a follower's connection to its leader, one for each node
+that is fetched from, and owned by the fetching thread. The broker remembers which partitions were requested. A request
+names only partitions that are new, have another offset or are no longer wanted; an answer names only those that have
+changed. One request is in flight at a time: `build` or `build_changes`, then `handle_response` or `handle_error`.
 
 Requests have topic ids (KIP-516) if every partition of the session has one. Where ids and names alternate, the broker
 answers FETCH_SESSION_TOPIC_ID_ERROR, and the next request begins another session. A topic that was deleted and created
 again has another id: its partitions are forgotten by the old id and added by the new one in the same request.
 
 Kafka: org.apache.kafka.clients.FetchSessionHandler.
-
-The positions that a follower wants to fetch from, and what has changed about them since its last request.
-
-Owned by one fetcher thread, which puts and drops positions; its connection takes the changes. No lock. With it neither
-of them looks at the partitions that stay as they are: in a session only changes are sent (KIP-227).
 """
 
 from __future__ import annotations
@@ -37,6 +32,17 @@ from barnabas.rpc.fetch_request import (
     fetch_request,
 )
 
+logger = logging.getLogger(__name__)
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_LAST_EPOCH = 2**31 - 1
+
+_ALL_DIFFERENT = 3
+
+_INITIAL = FetchSessionPlace(NO_SESSION, INITIAL_EPOCH)
+
 
 class PositionChanges(NamedTuple):
     """The positions that are new or other than before, and the partitions that are wanted no more."""
@@ -46,7 +52,11 @@ class PositionChanges(NamedTuple):
 
 
 class WantedPositions:
-    """A position for each partition. Iterating gives all of them."""
+    """The positions that a follower wants to fetch from, one a partition, and what changed since its last request.
+
+    Owned by one fetcher thread, which puts and drops positions; its connection takes the changes. Neither of them looks
+    at the partitions that stay as they are. Iterating gives all positions.
+    """
 
     __slots__ = ("_all", "_touched")
 
@@ -85,18 +95,6 @@ class WantedPositions:
             elif now != before:
                 changed.append(now)
         return PositionChanges(changed, gone)
-
-
-logger = logging.getLogger(__name__)
-
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-_LAST_EPOCH = 2**31 - 1
-
-_ALL_DIFFERENT = 3
-
-_INITIAL = FetchSessionPlace(NO_SESSION, INITIAL_EPOCH)
 
 
 class FetchSessionHandler:

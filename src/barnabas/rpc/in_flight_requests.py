@@ -1,10 +1,8 @@
-"""The requests of each node that are sent, or being sent, and not answered yet.
+"""The requests in flight to each node: their frames on the wire, the answers to them, and their queues.
 
-Owned by the NetworkClient's thread; no lock. The newest request is first in each queue. Kafka: InFlightRequests.
+The queues are owned by the NetworkClient's thread; no lock. `request_frame` and `decode_answer` are pure.
 
-A request as it goes over the wire, and the answer to it as it comes back.
-
-Called by NetworkClient on its thread. Pure. Kafka: NetworkClient.doSend, parseResponse.
+Kafka: InFlightRequests, NetworkClient.doSend, NetworkClient.parseResponse.
 """
 
 from __future__ import annotations
@@ -20,6 +18,9 @@ from barnabas.protocol.message_index import response_class
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import ClientRequest
 from barnabas.transport.frame_reader import Frame
+
+_pack_size_into = struct.Struct(">i").pack_into
+_UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
 class InFlightRequest:
@@ -38,7 +39,7 @@ class InFlightRequest:
 
 
 class InFlightRequests:
-    """The queues, of at most `limit` requests per node."""
+    """The queues of requests that are sent, or being sent, and not answered: per node at most `limit`, newest first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -95,10 +96,6 @@ class InFlightRequests:
             for node_id, queue in self._queues.items()
             if any(now_ms - in_flight.sent_ms > in_flight.request.timeout_ms for in_flight in queue)
         ]
-
-
-_pack_size_into = struct.Struct(">i").pack_into
-_UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> list[Any]:

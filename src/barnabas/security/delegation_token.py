@@ -1,19 +1,13 @@
-"""Delegation tokens (KIP-48): what a token is, and the HMAC that is its password.
+"""Delegation tokens (KIP-48): what a token is, the HMAC that is its password, and the tokens that this broker knows.
 
-Used by the token cache, the manager of tokens and the handlers, on any thread; immutable values and pure functions.
+`metadata.delegation_tokens` fills the TokenCache, on the thread of a request or of the scheduler; Processors read it
+when a client logs in by a token. `_lock` guards all its tables. Tokens are immutable values.
 
 A token lets a program log in as its owner without the owner's own credentials: its id is the user name of a SCRAM
 login, its HMAC in base64 is the password. The HMAC is computed from the id and the cluster's secret, so that every
 broker knows it and the store does not.
 
-Kafka: TokenInformation, DelegationToken, DelegationTokenManager.createHmac.
-
-The delegation tokens that this broker knows, with the SCRAM credentials for logins by them.
-
-Filled by `metadata.delegation_tokens`, on the thread of a request or of the scheduler; read by Processors when a client
-logs in by a token. `_lock` guards all tables.
-
-Kafka: DelegationTokenCache.
+Kafka: TokenInformation, DelegationToken, DelegationTokenCache, DelegationTokenManager.createHmac.
 """
 
 from __future__ import annotations
@@ -86,7 +80,10 @@ MakeCredentials = Callable[[str], Mapping[str, ScramCredential]]
 
 
 class TokenCache:
-    """The tokens by id and by HMAC. make_credentials: called once a token, without the lock."""
+    """The known tokens by id and by HMAC, with their SCRAM credentials.
+
+    make_credentials: called once a token, without the lock.
+    """
 
     def __init__(self, make_credentials: MakeCredentials) -> None:
         self._make_credentials = make_credentials

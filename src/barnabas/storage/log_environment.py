@@ -1,9 +1,7 @@
-"""The services that the logs of one manager share: disk, clock, scheduler, segment factory, failure reports.
+"""LogManager's settings, and the services that its logs share: disk, clock, scheduler, segments, failure reports.
 
-Immutable; made by LogManager, read by its logs on any thread. Its `recovery` is filled by the threads that load logs,
-each of which has an entry of its own, and read by the threads that publish metrics; `_lock` guards it.
-
-The broker's settings that LogManager reads. A frozen snapshot, replaced as a whole; made by `broker`.
+Both are frozen. LogManagerConfig is made by `broker`, and replaced as a whole; LogEnvironment is made by LogManager,
+and read by its logs on any thread. `RecoveryProgress._lock` guards what is left to recover.
 """
 
 from __future__ import annotations
@@ -42,7 +40,10 @@ class LogManagerConfig(Settings):
 
 
 class RecoveryProgress:
-    """The segments that the threads of a start have still to recover, each in its log (remainingSegmentsToRecover)."""
+    """The segments that the threads of a start have still to recover, each in its log (remainingSegmentsToRecover).
+
+    Filled by the threads that load logs, each of which has an entry of its own; read by those that publish metrics.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

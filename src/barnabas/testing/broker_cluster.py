@@ -1,21 +1,7 @@
 """Several real brokers for tests: `with cluster(3) as c: ... c.bootstrap_servers; c.kill(1)`.
 
-Used by users' tests and by the project's own, on the caller's thread. Each broker is a BrokerProcess; they share a
-ZnodeServer in the process of the test, which stands for ZooKeeper.
-
-A question of the test kit to one broker of a cluster, over the protocol of its listener: which brokers does it know?
-
-Called by Cluster on the test's thread, which waits. Our Admin would ask any broker of the cluster; here it has to be
-this one. No state, no lock.
-
-Network splits between the brokers of a test's cluster: the links that are cut, by the faults of the brokers.
-
-Made by Cluster, used on the test's thread; no lock. A link goes from one broker to another: while it is cut, the second
-one closes the connection at each request of the first one (`faults.Drop`), before it is handled. The first broker is
-known by the client ids that brokers put into their requests to each other, so that clients reach both as before.
-
-Requests that are under way when a link is cut are still answered. Connections can be opened while it is cut: a broker
-sees connections that end, not silence.
+Used by users' tests and by the project's own, on the caller's thread, which waits; no lock. Each broker is a
+BrokerProcess; they share a ZnodeServer in the process of the test, which stands for ZooKeeper.
 """
 
 from __future__ import annotations
@@ -58,90 +44,6 @@ from barnabas.zk.errors import NoNodeError
 
 if TYPE_CHECKING:
     from barnabas.testing.faults import Fault
-
-
-_METADATA_VERSION: Final = 12
-_HANDSHAKE_VERSION: Final = 1
-_AUTHENTICATE_VERSION: Final = 2
-
-_Response = TypeVar("_Response", bound=Message)
-
-
-def known_brokers(broker: BrokerProcess, timeout_seconds: float) -> set[int]:
-    """Return the ids of the brokers that one broker tells clients of. Raises OSError: it does not answer."""
-    security = broker.security
-    with socket.create_connection((broker.host, broker.port), timeout_seconds) as plain:
-        if security is None or security.certificates is None:
-            return _ask(plain, security)
-        with security.tls_client().protected(plain, broker.host) as encrypted:
-            return _ask(encrypted, security)
-
-
-def _ask(connection: socket.socket, security: BrokerSecurity | None) -> set[int]:
-    if security is not None and security.has_users:
-        _exchange(connection, SaslHandshakeRequest(mechanism=MECHANISM), _HANDSHAKE_VERSION, SaslHandshakeResponse)
-        token = f"\0{security.user}\0{security.password}".encode()
-        answer = _exchange(
-            connection, SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION, SaslAuthenticateResponse
-        )
-        if answer.error_code:
-            raise PermissionError(f"the broker refuses its own user {security.user}: {answer.error_message}")
-    metadata = _exchange(connection, MetadataRequest(topics=[]), _METADATA_VERSION, MetadataResponse)
-    return {node.node_id for node in metadata.brokers}
-
-
-def _exchange(connection: socket.socket, request: Message, version: int, response: type[_Response]) -> _Response:
-    connection.sendall(b"".join(map(bytes, request_frame(request, version, 1, "test-kit"))))
-    with connection.makefile("rb") as answers:
-        (length,) = struct.unpack("!i", answers.read(4))
-        answer = answers.read(length)
-    _, offset = decode_response_header(answer, response_header_version(request.api_key, version))
-    decoded, _ = response.decode(answer, version, offset)
-    return decoded
-
-
-_FETCHERS_SETTING: Final = "num_replica_fetchers"
-
-
-class NetworkSplits:
-    """The links between brokers. brokers: by id, each with faults."""
-
-    def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
-        self._brokers = brokers
-        self._faults: list[Fault] = []
-
-    def cut(self, source: int, target: int) -> None:
-        """Have no request of one broker reach another, from the moment this returns.
-
-        Raises BrokerFailed: the brokers take no faults. Raises ValueError: the link of a broker to itself.
-        """
-        if source == target:
-            raise ValueError(f"broker {source} reaches itself over no link that could be cut")
-        fetchers = int(str(self._brokers[source].settings.get(_FETCHERS_SETTING, 1)))
-        for client_id in client_ids_of(source, fetchers):
-            self._faults.append(self._brokers[target].faults.add(Drop(), client_id=client_id))
-
-    def split(self, groups: Sequence[Collection[int]]) -> None:
-        """Cut both links of any two brokers in different groups. Raises BrokerFailed, and ValueError: in two groups."""
-        members = [broker_id for group in groups for broker_id in group]
-        if len(set(members)) < len(members):
-            raise ValueError(f"a broker is in two of the groups {[sorted(group) for group in groups]}")
-        for group in groups:
-            for target in group:
-                for source in members:
-                    if source not in group:
-                        self.cut(source, target)
-
-    def heal(self) -> None:
-        """Let all requests through again."""
-        for fault in self._faults:
-            fault.remove()
-        self._faults.clear()
-
-
-def client_ids_of(broker_id: int, fetchers: int) -> list[str]:
-    """Return the client ids in a broker's requests to others: those of its own id, and those of its fetchers."""
-    return [str(broker_id), *(f"broker-{broker_id}-fetcher-{number}" for number in range(fetchers))]
 
 
 _POLL_SECONDS: Final = 0.02
@@ -211,7 +113,7 @@ class Cluster:
             )
             for broker_id in range(size)
         ]
-        self._splits = NetworkSplits(self.brokers)
+        self._splits = _NetworkSplits(self.brokers)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -300,7 +202,7 @@ class Cluster:
         running = {index: broker for index, broker in enumerate(self.brokers) if broker.is_running}
         deadline = time.monotonic() + timeout_seconds
         for broker_id, broker in running.items():
-            while (known := known_brokers(broker, START_TIMEOUT_SECONDS)) != running.keys():
+            while (known := _known_brokers(broker, START_TIMEOUT_SECONDS)) != running.keys():
                 if time.monotonic() > deadline:
                     raise BrokerFailed(
                         f"broker {broker_id} knows the brokers {sorted(known)}, not {sorted(running)}, after "
@@ -378,3 +280,103 @@ def cluster(
         running.kill_all()
         if data_dir is None:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+# -- network splits
+
+_FETCHERS_SETTING: Final = "num_replica_fetchers"
+
+
+class _NetworkSplits:
+    """The links between brokers that are cut, by the faults of the brokers. brokers: by id, each with faults.
+
+    A link goes from one broker to another: while it is cut, the second one closes the connection at each request of the
+    first one (`faults.Drop`), before it is handled. The first broker is known by the client ids that brokers put into
+    their requests to each other, so that clients reach both as before.
+
+    Requests that are under way when a link is cut are still answered. Connections can be opened while it is cut: a
+    broker sees connections that end, not silence.
+    """
+
+    def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
+        self._brokers = brokers
+        self._faults: list[Fault] = []
+
+    def cut(self, source: int, target: int) -> None:
+        """Have no request of one broker reach another, from the moment this returns.
+
+        Raises BrokerFailed: the brokers take no faults. Raises ValueError: the link of a broker to itself.
+        """
+        if source == target:
+            raise ValueError(f"broker {source} reaches itself over no link that could be cut")
+        fetchers = int(str(self._brokers[source].settings.get(_FETCHERS_SETTING, 1)))
+        for client_id in client_ids_of(source, fetchers):
+            self._faults.append(self._brokers[target].faults.add(Drop(), client_id=client_id))
+
+    def split(self, groups: Sequence[Collection[int]]) -> None:
+        """Cut both links of any two brokers in different groups. Raises BrokerFailed, and ValueError: in two groups."""
+        members = [broker_id for group in groups for broker_id in group]
+        if len(set(members)) < len(members):
+            raise ValueError(f"a broker is in two of the groups {[sorted(group) for group in groups]}")
+        for group in groups:
+            for target in group:
+                for source in members:
+                    if source not in group:
+                        self.cut(source, target)
+
+    def heal(self) -> None:
+        """Let all requests through again."""
+        for fault in self._faults:
+            fault.remove()
+        self._faults.clear()
+
+
+def client_ids_of(broker_id: int, fetchers: int) -> list[str]:
+    """Return the client ids in a broker's requests to others: those of its own id, and those of its fetchers."""
+    return [str(broker_id), *(f"broker-{broker_id}-fetcher-{number}" for number in range(fetchers))]
+
+
+# -- what one broker knows
+
+_METADATA_VERSION: Final = 12
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 2
+
+_Response = TypeVar("_Response", bound=Message)
+
+
+def _known_brokers(broker: BrokerProcess, timeout_seconds: float) -> set[int]:
+    """Return the ids of the brokers that one broker tells clients of. Raises OSError: it does not answer.
+
+    It is asked over the protocol of its listener. Our Admin would ask any broker of the cluster; here it has to be this
+    one.
+    """
+    security = broker.security
+    with socket.create_connection((broker.host, broker.port), timeout_seconds) as plain:
+        if security is None or security.certificates is None:
+            return _ask_for_brokers(plain, security)
+        with security.tls_client().protected(plain, broker.host) as encrypted:
+            return _ask_for_brokers(encrypted, security)
+
+
+def _ask_for_brokers(connection: socket.socket, security: BrokerSecurity | None) -> set[int]:
+    if security is not None and security.has_users:
+        _exchange(connection, SaslHandshakeRequest(mechanism=MECHANISM), _HANDSHAKE_VERSION, SaslHandshakeResponse)
+        token = f"\0{security.user}\0{security.password}".encode()
+        answer = _exchange(
+            connection, SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION, SaslAuthenticateResponse
+        )
+        if answer.error_code:
+            raise PermissionError(f"the broker refuses its own user {security.user}: {answer.error_message}")
+    metadata = _exchange(connection, MetadataRequest(topics=[]), _METADATA_VERSION, MetadataResponse)
+    return {node.node_id for node in metadata.brokers}
+
+
+def _exchange(connection: socket.socket, request: Message, version: int, response: type[_Response]) -> _Response:
+    connection.sendall(b"".join(map(bytes, request_frame(request, version, 1, "test-kit"))))
+    with connection.makefile("rb") as answers:
+        (length,) = struct.unpack("!i", answers.read(4))
+        answer = answers.read(length)
+    _, offset = decode_response_header(answer, response_header_version(request.api_key, version))
+    decoded, _ = response.decode(answer, version, offset)
+    return decoded

@@ -1,11 +1,9 @@
-"""The authentication of a channel's peer, before the channel is ready: its Protocols, and the one for plaintext.
+"""The authentication of a channel's peer before the channel is ready, and the functions that build channels.
 
-Called by the thread that owns the channel. Kafka: Authenticator, PlaintextChannelBuilder.PlaintextAuthenticator.
+A builder makes the transport and the authenticator of a connected socket; every Selector has one, for its security
+protocol. The thread that owns the channel calls both; no lock.
 
-The functions that make a connected socket's transport and authenticator, by security protocol.
-
-Handed to every Selector; called on its thread for each new connection. Pure; no lock. Kafka: ChannelBuilder,
-PlaintextChannelBuilder.
+Kafka: Authenticator, ChannelBuilder, PlaintextChannelBuilder.
 """
 
 from __future__ import annotations

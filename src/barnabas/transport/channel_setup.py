@@ -1,7 +1,6 @@
 """The stages until a channel of a Selector is ready: connect or accept, handshake, authentication; and its rejection.
 
-Owned by the Selector's thread; no lock. Kafka: Selector.connect and register, finishConnect and prepare of
-KafkaChannel, delayedClosingChannels.
+Owned by the Selector's thread; no lock.
 
     connect ─► NOT_CONNECTED ─(writable)─► AUTHENTICATE ─(handshake, authenticator)─► READY, in `connected`
     accept  ─────────────────────────────►      │
@@ -10,9 +9,7 @@ KafkaChannel, delayedClosingChannels.
 PLAINTEXT has neither handshake nor authenticator, so an accepted channel is READY at once. A channel whose client logs
 in again (`reauthenticate`) goes from READY to AUTHENTICATE, with a new authenticator.
 
-The sockets that a Selector opens itself: their addresses and options.
-
-Called by the Selector's thread; no state. Kafka: Selector (connect, configureSocketChannel).
+Kafka: Selector (connect, register, configureSocketChannel, delayedClosingChannels), KafkaChannel.
 """
 
 from __future__ import annotations
@@ -38,37 +35,9 @@ from barnabas.transport.poll_results import PollResults
 from barnabas.transport.selector_counters import SelectorCounters
 from barnabas.transport.transport_layer import StreamSocket
 
-USE_DEFAULT_BUFFER_SIZE: Final = -1
-
-
-def open_socket(family: int) -> socket.socket:
-    """Make a non-blocking socket that is going to connect. Raises OSError when there are too many open files."""
-    stream_socket = socket.socket(family, socket.SOCK_STREAM)
-    stream_socket.setblocking(False)
-    return stream_socket
-
-
-def set_options(stream_socket: StreamSocket, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
-    """Keep the connection alive, delay nothing, and size the kernel's buffers unless that is left to the system."""
-    stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    stream_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if send_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
-        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-    if receive_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
-        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-
-
-def resolve(address: tuple[str, int]) -> tuple[int, Any]:
-    """Return the address family and the first address of (host, port). Blocks for a host name.
-
-    Raises OSError when the name is unknown.
-    """
-    host, port = address
-    family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    return family, resolved
-
-
 logger = logging.getLogger(__name__)
+
+USE_DEFAULT_BUFFER_SIZE: Final = -1
 
 
 class ChannelFactory(NamedTuple):
@@ -157,10 +126,10 @@ class ChannelSetup:
         connection id in use, OSError when connecting cannot even begin.
         """
         self._channels.refuse_duplicate(connection_id)
-        family, resolved = resolve(address)
+        family, resolved = _resolve(address)
         stream_socket = self._open_socket(family)
         try:
-            set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
+            _set_options(stream_socket, send_buffer_bytes, receive_buffer_bytes)
             error = stream_socket.connect_ex(resolved)
             if error not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
                 raise OSError(error, os.strerror(error))
@@ -292,3 +261,33 @@ class ChannelSetup:
         channel.outgoing.add(answer)
         channel.discard_unread()
         self._io.close_when_sent(channel)
+
+
+# -- sockets that connect
+
+
+def open_socket(family: int) -> socket.socket:
+    """Make a non-blocking socket that is going to connect. Raises OSError when there are too many open files."""
+    stream_socket = socket.socket(family, socket.SOCK_STREAM)
+    stream_socket.setblocking(False)
+    return stream_socket
+
+
+def _set_options(stream_socket: StreamSocket, send_buffer_bytes: int, receive_buffer_bytes: int) -> None:
+    """Keep the connection alive, delay nothing, and size the kernel's buffers unless that is left to the system."""
+    stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    stream_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if send_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
+        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    if receive_buffer_bytes != USE_DEFAULT_BUFFER_SIZE:
+        stream_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+
+
+def _resolve(address: tuple[str, int]) -> tuple[int, Any]:
+    """Return the address family and the first address of (host, port). Blocks for a host name.
+
+    Raises OSError when the name is unknown.
+    """
+    host, port = address
+    family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return family, resolved

@@ -1,19 +1,12 @@
-"""The open channels of one Selector, by connection id and by descriptor, and the two ways in which a channel ends.
+"""The open channels of one Selector, by id, descriptor and idle time, and the two ways in which a channel ends.
 
 Owned by the Selector's thread; other threads may read the totals, perhaps a moment late. No lock.
-Kafka: Selector (channels, closingChannels, close) and its IdleExpiryManager.
 
 `remove` closes a channel because the layer above wants that: nothing is reported. `fail` closes a channel that is lost:
 the end of this poll, or of the next one, reports it. Between open and closed a channel may be *closing*
 (`close_when_sent` of `ChannelIO`): it is no longer read, and closes when its last answer has left.
 
-The order of channels by idle time, kept without work per request.
-
-Owned by the Selector's thread; no lock. Kafka: Selector.IdleExpiryManager, which moves a channel to the end of a map at
-every event. Here an event only stores its time in the channel. A heap holds, for each channel, the time of its last
-event as it was when the heap looked. That time is never later than the true one, so the oldest channel is found by
-correcting the top of the heap until its entry is true. A closed channel stays in the heap until closed ones are the
-majority; then all of them are taken out, so that short-lived connections cost no memory.
+Kafka: Selector (channels, closingChannels, close), Selector.IdleExpiryManager.
 """
 
 from __future__ import annotations
@@ -26,12 +19,21 @@ from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.poller import Poller
 
+logger = logging.getLogger(__name__)
+
 SWEEP_AT_LEAST = 64
 """The number of closed channels that may stay in the heap; for fewer a sweep is not worth it."""
 
 
 class IdleExpiry:
-    """The channels of a Selector by the time of their last activity."""
+    """The channels of a Selector by the time of their last activity, in an order that costs no work per request.
+
+    Kafka moves a channel to the end of a map at every event. Here an event only stores its time in the channel. A heap
+    holds, for each channel, the time of its last event as it was when the heap looked. That time is never later than
+    the true one, so the oldest channel is found by correcting the top of the heap until its entry is true. A closed
+    channel stays in the heap until closed ones are the majority; then all of them are taken out, so that short-lived
+    connections cost no memory.
+    """
 
     __slots__ = ("_closed", "_heap", "_max_idle_ns", "_order", "next_check_ns")
 
@@ -81,9 +83,6 @@ class IdleExpiry:
             return channel
         self.next_check_ns = due_ns
         return None
-
-
-logger = logging.getLogger(__name__)
 
 
 class OpenChannels:

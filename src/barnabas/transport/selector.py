@@ -1,7 +1,7 @@
 """The non-blocking connections of one thread: connect, accept, receive frames, send, expire. For servers and clients.
 
 Owned by one thread (a Processor, a NetworkClient's); only `wakeup` may be called from another. No lock but the
-test-and-set of the wake-up. Kafka: Selector. Two differences, both for speed: readiness is edge-triggered and kept in
+test-and-set of the wake-up. Two differences from Kafka, both for speed: readiness is edge-triggered and kept in
 marks of the channels (`ChannelIO`), so that muting costs nothing; and `io.write` sends at once. A server uses that; a
 client queues with `send` and lets `poll` write, as in Kafka.
 
@@ -32,9 +32,7 @@ which 1 MB has left. C has sent nothing for nine minutes:
 The order of these steps matters. The results of the last poll are cleared first. A channel that fails between two polls
 is reported at the end of the next one, so its completed frames are always handled before the report.
 
-The occasional work of a Selector: close idle channels, and free receive buffers that were not needed.
-
-Owned by the Selector's thread; no lock. Kafka: Selector.maybeCloseOldestConnection.
+Kafka: Selector.
 """
 
 from __future__ import annotations
@@ -61,12 +59,18 @@ from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, P
 from barnabas.transport.selector_counters import SelectorCounters
 from barnabas.transport.transport_layer import StreamSocket
 
+logger = logging.getLogger(__name__)
+
 DROP_BUFFERS_NS: Final = 30_000_000_000
 """The interval at which receive buffers are freed that were not needed since the last time."""
+_ORDINARY_EVENTS: Final = (READABLE, READABLE | WRITABLE)
 
 
-class Upkeep:
-    """The two tasks, and the time at which the next one is due, so that a poll costs one comparison."""
+class _Upkeep:
+    """The occasional work: close idle channels (Kafka: maybeCloseOldestConnection), free buffers that were not needed.
+
+    It knows the time at which its next task is due, so that a poll costs one comparison.
+    """
 
     __slots__ = ("_buffers", "_channels", "_drop_buffers_ns", "due_ns")
 
@@ -84,11 +88,6 @@ class Upkeep:
             self._buffers.drop_unused()
             self._drop_buffers_ns = now_ns + DROP_BUFFERS_NS
         self.due_ns = min(next_idle_ns, self._drop_buffers_ns)
-
-
-logger = logging.getLogger(__name__)
-
-_ORDINARY_EVENTS: Final = (READABLE, READABLE | WRITABLE)
 
 
 class Selector:
@@ -150,7 +149,7 @@ class Selector:
             open_socket,
             failed_authentication_delay_ms,
         )
-        self._upkeep = Upkeep(self._channels, buffers, self._now())
+        self._upkeep = _Upkeep(self._channels, buffers, self._now())
         self.connected = results.connected
         """Ids of the connections that became ready since the last poll, both connected and accepted ones."""
         self.disconnected = results.disconnected

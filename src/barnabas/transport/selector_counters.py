@@ -1,13 +1,9 @@
-"""The counters of a Selector since its start, for Kafka's sensors of these names.
+"""The counters of a Selector since its start, for Kafka's sensors of these names, and those of its clients' sessions.
 
-Written by the Selector's thread; metrics read them from other threads, perhaps a moment late. No lock. Kafka:
-Selector.SelectorMetrics, whose sensors are measured in the hot path; these are plain numbers, from which rates are made
-when metrics are asked for.
+Written by the Selector's thread; metrics read them from other threads, perhaps a moment late. No lock. Kafka measures
+its sensors in the hot path; these are plain numbers, from which rates are made when metrics are asked for.
 
-The counters of a Selector about sessions: logins on live connections (KIP-368), and sessions that have expired.
-
-Written by the Selector's thread; metrics read them from other threads, perhaps a moment late. No lock. Kafka:
-Selector.SelectorMetrics, and expired-connections-killed-count of a Processor.
+Kafka: Selector.SelectorMetrics.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from barnabas.transport.open_channels import OpenChannels
 
 
 class SessionCounters:
-    """The counters of one Selector since its start. Times in nanoseconds."""
+    """The counters of logins on live connections (KIP-368), and of sessions that have expired. Times in nanoseconds."""
 
     __slots__ = (
         "expired",

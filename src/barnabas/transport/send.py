@@ -1,8 +1,8 @@
 """The sending half of a channel: the pieces of one response or of several, in order.
 
 Owned by the thread of the channel's Selector; no lock. One gathering write takes all pieces that are bytes; a range of
-a file goes by `sendfile` (or, when small, is read and joins the write). Kafka: Send, NetworkSend, DefaultRecordsSend.
-There a Send is one response; here the answers of a turn of the loop leave together.
+a file goes by `sendfile` (or, when small, is read and joins the write). In Kafka a Send is one response; here the
+answers of a turn of the loop leave together.
 
 Example: two answers wait, a Metadata of 200 bytes and a Fetch with a header of 80 bytes and 3 MB of a segment:
 
@@ -13,28 +13,17 @@ Example: two answers wait, a Metadata of 200 bytes and a Fetch with a header of 
     sendfile             another turn: the socket's buffer takes 300 KB, then would block: `writable` is False, and
                          the Poller says when there is room
 
-The error of a Send whose file is shorter than the range it promised.
-
-Raised on the Selector's thread. It has a module of its own because Send's module can be compiled, and mypyc does not
-compile subclasses of OSError.
+Kafka: Send, NetworkSend, DefaultRecordsSend.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from barnabas.records.file_records import FileRecords
+from barnabas.records.file_records import FileRecords, TruncatedFile
 from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversionRecords
 from barnabas.transport.transport_layer import MORE, TransportLayer
-
-
-class TruncatedFile(OSError):
-    """The error for a file that ends before the range that was promised to the peer: the channel can only close."""
-
-
-logger = logging.getLogger(__name__)
 
 _MAX_PIECES: Final = 1024  # IOV_MAX of Linux: more in one call is an error
 
@@ -42,20 +31,20 @@ READ_INSTEAD_BYTES: Final = 16 * 1024
 """The size below which a file range is read, and leaves in one call with the pieces around it. Measured on loopback,
 sender's CPU per range, read / sendfile: 4 KiB 5.1 / 5.5 us, 16 KiB 7.5 / 5.7, 64 KiB 23 / 16, 256 KiB 101 / 63."""
 
-CONVERSION_STEPS_PER_TURN: Final = 2
-"""The number of conversion steps for old clients that one channel gets a turn: about a millisecond."""
-
-_HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
-
 _READ_BYTES_PER_WRITE: Final = 256 * 1024
 """How much of small file ranges is read for one write, and so stays in memory if the socket takes nothing."""
-
-_CONVERSION_BYTES: Final = READ_BYTES
-"""The memory that one conversion holds of its file, at least."""
 
 FILE_BYTES_PER_TURN: Final = 1 << 20
 """How many bytes of files one channel may send a turn. One `sendfile` of 50 MB was slower than several pieces, as Kafka
 sends them, and would hold up every other channel."""
+
+CONVERSION_STEPS_PER_TURN: Final = 2
+"""The number of conversion steps for old clients that one channel gets a turn: about a millisecond."""
+
+_CONVERSION_BYTES: Final = READ_BYTES
+"""The memory that one conversion holds of its file, at least."""
+
+_HOLDING_FILES: frozenset[Any] = frozenset({FileRecords, LazyDownConversionRecords})
 
 
 class Send:

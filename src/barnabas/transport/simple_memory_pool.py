@@ -1,18 +1,12 @@
-"""A MemoryPool that only counts: nothing is allocated in advance, the bytes in use are subtracted from the limit.
+"""MemoryPools that only count: nothing is allocated in advance, the bytes in use are subtracted from the limit.
 
 Shared by all Selectors of a SocketServer; any thread may call. One lock guards the numbers; Selectors that wait are
-woken after the lock is released. Kafka: SimpleMemoryPool. A pool that is not strict (the broker's is not) hands out a
-lease while anything at all is left, so that small frames cannot starve a large one; the overshoot is one frame at most.
-Kafka has no `large_bytes`: frames above that size have only half of the pool together, though always one of them, so
-that they cannot shut out all others.
+woken after the lock is released. A pool that is not strict (the broker's is not) hands out a lease while anything at
+all is left, so that small frames cannot starve a large one; the overshoot is one frame at most. Kafka has no
+`large_bytes`: frames above that size have only half of the pool together, though always one of them, so that they
+cannot shut out all others. The broker's pool also takes back lost leases (GarbageCollectedMemoryPool).
 
-A SimpleMemoryPool that takes back the bytes of leases that were not released before they became garbage.
-
-The broker uses this pool: a frame whose request got lost (a defect of the broker) must not make the pool smaller for
-ever. The price is one weak reference per lease, so per frame of 8 KiB and more. Any thread may call; the lock is that
-of SimpleMemoryPool. Kafka: GarbageCollectedMemoryPool, a debugging aid with a thread of its own. Here the garbage
-collector only notes the loss, since it may run at any time, also while its thread holds the pool's lock; the next call
-of the pool takes the bytes back.
+Kafka: SimpleMemoryPool, GarbageCollectedMemoryPool.
 """
 
 from __future__ import annotations
@@ -25,6 +19,8 @@ from collections import deque
 from collections.abc import Callable
 
 from barnabas.transport.memory_pool import MemoryLease
+
+logger = logging.getLogger(__name__)
 
 
 class WaitingFrames:
@@ -218,11 +214,14 @@ class SimpleMemoryPool:
         return f"{type(self).__name__}({self.size - self.available_memory}/{self.size} bytes used)"
 
 
-logger = logging.getLogger(__name__)
-
-
 class GarbageCollectedMemoryPool(SimpleMemoryPool):
-    """A SimpleMemoryPool that counts lost leases in `leaked`."""
+    """A SimpleMemoryPool that takes back the bytes of lost leases, and counts these in `leaked`.
+
+    A lease is lost if it becomes garbage before it was released: a frame whose request got lost (a defect of the
+    broker) must not make the pool smaller for ever. The price is one weak reference per lease, so per frame of 8 KiB
+    and more. Kafka's is a debugging aid with a thread of its own. Here the garbage collector only notes the loss, since
+    it may run at any time, also while its thread holds the pool's lock; the next call of the pool takes the bytes back.
+    """
 
     def __init__(
         self,

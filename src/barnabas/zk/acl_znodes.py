@@ -1,19 +1,15 @@
-"""Access control lists kept in the store, and the notices that they changed.
+"""Access control lists kept in the store, and the notices that they changed: the znodes, and Kafka's calls on them.
 
-A part of `KafkaZkClient` (its attribute `acls`), used by `metadata.acl_admin` on any thread; stateless, so no lock.
-Kafka: the ACL half of kafka.zk.KafkaZkClient.
-
-The znodes of access control lists and of notices that lists changed: where each is kept and what is in it.
-
-Written as Apache Kafka 3.9 writes them, as `broker_zk_data` says. Used by `acl_znodes` on any thread; stateless, so no
-lock. A pattern's entries are the children of a list in one znode:
+AclZnodes is a part of `KafkaZkClient` (its attribute `acls`), used by `metadata.acl_admin` on any thread; stateless, so
+no lock. The znodes are written as Apache Kafka 3.9 writes them, as `broker_zk_data` says. A pattern's entries are the
+children of a list in one znode:
 
     /kafka-acl/Topic/orders                      literal patterns
     /kafka-acl-extended/prefixed/Topic/orders-   prefixed patterns
     /kafka-acl-changes/acl_changes_0000000007            TOPIC:orders
     /kafka-acl-extended-changes/acl_changes_0000000002   {"version":1,"resourceType":"TOPIC",...}
 
-Kafka: kafka.zk.ZkData (ZkAclStore, ZkAclChangeStore, ResourceZNode), AclEntry for the JSON.
+Kafka: the ACL half of kafka.zk.KafkaZkClient; ZkData (ZkAclStore, ZkAclChangeStore, ResourceZNode), AclEntry.
 """
 
 from __future__ import annotations
@@ -30,7 +26,9 @@ from barnabas.zk.store import Create, Delete, NodeData, SetData, Stat
 from barnabas.zk.znode_access import ZnodeAccess
 from barnabas.zk.znode_json import ZnodeFormatError, decode_json, encode_json
 
-PATTERN_TYPES: Final = (PatternType.LITERAL, PatternType.PREFIXED)
+logger = logging.getLogger(__name__)
+
+_PATTERN_TYPES: Final = (PatternType.LITERAL, PatternType.PREFIXED)
 _VERSION: Final = 1
 
 
@@ -152,9 +150,6 @@ class AclChangeZNode:
         )
 
 
-logger = logging.getLogger(__name__)
-
-
 class VersionedAcls(NamedTuple):
     """The entries of a pattern and the version of their znode; None: there is no znode."""
 
@@ -171,13 +166,13 @@ class AclZnodes:
     def __init__(self, access: ZnodeAccess) -> None:
         self._access = access
         self.notices: Mapping[PatternType, ChangeNotices] = {
-            each: ChangeNotices(access, AclChangesZNode.path(each), AclChangeZNode.prefix) for each in PATTERN_TYPES
+            each: ChangeNotices(access, AclChangesZNode.path(each), AclChangeZNode.prefix) for each in _PATTERN_TYPES
         }
 
     def make_sure_paths_exist(self) -> None:
         """Create the parents of lists and notices. Kafka: createAclPaths."""
-        paths = [ResourceTypeZNode.path(how, kind) for how in PATTERN_TYPES for kind in RESOURCE_TYPES]
-        self._access.make_sure_exist([*paths, *(AclChangesZNode.path(how) for how in PATTERN_TYPES)])
+        paths = [ResourceTypeZNode.path(how, kind) for how in _PATTERN_TYPES for kind in RESOURCE_TYPES]
+        self._access.make_sure_exist([*paths, *(AclChangesZNode.path(how) for how in _PATTERN_TYPES)])
 
     def read_all(self) -> dict[ResourcePattern, VersionedAcls]:
         """Return every list. Resources of a type that is unknown here are left out, with a warning, as in Kafka.
@@ -186,7 +181,7 @@ class AclZnodes:
         """
         patterns = [
             ResourcePattern(kind, name, how)
-            for how in PATTERN_TYPES
+            for how in _PATTERN_TYPES
             for kind in self._resource_types(how)
             for name in self._access.children(ResourceTypeZNode.path(how, kind))
         ]

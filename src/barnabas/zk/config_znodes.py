@@ -1,14 +1,9 @@
-"""Settings kept in the store, by entity, and the notices that they changed.
+"""Settings kept in the store, by entity, and the notices that they changed: the znodes, and Kafka's calls on them.
 
-A part of `KafkaZkClient` (its attribute `configs`), used by metadata and controller on any thread; stateless, so no
-lock. Kafka: the config half of kafka.zk.KafkaZkClient.
+ConfigZnodes is a part of `KafkaZkClient` (its attribute `configs`), used by metadata and controller on any thread;
+stateless, so no lock. The znodes are written as Apache Kafka 3.9 writes them, as `broker_zk_data` says.
 
-The znodes of settings and of notices that settings changed: where each is kept and what its JSON looks like.
-
-Written as Apache Kafka 3.9 writes them, as `broker_zk_data` says. Used by `config_znodes` on any thread; stateless, so
-no lock.
-
-Kafka: kafka.zk.ZkData, one object a znode, same names.
+Kafka: the config half of kafka.zk.KafkaZkClient; kafka.zk.ZkData, one object a znode, same names.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""Kafka's calls on ZooKeeper, by name: brokers, the controller, the cluster's id, features, producer ids.
+"""Kafka's calls on ZooKeeper, by name: brokers, controller, cluster id, features, producer ids, consumer offsets.
 
 Made by `broker`, used by metadata and controller on any thread; blocks on the store. Its state is the table of handlers
 (in `znode_access`) and the ids of earlier sessions, which `_lock` guards. Topics, settings, consumer offsets,
 delegation tokens and access control lists are in its parts `topics`, `configs`, `consumer_offsets`, `tokens`, `acls`.
 
-Kafka: kafka.zk.KafkaZkClient.
-
-Offsets of consumers that keep them in the store, as Kafka's consumers did before 0.9.
-
-A part of `KafkaZkClient` (its attribute `consumer_offsets`), used on request handler threads; stateless, so no lock.
-Kafka: kafka.zk.KafkaZkClient.setOrCreateConsumerOffset, getConsumerOffset, ConsumerOffset.
+Kafka: kafka.zk.KafkaZkClient; ConsumerOffset.
 """
 
 from __future__ import annotations
@@ -62,36 +57,6 @@ from barnabas.zk.topic_znodes import TopicZnodes
 from barnabas.zk.znode_access import ZnodeAccess, creations_with_parents
 from barnabas.zk.znode_json import understood
 
-
-class ConsumerOffsetZnodes:
-    """The offsets at /consumers/<group>/offsets/<topic>/<partition>, in digits."""
-
-    def __init__(self, access: ZnodeAccess) -> None:
-        self._access = access
-
-    def set_or_create(self, group_id: str, partition: TopicPartition, offset: int) -> None:
-        """Write an offset. The group id must be fit for a path (`is_path_element`). Raises StoreError."""
-        path, data = _path(group_id, partition), str(offset).encode()
-        # Exactly one of the two succeeds: the creation fails when the znode exists.
-        for outcome in self._access.store.batch([*creations_with_parents(path, data), SetData(path, data)]):
-            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
-                raise outcome
-
-    def get(self, group_id: str, partition: TopicPartition) -> int | None:
-        """Return the offset, or None if there is none."""
-        node = self._access.get(_path(group_id, partition))
-        return None if node is None or not node.data else int(node.data)
-
-
-def is_path_element(text: str) -> bool:
-    """Return whether a text can be one name in a path."""
-    return bool(text) and text not in (".", "..") and "/" not in text and text.isprintable()
-
-
-def _path(group_id: str, partition: TopicPartition) -> str:
-    return f"/consumers/{group_id}/offsets/{partition.topic}/{partition.partition}"
-
-
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
@@ -109,6 +74,39 @@ PERSISTENT_PATHS: Final[tuple[str, ...]] = (
     *(ConfigEntityTypeZNode.path(entity_type) for entity_type in ConfigEntityType.ALL),
 )
 """The znodes that exist before a broker starts; their parents are made on the way. Kafka: ZkData.PersistentZkPaths."""
+
+
+class ConsumerOffsetZnodes:
+    """Offsets of consumers that keep them in the store, as Kafka's consumers did before 0.9.
+
+    An offset is at /consumers/<group>/offsets/<topic>/<partition>, in digits. Used on request handler threads;
+    stateless, so no lock.
+    """
+
+    def __init__(self, access: ZnodeAccess) -> None:
+        self._access = access
+
+    def set_or_create(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        """Write an offset. The group id must be fit for a path (`is_path_element`). Raises StoreError."""
+        path, data = _offset_path(group_id, partition), str(offset).encode()
+        # Exactly one of the two succeeds: the creation fails when the znode exists.
+        for outcome in self._access.store.batch([*creations_with_parents(path, data), SetData(path, data)]):
+            if isinstance(outcome, StoreError) and not isinstance(outcome, NodeExistsError):
+                raise outcome
+
+    def get(self, group_id: str, partition: TopicPartition) -> int | None:
+        """Return the offset, or None if there is none."""
+        node = self._access.get(_offset_path(group_id, partition))
+        return None if node is None or not node.data else int(node.data)
+
+
+def is_path_element(text: str) -> bool:
+    """Return whether a text can be one name in a path."""
+    return bool(text) and text not in (".", "..") and "/" not in text and text.isprintable()
+
+
+def _offset_path(group_id: str, partition: TopicPartition) -> str:
+    return f"/consumers/{group_id}/offsets/{partition.topic}/{partition.partition}"
 
 
 class KafkaZkClient:

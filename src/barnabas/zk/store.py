@@ -1,15 +1,10 @@
 """The interface of the metadata store: a session with a tree of znodes, in ZooKeeper's terms.
 
-Implemented by `zk.embedded_store.EmbeddedSession` (sqlite3); used only by `zk.kafka_zk_client.KafkaZkClient`. A call
-may come from any thread but the store's own, and blocks until the answer is there. Watches are called on the store's
-watch thread. Operations and results are immutable, so no lock. The interface has only the calls that KafkaZkClient
-makes.
+Implemented by `embedded_store` (sqlite3) and `zookeeper_store`; called by KafkaZkClient and its parts alone, and it has
+only the calls that they make. A call may come from any thread but the store's own, and blocks until the answer is
+there. Watches are called on the store's watch thread. Operations and results are immutable, so no lock.
 
-Kafka: kafka.zookeeper.ZooKeeperClient, org.apache.zookeeper.ZooKeeper.
-
-The rules for paths of znodes, as ZooKeeper's.
-
-Pure functions, called by both stores on any thread. ZooKeeper: PathUtils.validatePath.
+Kafka: kafka.zookeeper.ZooKeeperClient. ZooKeeper: org.apache.zookeeper.ZooKeeper, PathUtils.validatePath.
 """
 
 from __future__ import annotations
@@ -21,27 +16,6 @@ from concurrent.futures import Future
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from barnabas.zk.errors import BadArgumentsError, NoNodeError, StoreError
-
-
-def parent_of(path: str) -> str:
-    """Return the path of a znode's parent."""
-    return path[: path.rindex("/")] or "/"
-
-
-def check_path(path: str, *, sequential: bool = False) -> None:
-    """Check a path. sequential: digits will be appended, so that it may end with a slash.
-
-    Raises BadArgumentsError: the path is malformed.
-    """
-    if path == "/":
-        return
-    if not path.startswith("/"):
-        raise BadArgumentsError(path, "must begin with a slash")
-    if path.endswith("/") and not sequential:
-        raise BadArgumentsError(path, "must not end with a slash")
-    if any(part in ("", ".", "..") for part in path[1:].split("/")[: -1 if sequential else None]) or "\0" in path:
-        raise BadArgumentsError(path, "has an empty, relative or null part")
-
 
 # In SetData, Delete and Check: whatever version the znode has.
 ANY_VERSION = -1
@@ -281,3 +255,23 @@ def value_or_none(outcome: Outcome, kind: type[_T]) -> _T | None:
     if isinstance(outcome, NoNodeError):
         return None
     return value_of(outcome, kind)
+
+
+def parent_of(path: str) -> str:
+    """Return the path of a znode's parent."""
+    return path[: path.rindex("/")] or "/"
+
+
+def check_path(path: str, *, sequential: bool = False) -> None:
+    """Check a path by ZooKeeper's rules. sequential: digits will be appended, so that it may end with a slash.
+
+    Raises BadArgumentsError: the path is malformed.
+    """
+    if path == "/":
+        return
+    if not path.startswith("/"):
+        raise BadArgumentsError(path, "must begin with a slash")
+    if path.endswith("/") and not sequential:
+        raise BadArgumentsError(path, "must not end with a slash")
+    if any(part in ("", ".", "..") for part in path[1:].split("/")[: -1 if sequential else None]) or "\0" in path:
+        raise BadArgumentsError(path, "has an empty, relative or null part")

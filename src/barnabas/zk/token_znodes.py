@@ -1,16 +1,9 @@
-"""Delegation tokens in the store: a znode for each token, and the notices that tokens changed.
+"""Delegation tokens in the store, and the notices that they changed: the znodes, and Kafka's calls on them.
 
-A part of `KafkaZkClient` (its attribute `tokens`), used on any thread; stateless, so no lock. The HMAC of a token is
-not in the store.
+TokenZnodes is a part of `KafkaZkClient` (its attribute `tokens`), used on any thread; stateless, so no lock. The HMAC
+of a token is not in the store. Version 3 of the JSON added the requester (KIP-373); principals are sanitized.
 
-Kafka: the delegation token calls of kafka.zk.KafkaZkClient.
-
-The znodes of delegation tokens, and Kafka's JSON in them.
-
-Used by `token_znodes` on any thread; stateless, so no lock. Version 3 added the requester (KIP-373); principals are
-sanitized.
-
-Kafka: ZkData (DelegationTokensZNode and its kin), DelegationTokenManagerZk.
+Kafka: the token calls of kafka.zk.KafkaZkClient; ZkData (DelegationTokensZNode and its kin), DelegationTokenManagerZk.
 """
 
 from __future__ import annotations

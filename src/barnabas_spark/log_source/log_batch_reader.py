@@ -1,11 +1,7 @@
-"""`spark.read.format("barnabas-log")`: a batch query over splits of log files.
+"""`spark.read.format("barnabas-log")`: a batch query over splits of log files, each read as Arrow batches.
 
 Spark makes a reader on the driver when it plans a query, calls `partitions` there and `read` in the executors' Python
 workers, with a copy of the reader. No lock: each process uses its own copy on one thread.
-
-Reads one split of a log as Arrow batches with the columns of Spark's Kafka source.
-
-Called by the reader in the executors' Python workers, on the task's thread; needs no Spark. No lock.
 """
 
 # ruff: noqa: N802 the names are Spark's
@@ -42,7 +38,7 @@ _HEADERS = "headers"
 def read_split(
     split: LogSplit, options: LogSourceOptions, columns: Sequence[str], files: Files
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a split, in order, as Arrow batches of `columns`.
+    """Yield the records of a split, in order, as Arrow batches of `columns`, which are those of Spark's Kafka source.
 
     Raises RecordsDeleted if they were deleted after the query was planned and `failOnDataLoss` is on; LogUnreadable for
     damage, with its place; OSError.

@@ -1,6 +1,6 @@
 """Parquet sidecars: the records of a sealed segment once more, by columns, beside its log file.
 
-Built by a job (`barnabas log sidecars`), read by `split_records` on each task's thread, and by Spark itself
+Built by a job (`barnabas log sidecars`), read by `log_batch_reader` on each task's thread, and by Spark itself
 (`sidecar_table`). A file is written under another name and moved into place whole; no lock. Needs no Spark.
 
 The sidecar of `00000000000000000042.log` is `00000000000000000042.3ff1c2-9a01e7c4.parquet` in the same directory, which
@@ -9,10 +9,6 @@ name and the metadata have the `SegmentIdentity` of the log file that it was mad
 not used, so retention, cleaning and truncation need to know nothing of sidecars. No path ever gets other rows: a query
 of Spark that has planned to read a path finds those rows or no file. A sidecar has all data records of the segment,
 those of aborted transactions too, and therefore does not serve splits that must leave some out.
-
-Tells whether a segment's log file is the one that something was derived from, without reading all of it.
-
-Used by the sidecars of the log source, on any thread; pure but for the reads of the file.
 """
 
 from __future__ import annotations
@@ -36,14 +32,24 @@ from barnabas.storage.file_names import LOG_SUFFIX
 from barnabas.storage.readonly.log_split import LogSplit
 from barnabas.storage.readonly.split_batches import SplitBatches
 
-_BLOCKS = 16
-_BLOCK_BYTES = 4096
-_CHUNK_BYTES = 4 << 20
+SIDECAR_SUFFIX = ".parquet"
+_METADATA_KEY = b"barnabas.segment"
+_FORMAT = 2
+_PLACE = ("topic", "partition")
+"""The same in all rows: stored for Spark's own reader, and not read by `read_sidecar`."""
+_OFFSET = COLUMNS.index("offset")
+"""The number of the column in the file."""
+_ROW_GROUP_ROWS = 1 << 17
+_BATCH_ROWS = 1 << 14
+_IDENTITY_BLOCKS = 16
+_IDENTITY_BLOCK_BYTES = 4096
+_CRC_CHUNK_BYTES = 4 << 20
 
 
 class SegmentIdentity(NamedTuple):
     """The size of a log file, and the CRC-32C of 16 blocks of it: the first, the last, and others evenly between.
 
+    Tells whether a log file is the one that a sidecar was made from, without reading all of it.
     A cleaning that removes records changes the size, or at least shifts all batches behind. The time of the last change
     is no part of it: the cleaner gives a new file the time of the old one, and a copy has another time.
     """
@@ -55,33 +61,31 @@ class SegmentIdentity(NamedTuple):
     def of(cls, file: File) -> SegmentIdentity:
         """Read the blocks. Raises OSError."""
         size = file.size()
-        last = max(size - _BLOCK_BYTES, 0)
+        last = max(size - _IDENTITY_BLOCK_BYTES, 0)
         crc = 0
-        for number in range(_BLOCKS):
-            crc = crc32c(file.read(last * number // (_BLOCKS - 1), _BLOCK_BYTES), crc)
+        for number in range(_IDENTITY_BLOCKS):
+            crc = crc32c(file.read(last * number // (_IDENTITY_BLOCKS - 1), _IDENTITY_BLOCK_BYTES), crc)
         return cls(size, crc)
+
+
+def identity_of(log_path: str, files: Files) -> SegmentIdentity:
+    """Return the identity of a log file. Raises OSError."""
+    file = files.open(log_path)
+    try:
+        return SegmentIdentity.of(file)
+    finally:
+        file.close()
 
 
 def whole_crc(file: File) -> int:
     """Return the CRC-32C of the whole file. Raises OSError."""
     crc, position = 0, 0
     while True:
-        data = file.read(position, _CHUNK_BYTES)
+        data = file.read(position, _CRC_CHUNK_BYTES)
         if not data:
             return crc
         crc = crc32c(data, crc)
         position += len(data)
-
-
-SIDECAR_SUFFIX = ".parquet"
-_METADATA_KEY = b"barnabas.segment"
-_FORMAT = 2
-_PLACE = ("topic", "partition")
-"""The same in all rows: stored for Spark's own reader, and not read by `read_sidecar`."""
-_OFFSET = COLUMNS.index("offset")
-"""The number of the column in the file."""
-_ROW_GROUP_ROWS = 1 << 17
-_BATCH_ROWS = 1 << 14
 
 
 class SidecarSource(NamedTuple):
@@ -183,15 +187,6 @@ def offsets_of(path: str) -> SidecarOffsets:
         return SidecarOffsets(0, -1)
     statistics = [metadata.row_group(number).column(_OFFSET).statistics for number in (0, metadata.num_row_groups - 1)]
     return SidecarOffsets(statistics[0].min, statistics[1].max)
-
-
-def identity_of(log_path: str, files: Files) -> SegmentIdentity:
-    """Return the identity of a log file. Raises OSError."""
-    file = files.open(log_path)
-    try:
-        return SegmentIdentity.of(file)
-    finally:
-        file.close()
 
 
 def read_sidecar(path: str, split: LogSplit, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,6 @@
 """Appends the rows of micro-batches to a directory of Parquet files, each micro-batch of each writer once.
 
-Made by `query_start` on the driver's main thread, with the writers of `micro_batches`; `write` is called on Spark's
+Made by `query_start` on the driver's main thread, with the other writers; `write` is called on Spark's
 thread for the query's micro-batches, one at a time. Queries that append to one directory take turns by a lock in it.
 
 Readers of such a directory heed Spark's log in it, `_spark_metadata`, whose entries are numbered one after the other.

@@ -1,8 +1,4 @@
-"""The columns of a query as Iceberg's, and whether they fit a table that is there.
-
-Called by `iceberg_table` on the driver; no state, no lock. Promotions are those of the Iceberg specification.
-
-The Iceberg table of one sink: made if it is missing, checked against the rows, written once per micro-batch.
+"""The Iceberg table of one sink: made if it is missing, checked against the rows, written once per micro-batch.
 
 Made by `plan` on the driver's main thread; `write` is called by Spark's thread for the query's micro-batches, one at a
 time. No lock. The number of a query's last micro-batch is a property of the table, set in the commit that has the
@@ -36,89 +32,13 @@ from barnabas_spark.pipeline.pipeline_error import IcebergError
 from barnabas_spark.pipeline.specification import IcebergTarget, Sink
 from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 
-_PLAIN: dict[type[spark.DataType], iceberg.IcebergType] = {
-    spark.BooleanType: iceberg.BooleanType(),
-    spark.ByteType: iceberg.IntegerType(),
-    spark.ShortType: iceberg.IntegerType(),
-    spark.IntegerType: iceberg.IntegerType(),
-    spark.LongType: iceberg.LongType(),
-    spark.FloatType: iceberg.FloatType(),
-    spark.DoubleType: iceberg.DoubleType(),
-    spark.StringType: iceberg.StringType(),
-    spark.BinaryType: iceberg.BinaryType(),
-    spark.DateType: iceberg.DateType(),
-    spark.TimestampType: iceberg.TimestamptzType(),
-    spark.TimestampNTZType: iceberg.TimestampType(),
-}
-_PROMOTIONS = {("int", "long"), ("float", "double")}
-
-
-def iceberg_schema(columns: spark.StructType) -> Schema:
-    """Return the schema of a table for these columns, all optional. Raises IcebergError for a type without a like."""
-    return Schema(*_fields(columns, "", itertools.count(1)))
-
-
-def misfits(columns: Schema, table: Schema) -> list[str]:
-    """Return in words why rows of these columns cannot be written to a table; an empty list if they can."""
-    return list(_misfits(columns.as_struct(), table.as_struct(), ""))
-
-
-def _fields(columns: spark.StructType, above: str, ids: Iterator[int]) -> list[iceberg.NestedField]:
-    return [
-        iceberg.NestedField(next(ids), field.name, _type(field.dataType, f"{above}{field.name}", ids), required=False)
-        for field in columns.fields
-    ]
-
-
-def _type(found: spark.DataType, path: str, ids: Iterator[int]) -> iceberg.IcebergType:
-    if isinstance(found, spark.StructType):
-        return iceberg.StructType(*_fields(found, f"{path}.", ids))
-    if isinstance(found, spark.ArrayType):
-        element = _type(found.elementType, f"{path}.element", ids)
-        return iceberg.ListType(next(ids), element, element_required=False)
-    if isinstance(found, spark.MapType):
-        key, value = _type(found.keyType, f"{path}.key", ids), _type(found.valueType, f"{path}.value", ids)
-        return iceberg.MapType(next(ids), key, next(ids), value, value_required=False)
-    if isinstance(found, spark.DecimalType):
-        return iceberg.DecimalType(found.precision, found.scale)
-    plain = _PLAIN.get(type(found))
-    if plain is None:
-        raise IcebergError(f"column {path!r} is {found.simpleString()}, which Iceberg tables cannot have: cast it")
-    return plain
-
-
-def _misfits(rows: iceberg.StructType, table: iceberg.StructType, above: str) -> Iterator[str]:
-    there = {field.name: field for field in table.fields}
-    given = {field.name: field for field in rows.fields}
-    for name, field in given.items():
-        if name not in there:
-            yield f"the table has no column {above + name!r}"
-        else:
-            yield from _type_misfits(field.field_type, there[name].field_type, above + name)
-    for name, field in there.items():
-        if field.required and name not in given:
-            yield f"the table's column {above + name!r} must have a value, and the rows do not have it"
-
-
-def _type_misfits(rows: iceberg.IcebergType, table: iceberg.IcebergType, path: str) -> Iterator[str]:
-    if isinstance(rows, iceberg.StructType) and isinstance(table, iceberg.StructType):
-        yield from _misfits(rows, table, f"{path}.")
-    elif isinstance(rows, iceberg.ListType) and isinstance(table, iceberg.ListType):
-        yield from _type_misfits(rows.element_type, table.element_type, f"{path}.element")
-    elif isinstance(rows, iceberg.MapType) and isinstance(table, iceberg.MapType):
-        yield from _type_misfits(rows.key_type, table.key_type, f"{path}.key")
-        yield from _type_misfits(rows.value_type, table.value_type, f"{path}.value")
-    elif isinstance(rows, iceberg.DecimalType) and isinstance(table, iceberg.DecimalType):
-        if rows.scale != table.scale or rows.precision > table.precision:
-            yield f"column {path!r} is {table} in the table, and {rows} in the rows"
-    elif rows != table and (str(rows), str(table)) not in _PROMOTIONS:
-        yield f"column {path!r} is {table} in the table, and {rows} in the rows"
-
-
 BATCH_PROPERTY = "barnabas.last-batch."
 """The table's property with the number of a query's last micro-batch; the query's id follows."""
 QUERY_SUMMARY, BATCH_SUMMARY = "barnabas.query-id", "barnabas.batch-id"
 """What each snapshot's summary says of where its rows come from."""
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+"""Before it stands what has no timestamp, which cannot be compared with others."""
 
 
 class Changes(NamedTuple):
@@ -136,7 +56,7 @@ class IcebergTable:
     def __init__(self, sink: Sink, target: IcebergTarget, rows: DataFrame) -> None:
         self._sink = sink
         self._target = target
-        self._columns = iceberg_schema(rows.schema)
+        self._columns = _iceberg_schema(rows.schema)
         self._opened: Catalog | None = None
         for column in (*target.key_columns, *sink.partition_by):
             if column not in rows.columns:
@@ -156,7 +76,7 @@ class IcebergTable:
                 if create:
                     self._create()
                 return
-        problems = misfits(self._columns, table.schema())
+        problems = _misfits(self._columns, table.schema())
         if problems:
             raise IcebergError(f"the Iceberg table {self._target.table} does not fit: {'; '.join(problems)}")
 
@@ -301,10 +221,6 @@ def _last_of(found: pa.Table, indexes: list[int], keys: Sequence[str], where: st
     return indexes[last]
 
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-"""Before it stands what has no timestamp, which cannot be compared with others."""
-
-
 def _data(row: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in row.items() if name not in PLACE_COLUMNS}
 
@@ -315,3 +231,90 @@ def _rows_of(keys: pa.Table) -> BooleanExpression:
         return In(keys.column_names[0], keys.column(0).to_pylist())
     found = [functools.reduce(And, [EqualTo(name, value) for name, value in row.items()]) for row in keys.to_pylist()]
     return found[0] if len(found) == 1 else Or(*found)
+
+
+# -- columns
+
+_PLAIN_TYPES: dict[type[spark.DataType], iceberg.IcebergType] = {
+    spark.BooleanType: iceberg.BooleanType(),
+    spark.ByteType: iceberg.IntegerType(),
+    spark.ShortType: iceberg.IntegerType(),
+    spark.IntegerType: iceberg.IntegerType(),
+    spark.LongType: iceberg.LongType(),
+    spark.FloatType: iceberg.FloatType(),
+    spark.DoubleType: iceberg.DoubleType(),
+    spark.StringType: iceberg.StringType(),
+    spark.BinaryType: iceberg.BinaryType(),
+    spark.DateType: iceberg.DateType(),
+    spark.TimestampType: iceberg.TimestamptzType(),
+    spark.TimestampNTZType: iceberg.TimestampType(),
+}
+_PROMOTIONS = {("int", "long"), ("float", "double")}
+"""Types of rows that a table may have as wider ones, by the Iceberg specification."""
+
+
+def _iceberg_schema(columns: spark.StructType) -> Schema:
+    """Return the schema of a table for these columns, all optional. Raises IcebergError for a type without a like."""
+    return Schema(*_iceberg_fields(columns, "", itertools.count(1)))
+
+
+def _misfits(columns: Schema, table: Schema) -> list[str]:
+    """Return in words why rows of these columns cannot be written to a table; an empty list if they can."""
+    return list(_struct_misfits(columns.as_struct(), table.as_struct(), ""))
+
+
+def _iceberg_fields(columns: spark.StructType, above: str, ids: Iterator[int]) -> list[iceberg.NestedField]:
+    return [
+        iceberg.NestedField(
+            next(ids), field.name, _iceberg_type(field.dataType, f"{above}{field.name}", ids), required=False
+        )
+        for field in columns.fields
+    ]
+
+
+def _iceberg_type(found: spark.DataType, path: str, ids: Iterator[int]) -> iceberg.IcebergType:
+    if isinstance(found, spark.StructType):
+        return iceberg.StructType(*_iceberg_fields(found, f"{path}.", ids))
+    if isinstance(found, spark.ArrayType):
+        element = _iceberg_type(found.elementType, f"{path}.element", ids)
+        return iceberg.ListType(next(ids), element, element_required=False)
+    if isinstance(found, spark.MapType):
+        key, value = (
+            _iceberg_type(found.keyType, f"{path}.key", ids),
+            _iceberg_type(found.valueType, f"{path}.value", ids),
+        )
+        return iceberg.MapType(next(ids), key, next(ids), value, value_required=False)
+    if isinstance(found, spark.DecimalType):
+        return iceberg.DecimalType(found.precision, found.scale)
+    plain = _PLAIN_TYPES.get(type(found))
+    if plain is None:
+        raise IcebergError(f"column {path!r} is {found.simpleString()}, which Iceberg tables cannot have: cast it")
+    return plain
+
+
+def _struct_misfits(rows: iceberg.StructType, table: iceberg.StructType, above: str) -> Iterator[str]:
+    there = {field.name: field for field in table.fields}
+    given = {field.name: field for field in rows.fields}
+    for name, field in given.items():
+        if name not in there:
+            yield f"the table has no column {above + name!r}"
+        else:
+            yield from _type_misfits(field.field_type, there[name].field_type, above + name)
+    for name, field in there.items():
+        if field.required and name not in given:
+            yield f"the table's column {above + name!r} must have a value, and the rows do not have it"
+
+
+def _type_misfits(rows: iceberg.IcebergType, table: iceberg.IcebergType, path: str) -> Iterator[str]:
+    if isinstance(rows, iceberg.StructType) and isinstance(table, iceberg.StructType):
+        yield from _struct_misfits(rows, table, f"{path}.")
+    elif isinstance(rows, iceberg.ListType) and isinstance(table, iceberg.ListType):
+        yield from _type_misfits(rows.element_type, table.element_type, f"{path}.element")
+    elif isinstance(rows, iceberg.MapType) and isinstance(table, iceberg.MapType):
+        yield from _type_misfits(rows.key_type, table.key_type, f"{path}.key")
+        yield from _type_misfits(rows.value_type, table.value_type, f"{path}.value")
+    elif isinstance(rows, iceberg.DecimalType) and isinstance(table, iceberg.DecimalType):
+        if rows.scale != table.scale or rows.precision > table.precision:
+            yield f"column {path!r} is {table} in the table, and {rows} in the rows"
+    elif rows != table and (str(rows), str(table)) not in _PROMOTIONS:
+        yield f"column {path!r} is {table} in the table, and {rows} in the rows"

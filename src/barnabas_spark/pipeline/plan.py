@@ -2,11 +2,6 @@
 
 Made by `run` and by `barnabas pipeline check`, on the driver's main thread; no lock. Nothing is read: no broker has to
 be there. Each query gets sources of its own, because each keeps its own first offsets.
-
-Loads the function of a Python transform from its file.
-
-Called by `plan` on the driver's main thread; no lock. The module is pickled by value into the executors, which do not
-have the file on their path.
 """
 
 from __future__ import annotations
@@ -48,52 +43,11 @@ if TYPE_CHECKING:
     from barnabas_spark.pipeline.iceberg_table import IcebergTable
 
 
-Transformation = Callable[..., DataFrame]
-
-
-class TransformFailed(Exception):
-    """A transform's file that cannot be loaded, or its function. The message says why and in which line."""
-
-
-def load_function(path: str, name: str) -> Transformation:
-    """Return a function of a file. The file runs once for each call. Raises TransformFailed."""
-    module_name = f"barnabas_pipeline_{os.path.splitext(os.path.basename(path))[0]}"
-    specification = importlib.util.spec_from_file_location(module_name, path)
-    assert specification is not None, path
-    assert specification.loader is not None, path
-    module = importlib.util.module_from_spec(specification)
-    # Registered by name, as classes of the module need for pickling; by value, as the executors need.
-    sys.modules[module_name] = module
-    try:
-        specification.loader.exec_module(module)
-    except Exception as error:
-        raise TransformFailed(f"{path}{line_of(error, path)}: {type(error).__name__}: {error}") from error
-    cloudpickle.register_pickle_by_value(module)
-    function: Transformation | None = getattr(module, name, None)
-    if not callable(function):
-        raise TransformFailed(f"{path} has no function {name!r}")
-    return function
-
-
-def line_of(error: BaseException, path: str) -> str:
-    """Return `:LINE` for the innermost place in a file that an error came through, or nothing."""
-    if isinstance(error, SyntaxError) and error.filename == path and error.lineno is not None:
-        return f":{error.lineno}"
-    line = None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return "" if line is None else f":{line}"
-
-
 DEAD_LETTERS = "-dead-letters"
 """The end of the name of a query that writes a source's bad records."""
 
 _COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 _HEADERS = ", headers array<struct<key:string,value:binary>>"
-
 
 CONNECTED: Final = {"kafka.bootstrap.timeout.ms": "60000"}
 """The option of a pipeline's sources and sinks: a run has reached the brokers before, and waits for their restart."""
@@ -289,12 +243,12 @@ class PipelinePlan:
         assert transform.function is not None
         assert transform.module_path is not None
         try:
-            function = load_function(transform.module_path, transform.function)
+            function = _load_function(transform.module_path, transform.function)
             rows = function(*(frames[name] for name in transform.inputs))
-        except TransformFailed as error:
+        except _TransformFailed as error:
             raise self._error(transform.line, f"transforms.{transform.name}: {error}") from error
         except Exception as error:
-            where = f"{transform.module_path}{line_of(error, transform.module_path)}"
+            where = f"{transform.module_path}{_line_of(error, transform.module_path)}"
             told = _told(error) if isinstance(error, PySparkException) else str(error)
             raise self._error(
                 transform.line, f"transforms.{transform.name}: {where}: {type(error).__name__}: {told}"
@@ -399,3 +353,48 @@ def _line_in_sql(error: PySparkException, text: str) -> int:
         return int(match[1]) - 1
     context = error.getQueryContext()
     return text.count("\n", 0, context[0].startIndex()) if context else 0
+
+
+# -- Python transforms
+
+_Transformation = Callable[..., DataFrame]
+
+
+class _TransformFailed(Exception):
+    """A transform's file that cannot be loaded, or its function. The message says why and in which line."""
+
+
+def _load_function(path: str, name: str) -> _Transformation:
+    """Return a function of a file. The file runs once for each call. Raises _TransformFailed.
+
+    The module is pickled by value into the executors, which do not have the file on their path.
+    """
+    module_name = f"barnabas_pipeline_{os.path.splitext(os.path.basename(path))[0]}"
+    specification = importlib.util.spec_from_file_location(module_name, path)
+    assert specification is not None, path
+    assert specification.loader is not None, path
+    module = importlib.util.module_from_spec(specification)
+    # Registered by name, as classes of the module need for pickling; by value, as the executors need.
+    sys.modules[module_name] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        raise _TransformFailed(f"{path}{_line_of(error, path)}: {type(error).__name__}: {error}") from error
+    cloudpickle.register_pickle_by_value(module)
+    function: _Transformation | None = getattr(module, name, None)
+    if not callable(function):
+        raise _TransformFailed(f"{path} has no function {name!r}")
+    return function
+
+
+def _line_of(error: BaseException, path: str) -> str:
+    """Return `:LINE` for the innermost place in a file that an error came through, or nothing."""
+    if isinstance(error, SyntaxError) and error.filename == path and error.lineno is not None:
+        return f":{error.lineno}"
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return "" if line is None else f":{line}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.own_listeners import open_listeners
+from barnabas.broker.own_listeners import unauthenticated_listeners
 from barnabas.config.kafka_config import KafkaConfig
 
 OWN = "PLAINTEXT://127.0.0.1:9091"
@@ -39,4 +39,4 @@ OWN = "PLAINTEXT://127.0.0.1:9091"
 )
 def test_listeners_that_are_open_to_anybody(settings: dict[str, str], named: list[str]) -> None:
     config = KafkaConfig.parse(settings)
-    assert [end_point.listener_name for end_point in open_listeners(config)] == named
+    assert [end_point.listener_name for end_point in unauthenticated_listeners(config)] == named

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.metrics.rate import Average, Rate
 from barnabas.metrics.sampled_total import SampleWindow
-from barnabas.quota.quota_sensor import LONGEST_MS, TokenBucket, throttle_time_ms, token_throttle_time_ms
+from barnabas.quota.quota_sensor import LONGEST_THROTTLE_TIME_MS, TokenBucket, throttle_time_ms, token_throttle_time_ms
 
 WINDOW = SampleWindow(samples=4, sample_ms=1000)
 BOUND = 100
@@ -89,7 +89,7 @@ def test_throttle_times() -> None:
     assert throttle_time_ms(100, 50, 2000) == 2000  # Kafka's QuotaUtilsTest
     assert throttle_time_ms(55, 50, 1000) == 100
     assert throttle_time_ms(50, 50, 1000) == 0
-    assert throttle_time_ms(1e300, 1e-9, 1000) == LONGEST_MS
+    assert throttle_time_ms(1e300, 1e-9, 1000) == LONGEST_THROTTLE_TIME_MS
     assert throttle_time_ms(10, 0, 11_000) == 11_000  # no bytes at all: until the window is empty
     assert token_throttle_time_ms(-60, 5, 100_000) == 12_000
     assert token_throttle_time_ms(-60, 0, 11_000) == 11_000

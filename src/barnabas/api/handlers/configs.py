@@ -1,25 +1,15 @@
-"""DescribeConfigs: v0-4 (KIP-133).
+"""DescribeConfigs: v0-4 (KIP-133). ListConfigResources: v0-1: which resources have settings, by type.
 
-Not brief: a topic's overrides are read from the store. An empty list of names means all settings, as null does. Topics,
-this broker, all brokers (the empty name) and this broker's loggers (KIP-412) can be shown; metrics subscriptions exist
-in KRaft only.
+Not brief: a topic's overrides are read from the store, and there may be many topics to list.
 
-Beside Kafka's: `advertised.listeners` that follow from `listeners` are shown, as Metadata has them.
+DescribeConfigs v1: synonyms and sources (KIP-226).
+DescribeConfigs v3: types and documentation (KIP-569).
+DescribeConfigs v4: flexible.
+ListConfigResources v0: client metrics (KIP-714, ListClientMetricsResources); none exist without a receiver.
+ListConfigResources v1: the types that are asked for, or all (KIP-1142).
 
-v1: synonyms and sources (KIP-226).
-v3: types and documentation (KIP-569).
-v4: flexible.
-
-Kafka: ConfigHelper.handleDescribeConfigsRequest and describeConfigs; the error texts are theirs.
-
-ListConfigResources: v0-1: which resources have settings, by type.
-
-Not brief: there may be many topics.
-
-v0: client metrics (KIP-714, ListClientMetricsResources), of which there are none without a receiver.
-v1: the types that are asked for, or all (KIP-1142).
-
-Kafka: KafkaApis.handleListConfigResources, ListConfigResourcesRequest.
+Kafka: ConfigHelper.handleDescribeConfigsRequest and describeConfigs, whose error texts these are;
+KafkaApis.handleListConfigResources, ListConfigResourcesRequest.
 """
 
 from __future__ import annotations
@@ -48,15 +38,21 @@ from barnabas.runtime.logger_levels import logger_levels
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
-NO_MESSAGE = ""
-_TYPES = frozenset(ConfigResourceType)
 ResultEntry = DescribeConfigsResponse.DescribeConfigsResourceResult
+
+NO_MESSAGE = ""
+_KNOWN_TYPES = frozenset(ConfigResourceType)
+GROUP_RESOURCE = 32
+LISTED_TYPES = (*ConfigResourceType, GROUP_RESOURCE)
+"""In Kafka's order of codes. Groups and client metrics have no settings here."""
 
 
 class ConfigsApi:
-    """Shows settings.
+    """Shows the settings of topics, this broker, all brokers (the empty name) and this broker's loggers (KIP-412).
 
-    settings: the broker's own, as in force now. topic_overrides: a topic's, from the store.
+    settings: the broker's own, as in force now. topic_overrides: a topic's, from the store. An empty list of names
+    means all settings, as null does. Metrics subscriptions exist in KRaft only. Beside Kafka's: `advertised.listeners`
+    that follow from `listeners` are shown, as Metadata has them.
     """
 
     def __init__(
@@ -85,7 +81,7 @@ class ConfigsApi:
         """
         # An unknown type fails the whole request, so all types are looked at before the first answer is made.
         for resource in request.body.resources:
-            if resource.resource_type not in _TYPES:
+            if resource.resource_type not in _KNOWN_TYPES:
                 message = f"Unexpected resource type UNKNOWN for resource {resource.resource_name}"
                 raise ApiError(ErrorCode.INVALID_REQUEST, message)
         # Equal questions once: six bytes could ask for all settings of the broker, again and again.
@@ -228,11 +224,6 @@ def _result_entry(entry: DescribedSetting, request: Request[DescribeConfigsReque
         config_type=entry.key.type,
         documentation=documentation_of(entry.key) if body.include_documentation else None,
     )
-
-
-GROUP = 32
-LISTED_TYPES = (*ConfigResourceType, GROUP)
-"""In Kafka's order of codes. Groups and client metrics have no settings here."""
 
 
 class ConfigResourcesApi:

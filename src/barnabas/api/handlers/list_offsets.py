@@ -1,33 +1,25 @@
-"""ListOffsets: v0-11.
+"""ListOffsets: v0-11. OffsetForLeaderEpoch: v0-4 (KIP-101, KIP-320): where a leader epoch ends in the leader's log.
 
 Brief, except look-ups by time and of the largest time stamp: those read batches, which may be on the disk only or
 decompress to very much.
 
-v0: a list of offsets before a time.
-v1: one offset and its time stamp.
-v2: isolation level.
-v4: leader epoch.
-v5: OFFSET_NOT_AVAILABLE.
-v6: flexible.
-v7: max timestamp (-3, KIP-734).
-v8: earliest local offset (-4, KIP-405).
-v9: latest tiered (-5, KIP-1005).
-v11: earliest pending upload (-6, KIP-1023).
+ListOffsets v0: a list of offsets before a time.
+ListOffsets v1: one offset and its time stamp.
+ListOffsets v2: isolation level.
+ListOffsets v4: leader epoch.
+ListOffsets v5: OFFSET_NOT_AVAILABLE.
+ListOffsets v6: flexible.
+ListOffsets v7: max timestamp (-3, KIP-734).
+ListOffsets v8: earliest local offset (-4, KIP-405).
+ListOffsets v9: latest tiered (-5, KIP-1005).
+ListOffsets v11: earliest pending upload (-6, KIP-1023).
+OffsetForLeaderEpoch v1: the epoch that was found.
+OffsetForLeaderEpoch v2: current leader epoch, to fence the sender.
+OffsetForLeaderEpoch v3: the follower's id (-2: a consumer).
+OffsetForLeaderEpoch v4: flexible.
 
-Kafka: KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffset.
-
-OffsetForLeaderEpoch: v0-4 (KIP-101, KIP-320): where a leader epoch ends in the leader's log.
-
-Brief: a look-up in memory. Followers ask to find where their logs diverge from the leader's, consumers to see whether
-what they read was truncated. A sender that may do CLUSTER_ACTION may ask for every topic, others for those they may
-describe.
-
-v1: the epoch that was found.
-v2: current leader epoch, to fence the sender.
-v3: the follower's id (-2: a consumer).
-v4: flexible.
-
-Kafka: KafkaApis.handleOffsetForLeaderEpochRequest, ReplicaManager.lastOffsetForLeaderEpoch.
+Kafka: KafkaApis.handleListOffsetRequest and handleOffsetForLeaderEpochRequest, ReplicaManager.fetchOffset and
+lastOffsetForLeaderEpoch.
 """
 
 from __future__ import annotations
@@ -66,6 +58,8 @@ from barnabas.storage.log.timestamp_search import (
 logger = logging.getLogger(__name__)
 
 PartitionAnswer = ListOffsetsResponse.ListOffsetsPartitionResponse
+EpochTopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+EpochResult = OffsetForLeaderEpochResponse.EpochEndOffset
 
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 """KIP-1023; there is no tier to upload to, so the offset is never known."""
@@ -85,6 +79,7 @@ NO_VERSION = 2**15
 UNKNOWN = -1
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
 """Replica ids of clients. The second may ask followers, and sees uncommitted records."""
+FIRST_FOLLOWER_ID = 0
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 OFFSET_NOT_AVAILABLE_SINCE = 5
 
@@ -258,13 +253,12 @@ def _failed(partition_index: int, code: ErrorCode) -> PartitionAnswer:
     return PartitionAnswer(partition_index=partition_index, error_code=code)
 
 
-FIRST_FOLLOWER_ID = 0
-TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-PartitionResult = OffsetForLeaderEpochResponse.EpochEndOffset
-
-
 class OffsetForLeaderEpochApi:
-    """Looks the ends of leader epochs up."""
+    """Looks the ends of leader epochs up, in memory.
+
+    Followers ask to find where their logs diverge from the leader's, consumers to see whether what they read was
+    truncated. A sender that may do CLUSTER_ACTION may ask for every topic, others for those they may describe.
+    """
 
     def __init__(self, replicas: ReplicaManager, authorizer: Authorizer | None) -> None:
         self._replicas = replicas
@@ -283,12 +277,12 @@ class OffsetForLeaderEpochApi:
         request.respond(
             OffsetForLeaderEpochResponse(
                 topics=[
-                    TopicResult(
+                    EpochTopicResult(
                         topic.topic,
                         [
                             self._result(topic.topic, asked, from_follower=from_follower)
                             if topic.topic in allowed
-                            else _result(asked.partition, EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                            else _epoch_result(asked.partition, EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                             for asked in topic.partitions
                         ],
                     )
@@ -306,7 +300,7 @@ class OffsetForLeaderEpochApi:
 
     def _result(
         self, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, *, from_follower: bool
-    ) -> PartitionResult:
+    ) -> EpochResult:
         found = self._replicas.last_offset_for_leader_epoch(
             topic,
             asked.partition,
@@ -314,10 +308,10 @@ class OffsetForLeaderEpochApi:
             leader_epoch=asked.leader_epoch,
             from_follower=from_follower,
         )
-        return _result(asked.partition, found)
+        return _epoch_result(asked.partition, found)
 
 
-def _result(partition: int, found: EpochEndOffset) -> PartitionResult:
-    return PartitionResult(
+def _epoch_result(partition: int, found: EpochEndOffset) -> EpochResult:
+    return EpochResult(
         error_code=found.error, partition=partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset
     )

@@ -1,6 +1,6 @@
-"""CreateTopics: v0-7. DeleteTopics: v0-6.
+"""CreateTopics: v0-7. DeleteTopics: v0-6. CreatePartitions: v0-3 (KIP-195).
 
-Not brief: both write to the store, then wait in the topic purgatory until the controller has done the rest and the
+Not brief: all three write to the store, then wait in the topic purgatory until the controller has done the rest and the
 change shows in this broker's metadata, or until the request's timeout.
 
 CreateTopics v1: validate only.
@@ -10,19 +10,11 @@ CreateTopics v7: topic ids.
 DeleteTopics v4: flexible.
 DeleteTopics v5: error message.
 DeleteTopics v6: topics by id.
+CreatePartitions v2: flexible.
+CreatePartitions v3: a strict quota of controller mutations (KIP-599).
 
-Kafka: KafkaApis.handleCreateTopicsRequest and handleDeleteTopicsRequest, ZkAdminManager, DelayedCreatePartitions,
-DelayedDeleteTopics.
-
-CreatePartitions: v0-3 (KIP-195).
-
-Not brief: it writes to the store, then waits in the topic purgatory until all of a topic's partitions have leaders, or
-for the request's timeout.
-
-v2: flexible.
-v3: a strict quota of controller mutations (KIP-599).
-
-Kafka: KafkaApis.handleCreatePartitionsRequest, ZkAdminManager.createPartitions, DelayedCreatePartitions.
+Kafka: KafkaApis.handleCreateTopicsRequest, handleDeleteTopicsRequest and handleCreatePartitionsRequest, ZkAdminManager,
+DelayedCreatePartitions, DelayedDeleteTopics.
 """
 
 from __future__ import annotations
@@ -55,11 +47,12 @@ from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 CreatedAnswer = CreateTopicsResponse.CreatableTopicResult
 DeletedAnswer = DeleteTopicsResponse.DeletableTopicResult
+GrowthResults = dict[str, ApiError | None]
 
 UNKNOWN = -1
 DELETION_DISABLED_SINCE = 3
 """The version from which on a client knows TOPIC_DELETION_DISABLED."""
-CREATION_REFUSED_SINCE, DELETION_REFUSED_SINCE = 6, 5
+CREATION_REFUSED_SINCE, DELETION_REFUSED_SINCE, GROWTH_REFUSED_SINCE = 6, 5, 3
 """Versions from which on a client knows THROTTLING_QUOTA_EXCEEDED; older ones only wait (KIP-599)."""
 
 
@@ -311,12 +304,6 @@ def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> TopicToCreate:
     )
 
 
-Results = dict[str, ApiError | None]
-
-REFUSED_SINCE = 3
-"""The version from which on a client knows THROTTLING_QUOTA_EXCEEDED; older ones are only delayed (KIP-599)."""
-
-
 class PartitionsApi:
     """Adds partitions to topics. controller: only the broker that is the controller does so."""
 
@@ -330,23 +317,25 @@ class PartitionsApi:
 
     def handlers(self) -> Sequence[Handler]:
         """Return the lines of the table."""
-        return (Handler(ApiKey.CREATE_PARTITIONS, self.create_partitions, error_answer=_error_answer),)
+        return (Handler(ApiKey.CREATE_PARTITIONS, self.create_partitions, error_answer=_growth_error_answer),)
 
     def create_partitions(self, request: Request[CreatePartitionsRequest]) -> None:
         """Add the partitions that can be added; answer when they have leaders, else with REQUEST_TIMED_OUT."""
         body = request.body
         if not self._controller.is_active:
-            request.respond(_response(dict.fromkeys((t.name for t in body.topics), ApiError(ErrorCode.NOT_CONTROLLER))))
+            request.respond(
+                _growth_response(dict.fromkeys((t.name for t in body.topics), ApiError(ErrorCode.NOT_CONTROLLER)))
+            )
             return
         refused = self._refused(request)
         wanted = [_new_partitions(topic) for topic in body.topics if topic.name not in refused]
-        quota = mutation_quota(request, REFUSED_SINCE)
+        quota = mutation_quota(request, GROWTH_REFUSED_SINCE)
         results = self._topic_admin.create_partitions(wanted, validate_only=body.validate_only, quota=quota)
         counts = {new.name: new.count for new in wanted if results[new.name] is None}
 
         def answer(unfinished: frozenset[str]) -> None:
             late = dict.fromkeys(unfinished, ApiError(ErrorCode.REQUEST_TIMED_OUT))
-            respond_with_quota(request, quota, _response(results | late | refused))
+            respond_with_quota(request, quota, _growth_response(results | late | refused))
 
         if body.validate_only or not counts:
             answer(frozenset())
@@ -356,12 +345,12 @@ class PartitionsApi:
         else:
             self._changes.when_partitions_added(counts, body.timeout_ms, request.deferred(answer))
 
-    def _refused(self, request: Request[CreatePartitionsRequest]) -> Results:
+    def _refused(self, request: Request[CreatePartitionsRequest]) -> GrowthResults:
         times_named = Counter(topic.name for topic in request.body.topics)
         # A topic named twice is refused before its permission is looked at.
         once = [name for name, times in times_named.items() if times == 1]
         allowed = permitted(self._authorizer, request, AclOperation.ALTER, ResourceType.TOPIC, once)
-        refused: Results = {}
+        refused: GrowthResults = {}
         for name, times in times_named.items():
             if times > 1:
                 refused[name] = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
@@ -370,9 +359,9 @@ class PartitionsApi:
         return refused
 
 
-def _error_answer(request: Request[CreatePartitionsRequest], error: ApiError) -> CreatePartitionsResponse:
+def _growth_error_answer(request: Request[CreatePartitionsRequest], error: ApiError) -> CreatePartitionsResponse:
     """Say the error of every topic, once; some errors come without a text."""
-    return _response({topic.name: error for topic in request.body.topics})
+    return _growth_response({topic.name: error for topic in request.body.topics})
 
 
 def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> TopicToGrow:
@@ -380,11 +369,11 @@ def _new_partitions(topic: CreatePartitionsRequest.CreatePartitionsTopic) -> Top
     return TopicToGrow(topic.name, topic.count, None if given is None else [list(each.broker_ids) for each in given])
 
 
-def _response(results: Mapping[str, ApiError | None]) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(results=[_result(name, error) for name, error in results.items()])
+def _growth_response(results: Mapping[str, ApiError | None]) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_growth_result(name, error) for name, error in results.items()])
 
 
-def _result(name: str, error: ApiError | None) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
+def _growth_result(name: str, error: ApiError | None) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
     """Return the answer for one topic. Kafka gives no text to errors that concern every topic alike."""
     if error is None:
         return CreatePartitionsResponse.CreatePartitionsTopicResult(name, ErrorCode.NONE)

@@ -1,8 +1,6 @@
 """Lists the resources that have settings; describes and changes the settings of topics and brokers.
 
-Called by `Admin`. Kafka: KafkaAdminClient.
-
-Resources with settings, and changes of settings, for the admin client. Immutable. Kafka: ConfigResource.
+Called by `Admin`, on any thread; no state. Kafka: KafkaAdminClient, ConfigResource.
 """
 
 from __future__ import annotations
@@ -22,6 +20,10 @@ from barnabas.protocol.messages.configs import (
     ListConfigResourcesResponse,
 )
 from barnabas.protocol.messages.message import Message
+
+_VERSIONS_WITH_TYPES = (1, 1)
+
+_A = TypeVar("_A", bound=Message)
 
 
 class ConfigResource(NamedTuple):
@@ -57,11 +59,6 @@ class ConfigChange(NamedTuple):
     name: str
     operation: ConfigOperation
     value: str | None = None
-
-
-_VERSIONS_WITH_TYPES = (1, 1)
-
-_A = TypeVar("_A", bound=Message)
 
 
 def describe_configs(

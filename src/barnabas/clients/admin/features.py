@@ -1,10 +1,7 @@
-"""The versions of APIs that a broker supports; the cluster's features and changes of them (KIP-584).
+"""Describes the APIs and features of brokers, changes the cluster's features, and unregisters brokers.
 
-Called by `Admin`. Kafka: FeatureMetadata, FeatureUpdate, NodeApiVersions.
-
-Removes the registration of a broker that is gone for good, from a cluster with KRaft (KIP-500).
-
-Called by `Admin`, on any thread; no state. Kafka: KafkaAdminClient.unregisterBroker.
+Called by `Admin`, on any thread; no state.
+Kafka: FeatureMetadata, FeatureUpdate, NodeApiVersions, KafkaAdminClient.unregisterBroker.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ _UPDATE_VERSIONS = (1, 2)
 
 
 class FeatureUpdate(NamedTuple):
-    """The wanted level of a feature. 0 removes the feature, which is a downgrade."""
+    """The wanted level of a feature (KIP-584). 0 removes the feature, which is a downgrade."""
 
     max_version_level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
@@ -82,6 +79,9 @@ def update_features(
 
 
 def unregister_broker(calls: AdminCalls, broker_id: int) -> None:
-    """Have the controller forget a broker. Raises ApiError; UNSUPPORTED_VERSION by a cluster without KRaft."""
+    """Have the controller forget a broker that is gone for good.
+
+    Raises ApiError: UNSUPPORTED_VERSION by a cluster without KRaft (KIP-500), and others.
+    """
     answer = calls.ask(UnregisterBrokerRequest(broker_id), UnregisterBrokerResponse)
     raise_error(answer.error_code, answer.error_message, f"Broker {broker_id} stays registered")

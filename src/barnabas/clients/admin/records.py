@@ -1,10 +1,7 @@
 """Deletes records, moves replicas between log directories, describes these, the replicas and the producers.
 
-Called by `Admin`. Kafka: DeleteRecordsHandler, DescribeProducersHandler.
-
-Results of the admin client: log directories with their replicas, and the producers of a partition. Immutable.
-
-Kafka: LogDirDescription, ReplicaInfo, ProducerState.
+Called by `Admin`, on any thread; no state.
+Kafka: DeleteRecordsHandler, DescribeProducersHandler, LogDirDescription, ReplicaInfo, ProducerState.
 """
 
 from __future__ import annotations
@@ -24,6 +21,11 @@ from barnabas.protocol.messages.log_dirs import (
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.messages.transactions import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
+
+_ANY_REPLICA = -2
+"""As replica id of a request: a client that may ask followers too, and sees a log to its end."""
+_LATEST = -1
+_VERSIONS_WITH_ONE_OFFSET = (1, 11)
 
 
 class ReplicaInfo(NamedTuple):
@@ -53,12 +55,6 @@ class ProducerState(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     current_transaction_start_offset: int
-
-
-_ANY_REPLICA = -2
-"""As replica id of a request: a client that may ask followers too, and sees a log to its end."""
-_LATEST = -1
-_VERSIONS_WITH_ONE_OFFSET = (1, 11)
 
 
 def delete_records(calls: AdminCalls, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

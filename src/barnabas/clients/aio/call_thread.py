@@ -1,7 +1,8 @@
-"""The thread that owns a synchronous client on behalf of an event loop, and runs the client's calls in their order.
+"""The thread that runs a synchronous client's calls for an event loop, and the way of the results to that loop.
 
-Made by the asyncio consumer. The loop submits calls; the thread runs them, and hands each result to the loop. One
-condition guards the queue and what the thread runs now.
+Made by the asyncio clients. The loop submits calls; the thread, which owns the client, runs them in their order, and
+hands each result to the loop. One condition guards the queue and what the thread runs now. The results have a lock of
+their own: any thread adds some, as the sending thread of an asyncio producer does.
 
 A poll may wait for long. It is submitted as a call that *gives way*: any other call, and its own cancellation, wake the
 client (`wakeup`), the poll ends with WokenUp, and the caller submits it again behind the other call. A wake-up that
@@ -9,10 +10,6 @@ comes when the poll has just ended is taken back before the next call runs.
 
 A call may need the loop: a poll that calls the user's rebalance listener. The thread waits for the loop's answer then
 and runs calls meanwhile, because the listener may await some: all but those that give way.
-
-Results that other threads hand to an event loop: one wake-up of the loop for many results.
-
-Made by the asyncio clients. Any thread adds results, under a lock; the loop's thread gives them to its futures.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoopResults(Generic[T]):
-    """The results for the futures of one event loop."""
+    """The results for the futures of one event loop: one wake-up of the loop for many results."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

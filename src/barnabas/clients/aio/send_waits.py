@@ -1,23 +1,7 @@
-"""The waits of an asyncio producer before a record may be queued: for the topic's metadata, and for memory.
+"""What tasks wait for before an asyncio producer takes their records: metadata, memory, and each other's turns.
 
-Owned by the event loop of its producer; the sending thread gives signals (`loop_signal`). Kafka:
-KafkaProducer.waitOnMetadata, BufferPool.allocate.
-
-Tasks that wait for memory stand in line: the first one watches the pool, the others wait for its turn to end. The check
-before a record is queued is exact, because the tasks of one loop are alone in taking memory from the pool.
-
-A signal that other threads give to the tasks of an event loop: something that they wait for has changed.
-
-Made by the asyncio producer. Any thread gives the signal; tasks wait for it. No lock: the future is the loop's alone.
-
-The turns of an event loop in which tasks send: when a task lets others run, and when the sending thread is woken.
-
-Owned by the event loop of its asyncio producer; no lock.
-
-A task whose sends never wait would keep the loop to itself, so it pauses after some records. The sending thread is
-woken in the loop's next turn, because records that are sent in one turn leave together. A task that only pauses goes on
-sending in that turn. The thread is woken some turns later then, when more records have come into the batches that were
-begun: each wake-up costs a request for every leader and switches between two threads, whatever the number of records.
+Made by the asyncio producer, owned by its event loop; no lock. Other threads only give signals (`LoopSignal`).
+Kafka: KafkaProducer.waitOnMetadata, BufferPool.allocate.
 """
 
 from __future__ import annotations
@@ -30,9 +14,19 @@ from barnabas.clients.producer.producer_topics import KnownTopic
 from barnabas.clients.producer.send_conditions import SendConditions
 from barnabas.clients.producer.wait_times import Wait
 
+# An error that ends the wait for metadata comes without an update, so without a signal: this is how soon it is seen.
+_LOOK_AGAIN_SECONDS = 0.1
+
+_RECORDS_BETWEEN_PAUSES = 128
+_LONGEST_DELAY_TURNS = 8
+_MOST_DELAYED_BYTES = 1 << 18
+
 
 class LoopSignal:
-    """A signal for the tasks of one loop. A task that checks its condition and waits then, misses no signal."""
+    """A signal that any thread gives to the tasks of one loop: something that they wait for has changed.
+
+    A task that checks its condition and waits then, misses no signal. No lock: the future is the loop's alone.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -56,65 +50,12 @@ class LoopSignal:
         given.set_result(None)
 
 
-_RECORDS_BETWEEN_PAUSES = 128
-_LONGEST_DELAY_TURNS = 8
-_MOST_DELAYED_BYTES = 1 << 18
-
-
-class SendingTurns:
-    """The turns of one producer."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._records = 0
-        """Since the last pause."""
-        self._bytes = 0
-        """Since the last wake-up."""
-        self._pausing = 0
-        self._is_waking = False
-        self._delay_turns = 0
-
-    @property
-    def is_pause_due(self) -> bool:
-        """Whether the next task that sends lets the others run first."""
-        return self._records >= _RECORDS_BETWEEN_PAUSES
-
-    async def pause(self) -> None:
-        """Let the other tasks run once, the one that takes the results among them."""
-        self._records = 0
-        self._pausing += 1
-        try:
-            await asyncio.sleep(0)
-        finally:
-            self._pausing -= 1
-
-    def note_record(self, record_bytes: int) -> None:
-        """Count a record that is about to be queued."""
-        self._records += 1
-        self._bytes += record_bytes
-
-    def wake_soon(self, wakeup: Callable[[], None]) -> None:
-        """Call `wakeup` in one of the loop's next turns."""
-        if not self._is_waking:
-            self._is_waking = True
-            self._loop.call_soon(self._wake, wakeup)
-
-    def _wake(self, wakeup: Callable[[], None]) -> None:
-        if self._pausing and self._bytes < _MOST_DELAYED_BYTES and self._delay_turns < _LONGEST_DELAY_TURNS:
-            self._delay_turns += 1
-            self._loop.call_soon(self._wake, wakeup)
-            return
-        self._is_waking = False
-        self._bytes = self._delay_turns = 0
-        wakeup()
-
-
-# An error that ends the wait for metadata comes without an update, so without a signal: this is how soon it is seen.
-_LOOK_AGAIN_SECONDS = 0.1
-
-
 class SendWaits:
-    """The waits of one producer, each for at most `max_block_ms` in all."""
+    """The waits of one producer, each for at most `max_block_ms` in all.
+
+    Tasks that wait for memory stand in line: the first one watches the pool, the others wait for its turn to end. The
+    check before a record is queued is exact, because the tasks of one loop are alone in taking memory from the pool.
+    """
 
     def __init__(self, conditions: SendConditions, loop: asyncio.AbstractEventLoop, max_block_ms: int) -> None:
         self.conditions = conditions
@@ -202,3 +143,58 @@ class SendWaits:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClientClosed("Producer closed while a record waited")
+
+
+class SendingTurns:
+    """The turns of one producer's loop: when a task lets others run, and when the sending thread is woken.
+
+    A task whose sends never wait would keep the loop to itself, so it pauses after some records. The sending thread is
+    woken in the loop's next turn, because records that are sent in one turn leave together. A task that only pauses
+    goes on sending in that turn. The thread is woken some turns later then, when more records have come into the
+    batches that were begun: each wake-up costs a request for every leader and switches between two threads, whatever
+    the number of records.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._records = 0
+        """Since the last pause."""
+        self._bytes = 0
+        """Since the last wake-up."""
+        self._pausing = 0
+        self._is_waking = False
+        self._delay_turns = 0
+
+    @property
+    def is_pause_due(self) -> bool:
+        """Whether the next task that sends lets the others run first."""
+        return self._records >= _RECORDS_BETWEEN_PAUSES
+
+    async def pause(self) -> None:
+        """Let the other tasks run once, the one that takes the results among them."""
+        self._records = 0
+        self._pausing += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._pausing -= 1
+
+    def note_record(self, record_bytes: int) -> None:
+        """Count a record that is about to be queued."""
+        self._records += 1
+        self._bytes += record_bytes
+
+    def wake_soon(self, wakeup: Callable[[], None]) -> None:
+        """Call `wakeup` in one of the loop's next turns."""
+        if not self._is_waking:
+            self._is_waking = True
+            self._loop.call_soon(self._wake, wakeup)
+
+    def _wake(self, wakeup: Callable[[], None]) -> None:
+        if self._pausing and self._bytes < _MOST_DELAYED_BYTES and self._delay_turns < _LONGEST_DELAY_TURNS:
+            self._delay_turns += 1
+            self._loop.call_soon(self._wake, wakeup)
+            return
+        self._is_waking = False
+        self._bytes = self._delay_turns = 0
+        wakeup()

@@ -1,18 +1,11 @@
-"""Gathers pieces of one buffer into Arrow arrays, and makes columns of header lists.
+"""Makes Arrow arrays without pandas: of numpy's buffers, of one repeated value, of pieces of one buffer, of headers.
 
-Called by `decoder`, `fetched_batches` and `record_tables`. A `Gatherer` belongs to the thread that made it; no lock.
-
-Pieces of one size are copied by numpy as items of that size. Pieces of several sizes become an Arrow `binary_view`
-array whose views point into the buffer, and one cast to `binary` gathers them in C++. Either way the result owns its
-memory, so the buffer may be reused afterwards.
-
-Arrow arrays over the buffers of numpy arrays, and columns of one repeated number or text.
-
-Called by `decoder`, `fetched_batches` and `record_tables`. Pure functions; no state, no lock.
+Called by `decoder`, `fetched_batches`, `record_tables` and `table_columns`. A `Gatherer` belongs to the thread that
+made it; all else are pure functions; no lock.
 
 `pa.array` and `pa.scalar` ask whether their argument is an object of pandas, and the first of these questions imports
-pandas: a quarter of a second of CPU, about as much as decoding 200,000 records. Nothing here asks it. The functions
-copy nothing either, except a mask into bits.
+pandas: a quarter of a second of CPU, about as much as decoding 200,000 records. Nothing here asks it, unless a header
+has a key that is not UTF-8. Arrays of numpy's buffers are not copied either, except a mask into bits.
 """
 
 from __future__ import annotations
@@ -34,14 +27,29 @@ Numbers: TypeAlias = npt.NDArray[np.integer[Any]]
 _OFFSET_BYTES = 4
 """The size of an offset into the bytes of a string or binary array."""
 
+HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+"""The type of the headers column, which is that of Spark's Kafka source."""
+
+_INLINE_BYTES = 12
+"""The longest entry that a binary_view holds itself, after its length. Longer ones are references."""
+_INLINE_ITEM = np.dtype(f"V{_INLINE_BYTES}")
+_INLINE_MASKS = (
+    np.where(np.arange(_INLINE_BYTES) < np.arange(_INLINE_BYTES + 1)[:, None], 0xFF, 0)
+    .astype(np.uint8)
+    .view(_INLINE_ITEM)[:, 0]
+)
+"""A mask for each length: item n keeps the first n bytes."""
+_MOST_BYTES = (1 << 31) - 1
+"""The most bytes of one array of type `binary`."""
+
 
 def numbers(values: Numbers, arrow_type: pa.DataType, missing: Mask | None = None) -> pa.Array:
     """Return numbers as an array of `arrow_type`, whose items have as many bytes. `missing`: those that are NULL."""
     contiguous = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(arrow_type, len(values), [validity(missing), pa.py_buffer(contiguous)])
+    return pa.Array.from_buffers(arrow_type, len(values), [_validity(missing), pa.py_buffer(contiguous)])
 
 
-def validity(missing: Mask | None) -> pa.Buffer | None:
+def _validity(missing: Mask | None) -> pa.Buffer | None:
     """Return the bitmap of the rows that are not missing; None when no row is."""
     if missing is None or not missing.any():
         return None
@@ -66,24 +74,13 @@ def repeated_number(value: int, count: int) -> pa.Array:
     return numbers(np.full(count, value, np.int32), pa.int32())
 
 
-HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
-"""The type of the headers column, which is that of Spark's Kafka source."""
-
-_INLINE_BYTES = 12
-"""The longest entry that a binary_view holds itself, after its length. Longer ones are references."""
-_INLINE_ITEM = np.dtype(f"V{_INLINE_BYTES}")
-_INLINE_MASKS = (
-    np.where(np.arange(_INLINE_BYTES) < np.arange(_INLINE_BYTES + 1)[:, None], 0xFF, 0)
-    .astype(np.uint8)
-    .view(_INLINE_ITEM)[:, 0]
-)
-"""A mask for each length: item n keeps the first n bytes."""
-_MOST_BYTES = (1 << 31) - 1
-"""The most bytes of one array of type `binary`."""
-
-
 class Gatherer:
-    """A collector of pieces of one buffer. `array` is `data`; positions must lie inside."""
+    """A collector of pieces of one buffer. `array` is `data`; positions must lie inside.
+
+    Pieces of one size are copied by numpy as items of that size. Pieces of several sizes become an Arrow `binary_view`
+    array whose views point into the buffer, and one cast to `binary` gathers them in C++. Either way the result owns
+    its memory, so the buffer may be reused afterwards.
+    """
 
     def __init__(self, data: Buffer, array: Bytes) -> None:
         self._data = data
@@ -106,7 +103,7 @@ class Gatherer:
             views[short, 1:] = self._inlined(positions[short], sizes[short])
         elif len(short):
             views[:, 1:] = self._inlined(positions, sizes)
-        buffers = [validity(lengths < 0), pa.py_buffer(views), pa.py_buffer(self._data)]
+        buffers = [_validity(lengths < 0), pa.py_buffer(views), pa.py_buffer(self._data)]
         pointing = pa.Array.from_buffers(pa.binary_view(), count, buffers)
         return pointing.cast(pa.binary())
 

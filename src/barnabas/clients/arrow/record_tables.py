@@ -109,7 +109,7 @@ class TableDecoder:
 def rows_before(rows: Rows, end_offset: int) -> Rows:
     """Return the rows below `end_offset`, without a copy, of rows of one partition that have the column `offset`."""
     column = rows.column("offset")
-    # As `to_numpy` would, without its import of pandas: see `plain_arrays`.
+    # As `to_numpy` would, without its import of pandas: see `gatherer`.
     offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
     return rows.slice(0, int(np.searchsorted(offsets, end_offset)))
 

@@ -1,11 +1,7 @@
-"""Looks up offsets by time, by asking the leaders of partitions (ListOffsets).
+"""Looks up offsets by time, by asking the leaders of partitions (ListOffsets), and the partitions of a topic.
 
-Called by consumer and admin client, on the thread that owns the BlockingClient. Kafka: OffsetFetcher.
-
-Looks up the partitions of one topic, which the client need not follow.
-
-Called by `Consumer.partitions_for`, on the thread that owns the BlockingClient; no state, no lock.
-Kafka: TopicMetadataFetcher.
+Called by consumer and admin client, on the thread that owns the BlockingClient; no state, no lock.
+Kafka: OffsetFetcher, TopicMetadataFetcher.
 """
 
 from __future__ import annotations
@@ -104,6 +100,8 @@ def partitions_of(
     client: BlockingClient, topic: str, backoff: ExponentialBackoff, deadline_ms: int, *, may_create: bool
 ) -> tuple[PartitionInfo, ...]:
     """Return the topic's partitions in order, or nothing for a topic that does not exist.
+
+    The client need not follow the topic.
 
     may_create: whether the broker may create the topic, if it does such a thing. A topic that has no leaders yet is
     asked for again until the deadline. Raises ApiError: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED and other

@@ -1,15 +1,11 @@
 """How a consumer comes by its records: positions, fetches, fetched records, and the loop that waits for some.
 
-Made by `Consumer`, used by `poll` and `poll_table`; owned by the consumer's thread; no lock.
-Kafka: ClassicKafkaConsumer.poll, pollForFetches.
+Made by `Consumer`, used by `poll`, `poll_table` and `position`; owned by the consumer's thread; no lock.
 
 One turn of the loop does, without waiting: the group's duties; positions that are missing or have a new leader; records
 that are there already; fetches for the next ones. Only then the network may wait, for an answer or the next duty.
 
-Makes and keeps the positions of a consumer's partitions valid: committed offsets, resets, checks against leaders.
-
-Called by `Consumer.poll` and `Consumer.position`; owned by the consumer's thread; no lock. No call waits.
-Kafka: ClassicKafkaConsumer.updateFetchPositions.
+Kafka: ClassicKafkaConsumer.poll, pollForFetches, updateFetchPositions.
 """
 
 from __future__ import annotations
@@ -30,9 +26,11 @@ from barnabas.clients.consumer.poll_metrics import PollMetrics
 from barnabas.clients.consumer.subscription_state import SubscriptionState
 from barnabas.clients.consumer.waiting import ConsumerWaiting
 
+T = TypeVar("T")
 
-class Positions:
-    """What is done about positions that are missing, or that a new leader may not have."""
+
+class _Positions:
+    """What is done about positions that are missing, or that a new leader may not have. No call waits."""
 
     def __init__(self, client: BlockingClient, subscriptions: SubscriptionState, config: ConsumerConfig) -> None:
         self._client = client
@@ -81,9 +79,6 @@ class Positions:
                 metadata.raise_topic_error(topic)
 
 
-T = TypeVar("T")
-
-
 class Reading:
     """The fetches of one consumer, from the position to the records. Times are monotonic milliseconds.
 
@@ -105,7 +100,7 @@ class Reading:
         self.polls = PollMetrics(client.clock, client.now_ms())
         self.buffer = FetchBuffer(subscriptions, config.deserializers(), self.metrics)
         self._fetcher = Fetcher(client, subscriptions, config, self.buffer, self.metrics)
-        self._positions = Positions(client, subscriptions, config)
+        self._positions = _Positions(client, subscriptions, config)
 
     def forget_connections(self) -> None:
         """Forget the requests in flight, in a forked child: their answers will come to the parent."""

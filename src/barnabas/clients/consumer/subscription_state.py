@@ -1,6 +1,6 @@
-"""A consumer's subscription, its assigned partitions, and its position in each of them.
+"""A consumer's subscription and rebalance listener, its assigned partitions, and its position in each of them.
 
-Owned by the consumer's thread; no lock. Kafka: SubscriptionState.
+Owned by the consumer's thread; no lock.
 
 A position is in one of four stages: the group has to supply it (`needs_committed`), the partition's leader has to
 supply it (`reset`), it is known but not checked against the leader's log (`is_validating`, or no `leader` yet), or it
@@ -12,14 +12,7 @@ epoch, that the position was checked against. For example, a consumer has read u
 next leader has epoch 6 and had only 80 records of epoch 5. Asked where epoch 5 ends, that leader answers 80: records 80
 to 99 are lost, and other records may have these offsets now. So the position goes back to 80, or the user is told.
 
-A regular expression that the group's coordinator matches against the names of its topics. Immutable.
-
-Made by users, for `Consumer.subscribe`. Kafka: SubscriptionPattern (KIP-848).
-
-The user's callbacks for changes of a consumer's partitions.
-
-Called on the consumer's thread, inside `poll`, `unsubscribe` and `close`; the consumer may be used.
-Kafka: ConsumerRebalanceListener.
+Kafka: SubscriptionState, SubscriptionPattern, ConsumerRebalanceListener.
 """
 
 from __future__ import annotations
@@ -34,17 +27,23 @@ from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
 
+_MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
+
 
 class SubscriptionPattern(NamedTuple):
-    """An expression in RE2's syntax. It has to match the whole name of a topic."""
+    """A regular expression that the group's coordinator matches against the names of its topics (KIP-848).
+
+    Made by users, for `Consumer.subscribe`. It is in RE2's syntax, and has to match the whole name of a topic.
+    """
 
     pattern: str
 
 
 class RebalanceListener:
-    """The base of listeners, which override the methods of interest. Each call gets sorted partitions.
+    """The base of the user's listeners, which override the methods of interest. Each call gets sorted partitions.
 
-    With an eager assignor, all partitions are revoked before any is assigned.
+    Called on the consumer's thread, inside `poll`, `unsubscribe` and `close`; the listener may use the consumer. With
+    an eager assignor, all partitions are revoked before any is assigned.
     """
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
@@ -59,9 +58,6 @@ class RebalanceListener:
         By default, lost partitions are handled like revoked ones.
         """
         self.on_partitions_revoked(partitions)
-
-
-_MIXED = "Subscription to topics, partitions and pattern are mutually exclusive"
 
 
 class SubscriptionMode(Enum):

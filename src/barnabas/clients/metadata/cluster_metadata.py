@@ -1,4 +1,4 @@
-"""A client's view of its cluster, and the requests that renew it.
+"""A client's view of its cluster, and the requests that renew it by a schedule.
 
 Shared by the threads that use a client and the thread that sends. `cluster` is an immutable snapshot, read without a
 lock; one condition guards everything else and is notified after each update.
@@ -8,10 +8,6 @@ request; it is merged into the snapshot). At most one request is in progress. A 
 because the leaders of the lost broker may have moved.
 
 Kafka: Metadata, ProducerMetadata.
-
-The schedule by which a client's view of the cluster is fetched again. Pure; times are passed in.
-
-Owned by `ClusterMetadata`, whose condition guards it. Kafka: Metadata.
 """
 
 from __future__ import annotations
@@ -37,9 +33,47 @@ from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 from barnabas.rpc.node import Node
 
+logger = logging.getLogger(__name__)
 
-class UpdateSchedule:
-    """The due time of the next update; a view expires after `max_age_ms`. Times are monotonic milliseconds."""
+REBOOTSTRAP = "rebootstrap"
+"""The recovery strategy by which a view begins again with the user's addresses."""
+
+ClusterListener: TypeAlias = Callable[[Cluster], None]
+"""A user's function, which is called with each new snapshot."""
+
+_TOPIC_ERRORS_TO_RAISE = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
+@dataclass(frozen=True)
+class MetadataConfig:
+    """The settings of the view, in milliseconds, named like Kafka's. Without `topic_idle_ms`, no topic is dropped."""
+
+    max_age_ms: int = 300_000
+    topic_idle_ms: int | None = None
+    refresh_backoff_ms: int = 100
+    refresh_backoff_max_ms: int = 1_000
+    allow_auto_topic_creation: bool = True
+    bootstrap_timeout_ms: int | None = None
+    client_dns_lookup: str = USE_ALL_DNS_IPS
+    """How the bootstrap addresses become nodes: see `bootstrap_nodes`."""
+    recovery_strategy: str = REBOOTSTRAP
+    """What happens when no known node can be reached: REBOOTSTRAP or "none"."""
+    rebootstrap_trigger_ms: int = 300_000
+
+
+class UpdateRequest(NamedTuple):
+    """A request for metadata. `version` and `is_partial` go back to `update` with the answer."""
+
+    message: MetadataRequest
+    version: int
+    is_partial: bool
+
+
+class _UpdateSchedule:
+    """The due time of the next update; a view expires after `max_age_ms`.
+
+    Times are monotonic milliseconds, and passed in.
+    """
 
     def __init__(self, max_age_ms: int, backoff: ExponentialBackoff) -> None:
         self.needs_full = True
@@ -94,42 +128,6 @@ class UpdateSchedule:
         self._attempts += 1
 
 
-logger = logging.getLogger(__name__)
-
-REBOOTSTRAP = "rebootstrap"
-"""The recovery strategy by which a view begins again with the user's addresses."""
-
-ClusterListener: TypeAlias = Callable[[Cluster], None]
-"""A user's function, which is called with each new snapshot."""
-
-_TOPIC_ERRORS_TO_RAISE = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-
-
-@dataclass(frozen=True)
-class MetadataConfig:
-    """The settings of the view, in milliseconds, named like Kafka's. Without `topic_idle_ms`, no topic is dropped."""
-
-    max_age_ms: int = 300_000
-    topic_idle_ms: int | None = None
-    refresh_backoff_ms: int = 100
-    refresh_backoff_max_ms: int = 1_000
-    allow_auto_topic_creation: bool = True
-    bootstrap_timeout_ms: int | None = None
-    client_dns_lookup: str = USE_ALL_DNS_IPS
-    """How the bootstrap addresses become nodes: see `bootstrap_nodes`."""
-    recovery_strategy: str = REBOOTSTRAP
-    """What happens when no known node can be reached: REBOOTSTRAP or "none"."""
-    rebootstrap_trigger_ms: int = 300_000
-
-
-class UpdateRequest(NamedTuple):
-    """A request for metadata. `version` and `is_partial` go back to `update` with the answer."""
-
-    message: MetadataRequest
-    version: int
-    is_partial: bool
-
-
 class ClusterMetadata:
     """The snapshot `cluster`, the topics that it should cover, and its updates. Times are monotonic milliseconds."""
 
@@ -139,7 +137,7 @@ class ClusterMetadata:
         self._condition = threading.Condition()
         self.cluster = Cluster(self._bootstrap, is_bootstrap=True)
         self._topics = TopicsOfInterest(config.topic_idle_ms)
-        self._schedule = UpdateSchedule(
+        self._schedule = _UpdateSchedule(
             config.max_age_ms, ExponentialBackoff(config.refresh_backoff_ms, config.refresh_backoff_max_ms, random)
         )
         self._bootstrap_failures = BootstrapFailures(self._bootstrap, config.bootstrap_timeout_ms)

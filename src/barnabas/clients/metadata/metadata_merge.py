@@ -1,10 +1,7 @@
-"""Takes a metadata answer into a client's view of the cluster. Pure.
+"""Takes a metadata answer into a client's view of the cluster, as far as its topics are of interest. Pure.
 
-Called by `ClusterMetadata` under its condition. Kafka: Metadata, MetadataSnapshot.
-
-The topics whose metadata a client keeps: named one by one, or chosen by a filter. Pure; times are passed in.
-
-Owned by `ClusterMetadata`, whose condition guards it. Kafka: ProducerMetadata, ConsumerMetadata.
+Called by `ClusterMetadata` under its condition; times are passed in.
+Kafka: Metadata, MetadataSnapshot, ProducerMetadata, ConsumerMetadata.
 """
 
 from __future__ import annotations
@@ -19,12 +16,17 @@ from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.rpc.node import Node
 
+logger = logging.getLogger(__name__)
+
 TopicFilter: TypeAlias = Callable[[MetadataResponse.MetadataResponseTopic], bool]
 """A function of a topic in an answer of the cluster. Returns whether the topic is followed."""
 
 
 class TopicsOfInterest:
-    """The topics, with the time of their last use. An unused topic is dropped after `idle_ms` (None: never)."""
+    """The topics whose metadata a client keeps: named one by one, or chosen by a filter.
+
+    Each named one has the time of its last use; an unused topic is dropped after `idle_ms` (None: never).
+    """
 
     def __init__(self, idle_ms: int | None) -> None:
         self.filter: TopicFilter | None = None
@@ -69,9 +71,6 @@ class TopicsOfInterest:
     def is_followed(self, topic: MetadataResponse.MetadataResponseTopic) -> bool:
         """Return whether the view should include a topic of an answer."""
         return topic.name in self._used_ms or (self.filter is not None and self.filter(topic))
-
-
-logger = logging.getLogger(__name__)
 
 
 class Merged(NamedTuple):

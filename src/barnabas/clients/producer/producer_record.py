@@ -1,9 +1,7 @@
-"""A record before it is appended to a batch. Immutable.
+"""A record before it is appended to a batch, and its place in the topic afterwards. Immutable.
 
-Made by `Producer.send` on the user's thread, once its partition's metadata is known; read under the accumulator's lock.
-Kafka: ProducerRecord.
-
-The place of a record in its topic, which the future of `Producer.send` yields. Immutable. Kafka: RecordMetadata.
+A ProducerRecord is made by `Producer.send` on the user's thread, once its partition's metadata is known, and read under
+the accumulator's lock. Kafka: ProducerRecord, RecordMetadata.
 """
 
 from __future__ import annotations
@@ -16,6 +14,24 @@ from barnabas.records.record_batch import Buffer
 _TIMESTAMP_END = 1 << 63
 
 Headers: TypeAlias = Sequence[tuple[str, Buffer | None]]
+
+
+class RecordMetadata(NamedTuple):
+    """The partition and offset of a record, which the future of `Producer.send` yields. `offset` is -1 with acks=0.
+
+    Sizes are bytes, -1 for null. `timestamp_ms` is the broker's if the topic has message.timestamp.type=LogAppendTime.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key_size: int = -1
+    value_size: int = -1
+
+
+DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
+"""A user's function. The sending thread calls it once for each record, with the metadata or the error."""
 
 
 class ProducerRecord(NamedTuple):
@@ -39,21 +55,3 @@ def check_timestamp(timestamp_ms: int) -> None:
     """Check the time that a user gives, in milliseconds since the epoch. Raises ValueError outside of 63 bits."""
     if not 0 <= timestamp_ms < _TIMESTAMP_END:
         raise ValueError(f"Invalid timestamp: {timestamp_ms}. Timestamp should always be non-negative.")
-
-
-class RecordMetadata(NamedTuple):
-    """The partition and offset of a record. `offset` is -1 with acks=0. Sizes are bytes, -1 for null.
-
-    `timestamp_ms` is the broker's if the topic has message.timestamp.type=LogAppendTime.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key_size: int = -1
-    value_size: int = -1
-
-
-DeliveryCallback: TypeAlias = Callable[[RecordMetadata | None, BaseException | None], None]
-"""A user's function. The sending thread calls it once for each record, with the metadata or the error."""

@@ -1,12 +1,8 @@
-"""The last steps of `send`: check a record's size, choose its partition, and add it to a batch.
+"""The steps of `send`: interceptors and serializers, the check of a record's size, its partition, its batch.
 
 Made by Producer. The threads that send call it, and the asyncio producer on its event loop. No state that changes, so
-no lock: the accumulator has its own. Kafka: KafkaProducer.doSend.
-
-The steps of `send` that most producers do without: interceptors, and serializers other than `bytes`.
-
-Called on the user's thread, before the record's partition is chosen; no state that changes, so no lock.
-Kafka: KafkaProducer.doSend.
+no lock: the accumulator has its own. Most producers do without interceptors, and without serializers other than
+`bytes`: they have no RecordPreparation. Kafka: KafkaProducer.doSend.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """The settings that every client has: Kafka's names with underscores, Kafka's defaults. Immutable.
 
-Made by users and by the clients, on any thread. Kafka: CommonClientConfigs.
-
-The settings of a client's connections: their set-up, security, sockets and requests. Immutable.
-
-The base of ClientConfig, whose users and threads it shares: no lock. `network_config` returns the same settings in the
-form that NetworkClient takes. Kafka: CommonClientConfigs.
+Made by users and by the clients, on any thread; no lock. Kafka: CommonClientConfigs.
 """
 
 from __future__ import annotations
@@ -24,9 +19,10 @@ _MAX_IN_FLIGHT = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConnectionConfig(ClientSecurityConfig):
-    """The settings of the connections of one client. Times are milliseconds.
+    """The settings of the connections of one client: set-up, security, sockets, requests. Times are milliseconds.
 
-    Raises TypeError for a name that is no setting and for a value of a wrong type, ValueError for one out of bounds.
+    `network_config` returns them in the form that NetworkClient takes. Raises TypeError for a name that is no setting
+    and for a value of a wrong type, ValueError for one out of bounds.
     """
 
     client_id: str = setting("", "The client's name in the broker's logs, metrics and quotas.")

@@ -1,7 +1,7 @@
-"""The encoding of metrics for PushTelemetry: OpenTelemetry's MetricsData, in protobuf's wire format.
+"""A client's metrics as PushTelemetry carries them: OpenTelemetry's MetricsData, in protobuf's wire format (KIP-714).
 
-Called by `ClientTelemetry` for each push. Pure; no lock. The numbers are those of opentelemetry-proto v1
-(metrics.proto, resource.proto, common.proto). Only what clients send is here, which needs no dependency on protobuf.
+Called by `ClientTelemetry` for each push, on the client's thread; no lock. The numbers are those of opentelemetry-proto
+v1 (metrics.proto, resource.proto, common.proto). Only what clients send is here, which needs no dependency on protobuf.
 
 A field is a key, `number << 3 | type`, and a value. The types in use are 0 (varint), 1 (eight bytes, little-endian) and
 2 (a length as a varint, then bytes). A message is its fields, and is itself a field of type 2 of the message around it.
@@ -13,15 +13,7 @@ A field is a key, `number << 3 | type`, and a value. The types in use are 0 (var
     point { 2: start, 3: time (nanoseconds), 4: value (double), 7: attributes ... }
     attribute { 1: key, 2: { 1: text } }
 
-The values of a client's metrics as telemetry names and counts them (KIP-714).
-
-Used by `ClientTelemetry`, on the client's thread; no lock. Kafka: KafkaMetricsCollector,
-TelemetryMetricNamingConvention.
-
-A metric whose name ends with -total is a sum: since the client began, or with delta temporality since the last push.
-Any other metric is a gauge. The tag client-id is left out, since the broker knows the client.
-
-    producer-topic-metrics, record-send-total, topic=t   org.apache.kafka.producer.topic.record.send.total, topic=t
+Kafka: KafkaMetricsCollector, TelemetryMetricNamingConvention.
 """
 
 from __future__ import annotations
@@ -57,7 +49,13 @@ class _LastValue(NamedTuple):
 
 
 class MetricPoints:
-    """The points of one client, which began at `start_ms`: it knows what it has told of each sum."""
+    """The points of one client, which began at `start_ms`: it knows what it has told of each sum.
+
+    A metric whose name ends with -total is a sum: since the client began, or with delta temporality since the last
+    push. Any other metric is a gauge. The tag client-id is left out, since the broker knows the client.
+
+        producer-topic-metrics, record-send-total, topic=t   org.apache.kafka.producer.topic.record.send.total, topic=t
+    """
 
     def __init__(self, start_ms: int) -> None:
         self._start_ms = start_ms

@@ -1,13 +1,6 @@
-"""The metrics that a broker wants of this client, and how it wants them: an answer to GetTelemetrySubscriptions.
+"""The metrics that a broker wants of this client, and the states of the client's telemetry, as one table. Pure.
 
-Made and read by `ClientTelemetry`, on the client's thread. Immutable, so no lock. Kafka: ClientTelemetrySubscription.
-
-The states of a client's telemetry, as one table, and what an error of the broker means for it. Pure.
-
-Read by `ClientTelemetry`, on the client's thread; no lock. Kafka: ClientTelemetryState,
-ClientTelemetryUtils.maybeFetchErrorIntervalMs.
-
-The usual life of a client whose broker wants its metrics:
+Read by `ClientTelemetry`, on the client's thread; no lock. The usual life of a client whose broker wants its metrics:
 
     SUBSCRIPTION_NEEDED -> SUBSCRIPTION_IN_PROGRESS                 GetTelemetrySubscriptions is sent
     SUBSCRIPTION_IN_PROGRESS -> PUSH_NEEDED                         the answer names metrics; an interval begins
@@ -17,6 +10,8 @@ The usual life of a client whose broker wants its metrics:
     TERMINATING_PUSH_IN_PROGRESS -> TERMINATED                      its answer is there, or the time for it is over
 
 An answer that names no metrics, an error and a lost connection lead back to SUBSCRIPTION_NEEDED.
+
+Kafka: ClientTelemetrySubscription, ClientTelemetryState, ClientTelemetryUtils.maybeFetchErrorIntervalMs.
 """
 
 from __future__ import annotations
@@ -142,7 +137,7 @@ def retry_after(error: ErrorCode) -> Retry:
 
 
 class TelemetrySubscription(NamedTuple):
-    """One subscription. `id` changes with the broker's subscriptions; `instance_id` has 16 bytes.
+    """What a broker wants, and how. `id` changes with the broker's subscriptions; `instance_id` has 16 bytes.
 
     `codec`: the compression of pushes. `prefixes`: of the names of the metrics that are wanted.
     """

@@ -4,7 +4,7 @@
 it calls, and tells the coordinator which partitions of `__consumer_offsets` this broker leads. A `Group` is a lock, the
 committed offsets and a membership, which is a `ClassicGroup` (JoinGroup, SyncGroup) or a `ConsumerGroup` (KIP-848).
 
-The rooms, from the bottom: `log` encodes and appends records; `classic`, `consumer` (with `assignors`) and `offsets`
-are the services; `loading` reads the groups back. In `classic` and `consumer` a request takes three steps: pure modules
-decide under the group's lock, `changes` writes the records under it, and finishes the work without it.
+The rooms, from the bottom: `offsets_topic` encodes records; `classic`, `consumer` (with `assignors`) and `offsets` are
+the services; `loading` and `restore` read the groups back. In `classic` and `consumer` a request takes three steps:
+pure modules decide under the group's lock, `changes` writes the records under it, and finishes the work without it.
 """

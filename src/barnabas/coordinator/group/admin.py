@@ -18,7 +18,7 @@ from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP, offset_key, offset_key_prefix
+from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, offset_key, offset_key_prefix
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
@@ -180,7 +180,7 @@ class GroupAdminService:
         """
         stored: StoredAppend | None = None
         for batch in _batches(_tombstones(group)):
-            stored = self._environment.log.append(group.partition, batch, CONSUMER_GROUP)
+            stored = self._environment.log.append(group.partition, batch, CONSUMER_GROUP_ERRORS)
             if stored.position < 0:
                 # The group stays as it is in memory, though the next coordinator may load less of it. The client may
                 # delete it again.

@@ -1,11 +1,8 @@
-"""The parts that the services of the group coordinator share.
+"""The settings of the group coordinator, and the parts that its services share.
 
-Made once by `broker.group_coordination`; never changed, so any thread reads it. Each part says which lock guards it.
-
-The settings of the group coordinator: a frozen snapshot of the broker's configuration.
-
-Built by `broker`; read by any thread; never changed: Kafka 3.9 has no dynamic setting among them.
-Kafka: GroupCoordinatorConfig, OffsetConfig.
+The settings are a frozen snapshot of the broker's configuration: Kafka 3.9 has no dynamic setting among them. The
+environment is made once by `broker.group_coordination`. Neither changes, so any thread reads them; each shared part
+says which lock guards it. Kafka: GroupCoordinatorConfig, OffsetConfig.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 
 _MILLISECONDS_PER_MINUTE = 60_000
-_PROTOCOLS = "group.coordinator.rebalance.protocols"
+_REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 
 
 def _offers_consumer_groups(config: ConfigValues) -> bool:
@@ -39,9 +36,9 @@ def _offers_consumer_groups(config: ConfigValues) -> bool:
     A broker that emulates a release before 4.0 offers none unless the setting is given, as that release does.
     """
     emulated = config.optional_string("broker.emulate.version")
-    if emulated is not None and not config.is_set(_PROTOCOLS):
+    if emulated is not None and not config.is_set(_REBALANCE_PROTOCOLS):
         return RELEASES.index(emulated) >= RELEASES.index("4.0")
-    return "consumer" in config.list(_PROTOCOLS)
+    return "consumer" in config.list(_REBALANCE_PROTOCOLS)
 
 
 def _codec(number: int) -> Codec:
@@ -71,7 +68,7 @@ class ConsumerGroupConfig(Settings):
     max_size: int = setting("group.consumer.max.size")
     assignors: tuple[str, ...] = setting("group.consumer.assignors")
     migration_policy: str = setting("group.consumer.migration.policy", str.lower)
-    is_enabled: bool = computed(_offers_consumer_groups, _PROTOCOLS, "broker.emulate.version")
+    is_enabled: bool = computed(_offers_consumer_groups, _REBALANCE_PROTOCOLS, "broker.emulate.version")
     # The default of Kafka 4's group.consumer.regex.refresh.interval.ms. Kafka 3.9 has no such setting.
     regex_refresh_interval_ms: int = 600_000
 

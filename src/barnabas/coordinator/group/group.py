@@ -1,14 +1,10 @@
-"""A group as the coordinator holds it: its lock, its committed offsets, and its membership.
+"""A group as the coordinator holds it: its lock, its committed offsets, and its membership, of either protocol.
 
 Made by `GroupTable`; used by the services of this package on handler, processor and executor threads. `lock` (rank
 GROUP, the outermost) guards everything in it. A group that was removed from the table has `is_removed` set under its
 lock: a thread that waited for the lock meanwhile looks the group up again (`GroupTable.locked`). When a group changes
-its protocol (KIP-848) only `membership` is replaced: offsets and lock stay. Kafka: GroupMetadata (lock and offsets).
-
-The interface of a group's membership, for both group protocols.
-
-Implemented by `ClassicGroup` and `ConsumerGroup`, both pure; called under the group's lock by the offset service, the
-administration of groups and the expiry of offsets. Kafka: org.apache.kafka.coordinator.group.Group.
+its protocol (KIP-848) only `membership` is replaced: offsets and lock stay.
+Kafka: GroupMetadata (lock and offsets), org.apache.kafka.coordinator.group.Group.
 """
 
 from __future__ import annotations
@@ -30,7 +26,11 @@ class GroupType(Enum):
 
 
 class Membership(Protocol):
-    """The members of a group, and the state of the group."""
+    """The members of a group, and the state of the group.
+
+    Implemented by `ClassicGroup` and `ConsumerGroup`, both pure; called under the group's lock by the offset service,
+    the administration of groups and the expiry of offsets.
+    """
 
     @property
     def group_type(self) -> GroupType:

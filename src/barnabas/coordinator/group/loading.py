@@ -1,12 +1,4 @@
-"""The newest records of one partition of `__consumer_offsets`.
-
-Owned by `PartitionLoader`, which feeds a replay batch by batch in the order of the log, in small steps. A replay keeps
-the newest value of every committed offset, in the bytes of the log, and the newest record of every other key. No value
-is decoded, because a later record may replace it. Offsets of open transactions wait for their marker. Pure.
-
-Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.
-
-The loading of one partition of `__consumer_offsets`: groups are read in small steps and given to their services.
+"""The loading of one partition of `__consumer_offsets`: groups are read in small steps and given to their services.
 
 Made by `broker.group_coordination`, called by `CoordinatorLoader` on its thread; `drop` on any thread. Owns no lock: a
 group that is not loaded yet belongs to the iterator that `load` returns. Between two steps other threads run, and the
@@ -64,6 +56,9 @@ _LAST_VALUE_VERSION: Final = OffsetCommitValue.max_version
 OffsetsByTopic = dict[str, dict[int, bytes]]
 
 
+# -- records
+
+
 class _OpenCommit(NamedTuple):
     """An offset committed inside a transaction."""
 
@@ -72,7 +67,11 @@ class _OpenCommit(NamedTuple):
 
 
 class PartitionReplay:
-    """The newest records of the batches that were taken in.
+    """The newest records of the batches that were taken in, in the order of the log. Pure.
+
+    A replay keeps the newest value of every committed offset, in the bytes of the log, and the newest record of every
+    other key. No value is decoded, because a later record may replace it. Offsets of open transactions wait for their
+    marker.
 
     groups: committed offsets by group id (encoded), topic and partition. others: all other records, by key.
     """
@@ -269,6 +268,8 @@ class PartitionReplay:
             if commit is not None and commit.position < position:
                 commits[topic, partition] = None
 
+
+# -- groups
 
 GROUPS_PER_STEP: Final = 20
 """The number of groups that are made, or become visible, in one step."""

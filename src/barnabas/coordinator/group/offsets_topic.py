@@ -1,17 +1,11 @@
-"""The records of `__consumer_offsets` for offsets and classic groups: keys and values of kinds 0 to 2, all versions.
+"""The records of `__consumer_offsets` for offsets and classic groups (kinds 0 to 2), and the errors of appends to it.
 
 Written by the offset service and the classic group, read while a coordinator loads and by the differential tests. Keys
 and values begin with two bytes of version; a key's version says its kind: 0 and 1 a committed offset, 2 a group, 3 and
-above KIP-848's (`consumer.records`). Committed offsets are many, so they have functions of their own; the classes
-are for versions that are rare. Pure.
+above KIP-848's (`consumer.records`). All versions are read. Committed offsets are many, so they have functions of their
+own; the classes are for versions that are rare. The tables of errors are for all kinds: each append takes one. Pure.
 
 Kafka: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde, the schemas beside them (4.3; 3.9 writes the same).
-
-The errors that members of groups get for the errors of `__consumer_offsets`, by the kind of the records.
-
-Read by the services of this package, which hand one to each append of `runtime.log`. Constants.
-
-Kafka: GroupMetadataManager.storeGroup, storeOffsets; for consumer groups CoordinatorOperationExceptionHelper.
 """
 
 from __future__ import annotations
@@ -43,6 +37,8 @@ _HEAD: Final = struct.Struct(">hh")
 _PARTITION: Final = struct.Struct(">i")
 _OFFSET_HEAD: Final = struct.Struct(">hqih")
 _TIMESTAMP: Final = struct.Struct(">q")
+_PLAIN_VALUE: Final = struct.Struct(">hqihq")
+"""A value of version 3 without metadata, as nearly every commit has it."""
 _GROUP_VALUE_VERSION: Final = 3
 _EXPIRING_VERSION: Final = 1
 _USUAL_VERSION: Final = 3
@@ -161,10 +157,6 @@ def offset_value(
     return _PLAIN_VALUE.pack(_USUAL_VERSION, offset, leader_epoch, 0, commit_timestamp_ms)
 
 
-_PLAIN_VALUE: Final = struct.Struct(">hqihq")
-"""A value of version 3 without metadata, as nearly every commit has it."""
-
-
 def committed_offset(value: bytes) -> CommittedOffset:
     """Decode a committed offset that this broker or Kafka wrote.
 
@@ -216,38 +208,41 @@ def decode_for_display(key: bytes, value: bytes | None) -> tuple[Any, Any]:
     return decode_record(GroupMetadataKey, key), None if value is None else decode_record(GroupMetadataValue, value)
 
 
+# -- errors of the log, and what members of groups get instead, by the kind of the records
+
 # Clients of a group know few errors. NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE make them find the coordinator
 # again; the log's own errors would end them.
-_ALWAYS: Final = {
+# Kafka: GroupMetadataManager.storeGroup, storeOffsets; for consumer groups CoordinatorOperationExceptionHelper.
+_COMMON_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
+_TOO_LARGE_ERRORS: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
 
 
 # After a timeout a commit is repeated as it is. A classic member joins again, since its assignment may not be stored. A
 # member of a consumer group looks for the coordinator, and repeats its heartbeat.
-OFFSETS: Final[ErrorTranslation] = (
-    _ALWAYS
-    | dict.fromkeys(_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+OFFSET_ERRORS: Final[ErrorTranslation] = (
+    _COMMON_ERRORS
+    | dict.fromkeys(_TOO_LARGE_ERRORS, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
     # Of a coordinator of transactions that was asked: the producer repeats the commit, and looks for no other one.
     | {ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-CLASSIC_GROUP: Final[ErrorTranslation] = (
-    _ALWAYS
-    | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+CLASSIC_GROUP_ERRORS: Final[ErrorTranslation] = (
+    _COMMON_ERRORS
+    | dict.fromkeys(_TOO_LARGE_ERRORS, ErrorCode.UNKNOWN_SERVER_ERROR)
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS}
 )
-CONSUMER_GROUP: Final[ErrorTranslation] = (
-    _ALWAYS
-    | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+CONSUMER_GROUP_ERRORS: Final[ErrorTranslation] = (
+    _COMMON_ERRORS
+    | dict.fromkeys(_TOO_LARGE_ERRORS, ErrorCode.UNKNOWN_SERVER_ERROR)
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 )
 
 
 def commit_error(code: ErrorCode) -> ErrorCode:
     """Return the error of a commit of offsets for its client, where the log or a coordinator says `code`."""
-    return OFFSETS.get(code, code)
+    return OFFSET_ERRORS.get(code, code)

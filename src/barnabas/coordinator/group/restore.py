@@ -1,12 +1,9 @@
-"""The restoration of a classic group from its record: stable with its members, or empty.
+"""The restoration of memberships from the records that a coordinator has loaded.
 
-Called by `restore` while a coordinator loads, on the loading thread, before any request can see the group.
-Kafka: GroupMetadataManager.readGroupMessageValue and GroupMetadata.loadGroup.
-
-The restoration of memberships from the records that a coordinator has loaded.
-
-Called by `PartitionLoader`, in steps, on the loading thread; nothing is shared. A record that cannot be read costs its
-own group its members, which join again, and no other group. Kafka: GroupMetadataManager.loadGroup.
+Called by `PartitionLoader`, in steps, on the loading thread, before any request can see the groups; nothing is shared.
+A classic group is made here, of its one record: stable with its members, or empty. A consumer group has many records,
+which `consumer.replay` applies. A record that cannot be read costs its own group its members, which join again, and no
+other group. Kafka: GroupMetadataManager (readGroupMessageValue, loadGroup), GroupMetadata.loadGroup.
 """
 
 from __future__ import annotations
@@ -29,6 +26,10 @@ from barnabas.coordinator.runtime.record import decode_record, version_of
 from barnabas.protocol.errors import DecodeError
 from barnabas.runtime.clock import Clock
 
+logger = logging.getLogger(__name__)
+
+GROUPS_PER_STEP = 20
+"""The number of classic groups that are made in one step."""
 # Version 0 of the record has no rebalance timeout: the session timeout stands in for it, as in Kafka.
 _REBALANCE_TIMEOUT_SINCE = 1
 
@@ -66,12 +67,6 @@ def loaded_classic_group(key: bytes, value: bytes, clock: Clock) -> ClassicGroup
         members.leader_id = stored.leader
     group.find_subscribed_topics()
     return group
-
-
-logger = logging.getLogger(__name__)
-
-GROUPS_PER_STEP = 20
-"""The number of classic groups that are made in one step."""
 
 
 def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterator[Mapping[str, Membership]]:

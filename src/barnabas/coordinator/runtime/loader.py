@@ -1,34 +1,14 @@
 """The loading of a coordinator's state when this broker begins to lead a partition, and the unloading when it ends.
 
 Partitions of the coordinator's topic are loaded one at a time, on a thread of its own that ends when nothing is left to
-load. The thread works in slices, and pauses between them while there is other work (`runtime.loader`): a broker that
+load. The thread works in slices, and pauses between them while there is other work (`LoadingPace`): a broker that
 starts with very much to load serves all other requests meanwhile, and requests for what is not loaded yet are answered
 COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `LeadershipListeners` calls `leadership_changed` on a
 handler's thread; `load` and `unload` may be called on any. `_lock` guards the queue and the flag that says whether the
 thread runs; all else belongs to the thread.
 
-Kafka: GroupMetadataManager.scheduleLoadGroupAndOffsets, TransactionStateManager.loadTransactionsForTxnTopicPartition.
-
-The time that partitions took to load, for the coordinators' metrics. Pure; the values are immutable.
-
-The pace of loading: slices, with pauses between them while this process has other work.
-
-Asked by `CoordinatorLoader` after each slice, on its thread; owned by it. Pure: the caller reads the clocks.
-
-Beside other work loading gets less than a fifth of a core, because its slices delay other threads a little, too: the
-next slice begins when five and a half times the CPU time of the last one has passed. A pause that took longer than
-planned is made good, up to a few slices. Without other work loading goes on without pauses: a process that starts with
-a million offsets to load is better off with them. Other work shows in the CPU time that the process uses beside the
-loading, over a window of a few slices, so that a housekeeping thread that wakes up is no reason to pause. The pauses
-end when the process has been quiet for a while.
-
-An example with other work: a slice begins at 100.0 ms and uses 1.2 ms, so the next one may begin at 106.6 ms. The
-thread wakes up at 109.0 ms only, and uses 1.0 ms. The slice after that begins at 106.6 + 5.5 = 112.1 ms, not at 114.5.
-
-The reading of a coordinator's partition from its start to its end, in steps.
-
-Called by the loadings of groups and of transactions, on the loading thread. No state, no lock.
-Kafka: the loops of GroupMetadataManager.doLoadGroupsAndOffsets and TransactionStateManager.loadTransactionMetadata.
+Kafka: GroupMetadataManager (scheduleLoadGroupAndOffsets, doLoadGroupsAndOffsets), TransactionStateManager
+(loadTransactionsForTxnTopicPartition, loadTransactionMetadata).
 """
 
 from __future__ import annotations
@@ -48,7 +28,13 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 
-_WINDOW_NS: Final = 30_000 * NANOSECONDS_PER_MILLISECOND
+logger = logging.getLogger(__name__)
+
+NANOSECONDS_PER_SECOND: Final = 1_000_000_000
+
+# -- the times of loadings, for metrics
+
+_RECENT_NS: Final = 30_000 * NANOSECONDS_PER_MILLISECOND
 """The time for which a loading counts after its end."""
 
 
@@ -70,10 +56,12 @@ class RecentLoads(NamedTuple):
 
 def recent_loads(load_times: deque[LoadTimes], now_ns: int) -> RecentLoads:
     """Return what the partitions that were loaded lately took. The loading thread may append meanwhile."""
-    since_ns = now_ns - _WINDOW_NS
+    since_ns = now_ns - _RECENT_NS
     lately = [each.milliseconds for each in load_times.copy() if each.ended_ns >= since_ns]
     return RecentLoads(max(lately, default=0), sum(lately) / len(lately) if lately else 0)
 
+
+# -- the pace
 
 SLICE_NS: Final = 1_000_000
 """CPU time of a slice: about as much as a request may take."""
@@ -81,7 +69,7 @@ PAUSE_FACTOR: Final = 5.5
 """The time from one slice to the next, in multiples of the CPU time that the slice used."""
 BUSY_SHARE: Final = 0.05
 """The share of a core above which the CPU time of other threads counts as other work."""
-WINDOW_NS: Final = 20_000_000
+MEASURING_NS: Final = 20_000_000
 """The time over which other work is measured."""
 QUIET_NS: Final = 60_000_000
 """The time without other work after which the pauses end."""
@@ -98,7 +86,21 @@ class CpuReadings(NamedTuple):
 
 
 class LoadingPace:
-    """The pauses of one loading. begin: the readings when loading begins."""
+    """The pauses of one loading, between slices, while this process has other work. Pure: the caller reads the clocks.
+
+    Beside other work loading gets less than a fifth of a core, because its slices delay other threads a little, too:
+    the next slice begins when five and a half times the CPU time of the last one has passed. A pause that took longer
+    than planned is made good, up to a few slices. Without other work loading goes on without pauses: a process that
+    starts with a million offsets to load is better off with them. Other work shows in the CPU time that the process
+    uses beside the loading, over a window of a few slices, so that a housekeeping thread that wakes up is no reason to
+    pause. The pauses end when the process has been quiet for a while.
+
+    An example with other work: a slice begins at 100.0 ms and uses 1.2 ms, so the next one may begin at 106.6 ms. The
+    thread wakes up at 109.0 ms only, and uses 1.0 ms. The slice after that begins at 106.6 + 5.5 = 112.1 ms, not at
+    114.5.
+
+    begin: the readings when loading begins.
+    """
 
     def __init__(self, begin: CpuReadings) -> None:
         self._window = begin
@@ -130,7 +132,7 @@ class LoadingPace:
         now_ns, own_ns, process_ns = readings
         began_ns, own_before_ns, process_before_ns = self._window
         wall_ns = now_ns - began_ns
-        if wall_ns < WINDOW_NS:
+        if wall_ns < MEASURING_NS:
             return
         self._window = readings
         others_ns = (process_ns - process_before_ns) - (own_ns - own_before_ns)
@@ -142,6 +144,8 @@ class LoadingPace:
             self._quiet_since_ns = began_ns
         self._is_busy = now_ns - self._quiet_since_ns < QUIET_NS
 
+
+# -- the reading
 
 READ_BYTES: Final = 512 * 1024
 """The most bytes of one read: more would make slices longer. (The load buffer's setting may say less.)"""
@@ -177,21 +181,7 @@ def read_in_steps(
             raise CorruptRecord(f"no readable batch at offset {offset}")
 
 
-logger = logging.getLogger(__name__)
-
-NANOSECONDS_PER_SECOND: Final = 1_000_000_000
-
-
-class PartitionLoading(Protocol):
-    """The loading of single partitions. `record_count`: the records of all partitions that were loaded."""
-
-    record_count: int
-
-    def load(self, partition: int, leader_epoch: int) -> Iterator[None]:
-        """Load one partition, a step between two results."""
-
-    def drop(self, partition: int) -> int:
-        """Drop what was loaded of a partition. Returns how many ids that concerned."""
+# -- the loader
 
 
 def start_thread(name: str) -> Callable[[Callable[[], None]], None]:
@@ -205,6 +195,18 @@ def start_thread(name: str) -> Callable[[Callable[[], None]], None]:
 
 def _readings() -> CpuReadings:
     return CpuReadings(time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns())
+
+
+class PartitionLoading(Protocol):
+    """The loading of single partitions. `record_count`: the records of all partitions that were loaded."""
+
+    record_count: int
+
+    def load(self, partition: int, leader_epoch: int) -> Iterator[None]:
+        """Load one partition, a step between two results."""
+
+    def drop(self, partition: int) -> int:
+        """Drop what was loaded of a partition. Returns how many ids that concerned."""
 
 
 class CoordinatorLoader:

@@ -1,17 +1,12 @@
-"""The partitions of a coordinator's topic that this broker coordinates, and the number of all of them.
+"""The partitions of a coordinator's topic that this broker coordinates, and the partition in which an id is kept.
 
 The topic is `__consumer_offsets` for groups, and `__transaction_state` for transactional ids: below, an id is either.
 `CoordinatorLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`,
 which is held for nothing else; requests read without it: `_states` is replaced, never changed. The state of a partition
 carries the leader epoch of the order it follows from, so that orders that overtake each other do no harm.
 
-Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId),
-GroupCoordinator.validateGroupStatus, TransactionStateManager (loadingPartitions, transactionMetadataCache).
-
-Java's hash of a string, which says in which partition a group or a transactional id is kept.
-
-Called by `CoordinatorPartitions` on any thread, for every request to a coordinator. Pure, but for a cache of results.
-Kafka: String.hashCode, Utils.abs.
+Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId), TransactionStateManager
+(loadingPartitions, transactionMetadataCache), GroupCoordinator.validateGroupStatus, String.hashCode, Utils.abs.
 """
 
 from __future__ import annotations
@@ -32,25 +27,6 @@ _LONGEST_REMEMBERED: Final = 256
 _MASK: Final = 0xFFFFFFFF
 
 
-def java_hash(text: str) -> int:
-    """Return Java's String.hashCode, made positive as by Kafka's Utils.abs."""
-    return _remembered_hash(text) if len(text) <= _LONGEST_REMEMBERED else _hash(text)
-
-
-def _hash(text: str) -> int:
-    result = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(encoded), 2):
-        result = (31 * result + (encoded[position] << 8 | encoded[position + 1])) & _MASK
-    # The smallest number of Java has no positive counterpart: Utils.abs makes it 0.
-    if result == 0x80000000:
-        return 0
-    return result if result < 0x80000000 else 0x100000000 - result
-
-
-_remembered_hash = lru_cache(_REMEMBERED_HASHES)(_hash)
-
-
 class PartitionStage(Enum):
     """Whether a partition that this broker leads is loaded."""
 
@@ -63,6 +39,25 @@ class PartitionStatus(NamedTuple):
 
     stage: PartitionStage
     leader_epoch: int
+
+
+def java_hash(text: str) -> int:
+    """Return Java's String.hashCode, made positive as by Kafka's Utils.abs. Cached: every request asks for one."""
+    return _remembered_hash(text) if len(text) <= _LONGEST_REMEMBERED else _computed_hash(text)
+
+
+def _computed_hash(text: str) -> int:
+    result = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        result = (31 * result + (encoded[position] << 8 | encoded[position + 1])) & _MASK
+    # The smallest number of Java has no positive counterpart: Utils.abs makes it 0.
+    if result == 0x80000000:
+        return 0
+    return result if result < 0x80000000 else 0x100000000 - result
+
+
+_remembered_hash = lru_cache(_REMEMBERED_HASHES)(_computed_hash)
 
 
 class CoordinatorPartitions:

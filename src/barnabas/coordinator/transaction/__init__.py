@@ -4,8 +4,8 @@
 partitions of `__transaction_state` this broker leads.
 
 A transactional id is a TransactionEntry: a lock, and an immutable TransactionMetadata. A request takes three steps:
-`decisions` says, from the metadata alone, what to answer or which metadata come next (`transitions`, by the table of
-`states`); `transition_log` writes them under the lock; when they are stored they are put in place, and the client is
-answered. An ended transaction goes on from there without its client: `markers` writes a marker into each partition, and
-then the end. `loading` reads everything back, and resumes what had been decided.
+`decisions` says, from the metadata alone, what to answer or which metadata come next (by the transitions and the table
+of states in `transaction_metadata`); `transaction_log` writes them under the lock; when they are stored they are put in
+place, and the client is answered. An ended transaction goes on from there without its client: `marker_sender` writes a
+marker into each partition, and then the end. `loading` reads everything back, and resumes what had been decided.
 """

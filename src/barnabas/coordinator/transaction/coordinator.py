@@ -1,13 +1,9 @@
-"""The transaction coordinator of a broker: its services, and how they start and stop together.
+"""The transaction coordinator of a broker: its services, how they start and stop together, and its metrics.
 
-Made by `broker.transaction_stage`, which hands the services to the request handlers; started and stopped on the main
-thread. Immutable; each service says which lock guards it.
-Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation).
-
-The transaction coordinator's metrics by Kafka's names.
-
-Registered once by `broker.transaction_stage`; computed by the threads that read them, from plain numbers and a copy of
-the load times, without a lock. Kafka: TransactionMarkerChannelManager, TransactionStateManager.
+Made by `broker.transaction_stage`, which hands the services to the request handlers, and registers the metrics once;
+started and stopped on the main thread. Immutable; each service says which lock guards it.
+Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation); TransactionMarkerChannelManager and
+TransactionStateManager (metrics).
 """
 
 from __future__ import annotations
@@ -78,7 +74,7 @@ class TransactionCoordinator:
 
         The coordinator of another broker is asked over the network. While the producer's transaction before is being
         ended, the refusal of an addition is held back: by the coordinator's own broker until the end
-        (`delayed_refusal`), by another for a moment.
+        (`DelayedRefusal`), by another for a moment.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         if self.partitions.check(transactional_id) is ErrorCode.NOT_COORDINATOR:
@@ -105,8 +101,8 @@ class TransactionCoordinator:
         )
 
 
-_MARKERS: Final = ("kafka.coordinator.transaction", "TransactionMarkerChannelManager")
-_ATTRIBUTES: Final = ("kafka.server", "transaction-coordinator-metrics")
+_MARKER_METRICS: Final = ("kafka.coordinator.transaction", "TransactionMarkerChannelManager")
+_LOAD_METRICS: Final = ("kafka.server", "transaction-coordinator-metrics")
 
 
 def register_transaction_metrics(
@@ -116,16 +112,16 @@ def register_transaction_metrics(
     load_times: deque[LoadTimes],
     clock: Clock,
 ) -> None:
-    """Register the metrics.
+    """Register the metrics by Kafka's names. Threads that read them compute them from plain numbers, without a lock.
 
     unknown_destinations: the number of markers that wait for a leader. append_retries: that of complete transactions
     that their log has not taken. load_times: of the partitions that were loaded last.
     """
-    registry.gauge(*_MARKERS, "UnknownDestinationQueueSize", unknown_destinations)
-    registry.gauge(*_MARKERS, "LogAppendRetryQueueSize", append_retries)
+    registry.gauge(*_MARKER_METRICS, "UnknownDestinationQueueSize", unknown_destinations)
+    registry.gauge(*_MARKER_METRICS, "LogAppendRetryQueueSize", append_retries)
 
     def loads() -> RecentLoads:
         return recent_loads(load_times, clock.nanoseconds())
 
-    registry.attribute(*_ATTRIBUTES, "partition-load-time-max", lambda: loads().longest_ms)
-    registry.attribute(*_ATTRIBUTES, "partition-load-time-avg", lambda: loads().mean_ms)
+    registry.attribute(*_LOAD_METRICS, "partition-load-time-max", lambda: loads().longest_ms)
+    registry.attribute(*_LOAD_METRICS, "partition-load-time-avg", lambda: loads().mean_ms)

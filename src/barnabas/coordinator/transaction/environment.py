@@ -1,15 +1,8 @@
-"""The parts that the services of the transaction coordinator share.
+"""The settings of the transaction coordinator, and the parts that its services share: its table of ids, for one.
 
-Made once by `broker.transaction_stage`; never changed, so any thread reads it. Each part says which lock guards it.
-
-The settings of the transaction coordinator: a frozen snapshot of the broker's configuration.
-
-Built by `broker`; read by any thread; never changed. Kafka: TransactionConfig, TransactionStateManagerConfigs.
-
-The transactional ids that this broker coordinates.
-
-Used by the services of this package on every thread. `CoordinatedTable` says what its lock guards.
-Kafka: TransactionStateManager.transactionMetadataCache.
+The settings are a frozen snapshot of the broker's configuration. The environment is made once by
+`broker.transaction_stage`. Neither changes, so any thread reads them; each shared part says which lock guards it.
+Kafka: TransactionConfig, TransactionStateManagerConfigs, TransactionStateManager.transactionMetadataCache.
 """
 
 from __future__ import annotations
@@ -54,7 +47,10 @@ class TransactionCoordinatorConfig(Settings):
 
 
 class TransactionTable(CoordinatedTable[TransactionEntry]):
-    """The entries, by transactional id and by partition of `__transaction_state`."""
+    """The ids that this broker coordinates: entries by transactional id and by partition of `__transaction_state`.
+
+    Used on every thread. `CoordinatedTable` says what its lock guards.
+    """
 
     def get(self, transactional_id: str) -> TransactionEntry | None:
         """Return the entry of an id, or None if there is none.

@@ -1,32 +1,12 @@
-"""The refusal of a partition that its leader adds to a transaction, held back while the one before is being ended.
+"""The refusals of additions to a transaction, held back while the transaction before is being ended.
 
-Made by `TransactionCoordinator` for a leader's question (KIP-890), and by `patient_addition` for a producer's own, on
-any thread. `_lock` guards all fields; it is held for moments, and never while anything is called.
-Kafka: AddPartitionsToTxnConfig, by which a leader asks every 20 ms.
-
-A producer of `transaction.version` 2 goes on as soon as its EndTxn is answered, and the markers are written afterwards.
-So the first batch of nearly every transaction comes a few milliseconds too early. Told CONCURRENT_TRANSACTIONS, the
-producer would wait for its `retry.backoff.ms`: a hundred. Therefore the coordinator holds this answer back until the
-id's next transition, or for `WAIT_MS`. The leader then asks again (`api.transaction_verification`).
-
-    refused: CONCURRENT_TRANSACTIONS     the entry keeps this as a waiter; the expiry is scheduled
-    the end is stored: `again`           the leader is told, and asks again; the expiry is cancelled
-    or the expiry comes first            the leader is told, and tells the producer
-
-The leader asks again instead of being answered late: a verification that its log began before the marker is no longer
-valid behind the marker. A transition may come between a refusal and its report: then `again` is called first.
-
-A producer's own addition of partitions, held back while its transaction before is being ended.
-
-Made by `TransactionsApi` for AddPartitionsToTxn and AddOffsetsToTxn of clients, on any thread. It is called by one
-thread after the other: each attempt begins when the one before was refused. No lock of its own.
-
-A producer below `transaction.version` 2 goes on as soon as its EndTxn is answered, and asks for the partitions of its
-next transaction while the markers are being written. Told CONCURRENT_TRANSACTIONS, it asks again after its back-off: 20
-ms with most clients, longer than the markers take. So the question waits here for the id's next transition
-(`delayed_refusal`), and is decided anew. After `WAIT_MS` in all the producer is told what Kafka tells it at once.
-
-Kafka: TransactionCoordinator.handleAddPartitionsToTransaction, which does not wait.
+A producer goes on as soon as its EndTxn is answered, and the markers are written afterwards. So the first addition of
+partitions to nearly every transaction comes a few milliseconds too early. Told CONCURRENT_TRANSACTIONS, the producer
+would wait for its back-off, which is longer than the markers take. Therefore the coordinator holds this answer back
+until the id's next transition, or for `WAIT_MS`; then the question is asked again. For a producer of
+`transaction.version` 2 a partition's leader asks (KIP-890: `DelayedRefusal`), a producer below it asks itself
+(`PatientAdditions`). Used on any thread.
+Kafka: AddPartitionsToTxnConfig, TransactionCoordinator.handleAddPartitionsToTransaction, which does not wait.
 """
 
 from __future__ import annotations
@@ -47,7 +27,22 @@ WAIT_MS: Final = 100
 
 
 class DelayedRefusal:
-    """The answer to one question. on_done: called once, on any thread, without locks."""
+    """The answer to one question: a leader's (`TransactionCoordinator` makes it), or an attempt of `PatientAdditions`.
+
+    A leader's question, refused and held back:
+
+        refused: CONCURRENT_TRANSACTIONS     the entry keeps this as a waiter; the expiry is scheduled
+        the end is stored: `again`           the leader is told, and asks again; the expiry is cancelled
+        or the expiry comes first            the leader is told, and tells the producer
+
+    The leader asks again (`api.transaction_verification`) instead of being answered late: a verification that its log
+    began before the marker is no longer valid behind the marker. In Kafka the leader asks every 20 ms; otherwise the
+    producer would wait for its `retry.backoff.ms`, a hundred. A transition may come between a refusal and its report:
+    then `again` is called first.
+
+    `_lock` guards all fields; it is held for moments, and never while anything is called. on_done: called once, on any
+    thread, without locks.
+    """
 
     __slots__ = ("_expiry", "_is_ended", "_lock", "_on_done", "_scheduler", "_wait_ms", "is_expired")
 
@@ -95,7 +90,13 @@ class DelayedRefusal:
 
 
 class PatientAdditions:
-    """Adds partitions for producers that do not wait for the end of their last transaction. Immutable."""
+    """Adds partitions for producers that do not wait for the end of their last transaction. Immutable.
+
+    Called by `TransactionsApi` for AddPartitionsToTxn and AddOffsetsToTxn of clients, most of which ask again 20 ms
+    after a CONCURRENT_TRANSACTIONS. So the question waits here for the id's next transition, and is decided anew. After
+    `WAIT_MS` in all the producer is told what Kafka tells it at once. One addition is worked on by one thread after the
+    other, without a lock: each attempt begins when the one before was refused.
+    """
 
     def __init__(self, transactions: TransactionService, scheduler: Scheduler, clock: Clock) -> None:
         self._transactions: Final = transactions

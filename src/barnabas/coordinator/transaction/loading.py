@@ -1,16 +1,12 @@
-"""The newest record of each transactional id in one partition of `__transaction_state`.
+"""The loading of one partition of `__transaction_state`, in steps; transactions that were decided are completed.
 
-Owned by TransactionLoading, which feeds a replay batch by batch in the order of the log. Values are decoded at the end,
-because a later record may replace them.
+Made by `broker.transaction_stage`, called by CoordinatorLoader on its thread; `drop` on any thread. Owns no lock.
 
 A record that cannot be read may hold the end of a transaction, which must not be decided otherwise: it ends the replay
 with an error (decisions/0054). Keys of an unknown version are left out, as by Apache Kafka, which otherwise serves what
-it has read up to the damage. Pure. Kafka: TransactionStateManager.loadTransactionMetadata.
-
-The loading of one partition of `__transaction_state`, in steps; transactions that were decided are completed.
-
-Made by `broker.transaction_stage`, called by CoordinatorLoader on its thread; `drop` on any thread. Owns no lock.
-Kafka: TransactionStateManager.loadTransactionsForTxnTopicPartition, removeTransactionsForTxnTopicPartition.
+it has read up to the damage.
+Kafka: TransactionStateManager (loadTransactionMetadata, loadTransactionsForTxnTopicPartition,
+removeTransactionsForTxnTopicPartition).
 """
 
 from __future__ import annotations
@@ -37,11 +33,12 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 logger = logging.getLogger(__name__)
 
-STEP_RECORDS: Final = 64
-
 
 class TransactionReplay:
-    """The newest value of each key."""
+    """The newest value of each key, of the batches that were taken in, in the order of the log. Pure.
+
+    Values are decoded at the end, because a later record may replace them.
+    """
 
     def __init__(self) -> None:
         self._values: dict[bytes, bytes] = {}

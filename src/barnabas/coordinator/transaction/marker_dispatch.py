@@ -1,15 +1,8 @@
-"""A transaction whose end is decided and stored, and whose markers are being written.
+"""The markers that are to be written for ended transactions: which broker gets which, and what its answer means.
 
-Made by TransactionService and by loading; owned by MarkerDispatch. Kafka: PendingCompleteTxn.
-
-What to do when a partition's leader has answered a marker: a table.
-
-Read by MarkerDispatch; pure. Kafka: TransactionMarkerRequestCompletionHandler.
-
-The markers that are to be written: which broker gets which, and what its answer means.
-
-Owned by MarkerSender's thread; pure but for the metadata image, which is passed in; no lock.
-Kafka: TransactionMarkerChannelManager, TxnMarkerQueue, TransactionMarkerRequestCompletionHandler.
+An EndedTransaction is made by TransactionService and by loading. All else is owned by MarkerSender's thread; pure but
+for the metadata image, which is passed in; no lock.
+Kafka: PendingCompleteTxn, TransactionMarkerChannelManager, TxnMarkerQueue, TransactionMarkerRequestCompletionHandler.
 """
 
 from __future__ import annotations
@@ -26,10 +19,17 @@ from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+MarkerTopic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+_NO_NODE: Final = -1
+
 
 @dataclass(eq=False, slots=True)
 class EndedTransaction:
-    """One transaction. decided: the metadata that say its end. waiting: the partitions without a marker."""
+    """A transaction whose end is decided and stored, and whose markers are being written.
+
+    decided: the metadata that say its end. waiting: the partitions without a marker.
+    """
 
     entry: TransactionEntry
     decided: TransactionMetadata
@@ -51,43 +51,6 @@ class EndedTransaction:
             return not self.entry.is_removed and self.entry.metadata is self.decided
 
 
-class MarkerOutcome(enum.Enum):
-    """The consequence of an answer.
-
-    - WRITTEN: the partition has its marker, or can never have one.
-    - RETRY: the leader is another one, or is not ready.
-    - GIVE_UP: another coordinator ends this transaction.
-    """
-
-    WRITTEN = "written"
-    RETRY = "retry"
-    GIVE_UP = "give up"
-
-
-_OUTCOMES: Final[Mapping[ErrorCode, MarkerOutcome]] = {
-    ErrorCode.NONE: MarkerOutcome.WRITTEN,
-    # The producer cannot have written to a log of this format.
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: MarkerOutcome.WRITTEN,
-    ErrorCode.UNSUPPORTED_VERSION: MarkerOutcome.WRITTEN,
-    ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.GIVE_UP,
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED: MarkerOutcome.GIVE_UP,
-}
-
-
-def outcome_of(error: ErrorCode) -> MarkerOutcome:
-    """Return the consequence of a leader's answer.
-
-    An error that is not in the table is retried: Kafka ends its sending thread over one, and every later transaction of
-    the broker waits for ever.
-    """
-    return _OUTCOMES.get(error, MarkerOutcome.RETRY)
-
-
-Marker = WriteTxnMarkersRequest.WritableTxnMarker
-MarkerTopic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
-_NO_NODE: Final = -1
-
-
 class _Sent(NamedTuple):
     """A transaction's part of a request: the partitions whose markers it asks for."""
 
@@ -101,6 +64,38 @@ class MarkerRequest(NamedTuple):
     node_id: int
     message: WriteTxnMarkersRequest
     parts: Sequence[_Sent]
+
+
+class _MarkerOutcome(enum.Enum):
+    """The consequence of a leader's answer.
+
+    - WRITTEN: the partition has its marker, or can never have one.
+    - RETRY: the leader is another one, or is not ready.
+    - GIVE_UP: another coordinator ends this transaction.
+    """
+
+    WRITTEN = "written"
+    RETRY = "retry"
+    GIVE_UP = "give up"
+
+
+_OUTCOMES: Final[Mapping[ErrorCode, _MarkerOutcome]] = {
+    ErrorCode.NONE: _MarkerOutcome.WRITTEN,
+    # The producer cannot have written to a log of this format.
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: _MarkerOutcome.WRITTEN,
+    ErrorCode.UNSUPPORTED_VERSION: _MarkerOutcome.WRITTEN,
+    ErrorCode.INVALID_PRODUCER_EPOCH: _MarkerOutcome.GIVE_UP,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: _MarkerOutcome.GIVE_UP,
+}
+
+
+def _outcome_of(error: ErrorCode) -> _MarkerOutcome:
+    """Return the consequence of a leader's answer.
+
+    An error that is not in the table is retried: Kafka ends its sending thread over one, and every later transaction of
+    the broker waits for ever.
+    """
+    return _OUTCOMES.get(error, _MarkerOutcome.RETRY)
 
 
 class MarkerDispatch:
@@ -187,10 +182,10 @@ class MarkerDispatch:
             for place in partitions:
                 # A leader that leaves a partition out of its answer is asked again.
                 error = errors.get((transaction.decided.producer_id, place), ErrorCode.NETWORK_EXCEPTION)
-                outcome = outcome_of(error)
-                if outcome is MarkerOutcome.WRITTEN:
+                outcome = _outcome_of(error)
+                if outcome is _MarkerOutcome.WRITTEN:
                     transaction.waiting.discard(place)
-                elif outcome is MarkerOutcome.GIVE_UP:
+                elif outcome is _MarkerOutcome.GIVE_UP:
                     self._give_up(transaction)
                     break
                 else:

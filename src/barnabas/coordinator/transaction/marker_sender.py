@@ -1,15 +1,14 @@
-"""The storing of the fact that a transaction is complete, repeated while the log does not take the record.
+"""The sending of an ended transaction's markers, and the storing of its completion when all are written.
 
-Made by `broker.transaction_stage`. `markers_written` is called on the marker sender's thread, the repetitions run on
-the scheduler's, and the results come on any thread; `_lock` guards the number of waiting ones.
-Kafka: TransactionMarkerChannelManager (tryAppendToLog, txnLogAppendRetryQueue).
+Markers to this broker take the same way as those to others, through its inter-broker listener: one path to test, and
+the leader may move. A request that fails is repeated after a pause, until the marker is written or another broker
+coordinates the transaction; the completion is repeated while the log does not take the record.
 
-The thread that sends markers to the leaders of partitions, this broker among them.
-
-`add` is called on any thread, and wakes the thread (`inter_broker_send_thread`, which has the lock), which owns the
-dispatch and the connections. Markers to this broker take the same way as those to others, through its inter-broker
-listener: one path to test, and the leader may move. A request that fails is repeated after a pause, until the marker is
-written or another broker coordinates the transaction. Kafka: TransactionMarkerChannelManager (TxnMarkerSenderThread).
+Both parts are made by `broker.transaction_stage`. `MarkerSender.add` is called on any thread, and wakes the sender's
+(`inter_broker_send_thread`, which has the lock), which owns the dispatch and the connections, and calls
+`TransactionCompletion.markers_written`. The completion's repetitions run on the scheduler's thread, and its results
+come on any thread; its `_lock` guards the number of waiting ones.
+Kafka: TransactionMarkerChannelManager (TxnMarkerSenderThread, tryAppendToLog, txnLogAppendRetryQueue).
 """
 
 from __future__ import annotations
@@ -31,13 +30,15 @@ from barnabas.rpc.network_client import NetworkClient
 from barnabas.runtime.scheduler import Scheduler
 
 RETRY_MS: Final = 100
-"""The pause before the end of a transaction is stored again, when its log did not take it."""
+"""The pause before a marker is sent again, a missing leader is looked for again, or a completion is stored again."""
+_LONGEST_POLL_MS: Final = 1_000
+_VERSIONS: Final = (0, 1)
 
 StoreCompletion: TypeAlias = Callable[[EndedTransaction, Callable[[ErrorCode], None]], None]
 
 
 class TransactionCompletion:
-    """The completions of transactions. store: TransactionService.complete."""
+    """The storing of the fact that transactions are complete. store: TransactionService.complete."""
 
     def __init__(self, store: StoreCompletion, scheduler: Scheduler, actions: ActionQueue) -> None:
         self._store = store
@@ -68,11 +69,6 @@ class TransactionCompletion:
             self._waiting -= 1
         self.markers_written(ended)
         self._actions.run_all()
-
-
-"""The pause before a marker is sent again, or a missing leader is looked for again."""
-_LONGEST_POLL_MS: Final = 1_000
-_VERSIONS: Final = (0, 1)
 
 
 class MarkerSender:

@@ -1,13 +1,9 @@
-"""The records of `__transaction_state`: key version 0, values of versions 0 and 1.
+"""The records of `__transaction_state` (keys: version 0, values: 0 and 1), and the storing of transitions in them.
 
-Written by TransitionLog, read while a coordinator loads, and by `barnabas log dump`. Key and value begin with two bytes
-of version. Version 1 is written for producers of `transaction.version` 2, version 0 for others; both are read. Pure.
-Kafka: TransactionLog, TransactionLogKey, TransactionLogValue.
-
-The storing of transitions: metadata go into the log under the entry's lock, and into the entry when they are stored.
-
-Called by the services of this package on any thread; keeps nothing. Between the two steps `TransactionEntry.pending`
-keeps other transitions out. Kafka: TransactionStateManager.appendTransactionToLog.
+Key and value begin with two bytes of version. Version 1 is written for producers of `transaction.version` 2, version 0
+for others; both are read. The records are read while a coordinator loads, and by `barnabas log dump`. TransitionLog is
+called by the services of this package on any thread; it keeps nothing, all else is pure.
+Kafka: TransactionLog, TransactionLogKey, TransactionLogValue, TransactionStateManager.appendTransactionToLog.
 """
 
 from __future__ import annotations
@@ -25,6 +21,8 @@ from barnabas.protocol.message_struct import Struct
 from barnabas.protocol.messages.message import Record
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
+
+logger = logging.getLogger(__name__)
 
 VALUE_VERSION: Final = 0
 FLEXIBLE_VALUE_VERSION: Final = 1
@@ -114,8 +112,6 @@ def _partitions_of(topics: Iterable[TransactionLogValue.PartitionsSchema]) -> It
     return (TopicPartition(topic.topic, number) for topic in topics for number in topic.partition_ids)
 
 
-logger = logging.getLogger(__name__)
-
 OnStored = Callable[[ErrorCode], None]
 
 LOG_ERRORS: Final[ErrorTranslation] = {
@@ -132,7 +128,10 @@ LOG_ERRORS: Final[ErrorTranslation] = {
 
 
 class TransitionLog:
-    """The writer of transitions."""
+    """The writer of transitions: metadata go into the log under the entry's lock, and into the entry when stored.
+
+    Between the two steps `TransactionEntry.pending` keeps other transitions out.
+    """
 
     def __init__(self, log: CoordinatorLog) -> None:
         self._log = log

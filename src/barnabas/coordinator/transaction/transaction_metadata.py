@@ -1,16 +1,9 @@
-"""The states of a transactional id as a table.
+"""What the coordinator knows of a transactional id, the table of its states, and the transitions between them.
 
-Read by `transitions`, `decisions`, `loading` and the admin service; pure. `docs/transaction-states.md` is drawn from
-`PREVIOUS_STATES`. Kafka: kafka.coordinator.transaction.TransactionState.
-
-What the coordinator knows of a transactional id. Immutable.
-
-Made by `transitions` and by loading; held by a TransactionEntry. Kafka: TransactionMetadata, TxnTransitMetadata.
-
-The transitions of a transactional id: pure functions from metadata to the next metadata.
-
-Called by `decisions` and the services, under the entry's lock. Every function raises IllegalTransactionTransition when
-the table of `states` does not have the transition. Kafka: TransactionMetadata.prepare... .
+The metadata are immutable, and held by a TransactionEntry. The transitions are pure functions from metadata to the next
+metadata, called by `decisions` and the services, under the entry's lock. Each of them raises
+IllegalTransactionTransition when the table does not have the transition. `docs/transaction-states.md` is drawn from
+`PREVIOUS_STATES`. Kafka: TransactionState, TransactionMetadata (prepare...), TxnTransitMetadata.
 """
 
 from __future__ import annotations
@@ -21,6 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+NO_TIME: Final = -1
+LARGEST_EPOCH: Final = 0x7FFF
+LAST_USABLE_EPOCH: Final = LARGEST_EPOCH - 1
+"""No producer gets a larger epoch: the last one stays for the coordinator, which fences with it."""
+RAISES_EPOCH_SINCE: Final = 2
+"""The first `transaction.version` of producers whose epoch is raised with the end of each transaction (KIP-890)."""
+
+
+# -- states
 
 
 class TransactionState(enum.Enum):
@@ -73,14 +78,7 @@ class IllegalTransactionTransition(RuntimeError):
     """A transition that is not in the table: a bug of this broker."""
 
 
-NO_PRODUCER_ID: Final = -1
-NO_EPOCH: Final = -1
-NO_TIME: Final = -1
-LARGEST_EPOCH: Final = 0x7FFF
-LAST_USABLE_EPOCH: Final = LARGEST_EPOCH - 1
-"""No producer gets a larger epoch: the last one stays for the coordinator, which fences with it."""
-RAISES_EPOCH_SINCE: Final = 2
-"""The first `transaction.version` of producers whose epoch is raised with the end of each transaction (KIP-890)."""
+# -- metadata
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -130,6 +128,9 @@ class TransactionMetadata:
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self.next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+
+# -- transitions
 
 
 def with_next_epoch(

@@ -1,10 +1,6 @@
-"""The entries of access control lists, which allow or deny operations to principals; and the filters that select them.
+"""Access control lists as values: the patterns of resources, the entries for principals, and the filters of both.
 
-Pure values, used on any thread. Kafka: AccessControlEntry, AclBinding, their filters, SecurityUtils.
-
-The patterns that name resources in access control lists, and the filters that select patterns.
-
-Pure values, used on any thread. Kafka: ResourcePattern, ResourcePatternFilter.
+Immutable, used on any thread. Kafka: AclBinding, AccessControlEntry, ResourcePattern, their filters, SecurityUtils.
 """
 
 from __future__ import annotations
@@ -16,6 +12,8 @@ from barnabas.security.principal import Principal, malformed_principal
 
 WILDCARD = "*"
 """The name of a literal pattern that stands for every resource of its type; also a principal's name and a host."""
+ANY_PRINCIPAL = "User:*"
+ANY_HOST = "*"
 
 
 class ResourcePattern(NamedTuple):
@@ -75,10 +73,6 @@ class ResourcePatternFilter(NamedTuple):
         else:
             return ()
         return tuple(ResourcePattern(self.resource_type, self.name, kind) for kind in kinds)
-
-
-ANY_PRINCIPAL = "User:*"
-ANY_HOST = "*"
 
 
 class AccessControlEntry(NamedTuple):

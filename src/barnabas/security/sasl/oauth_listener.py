@@ -1,17 +1,12 @@
-"""The judge of the tokens of one listener, made of its settings; and the keys that it needs.
+"""OAUTHBEARER on one listener (RFC 7628): the judge of tokens, made of its settings, and the server of each login.
 
-Made with a SaslListener, on a thread that may wait for the identity provider. Immutable. Kafka:
-OAuthBearerValidatorCallbackHandler.configure, VerificationKeyResolverFactory.
+The judge is made with a SaslListener, on a thread that may wait for the identity provider; it is immutable, and all
+logins share its validator.
 
 Which tokens a listener accepts, it has to say: signed ones, by the URL of the keys, or unsecured ones, by the name of
 Kafka's class for them. Kafka accepts unsecured tokens where nothing is said.
 
-The server's side of OAUTHBEARER (RFC 7628): the client sends a token that an identity provider has issued.
-
-One object a login, on the thread of its channel; the validator is shared. Kafka: OAuthBearerSaslServer.
-
-A rejected token is answered with an error in JSON. The client acknowledges the error, and the login fails: with the
-next message, whatever it is. Kafka would take another token then.
+Kafka: OAuthBearerSaslServer, OAuthBearerValidatorCallbackHandler, VerificationKeyResolverFactory.
 """
 
 from __future__ import annotations
@@ -25,8 +20,8 @@ from barnabas.security.sasl.jaas import LoginModule
 from barnabas.security.sasl.oauth_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
 from barnabas.security.sasl.sasl_server import Login, LoginRejected, told
 from barnabas.security.sasl.token_claims import (
-    ClientMessage,
     MessageMalformed,
+    OAuthBearerMessage,
     TokenInvalid,
     TokenValidator,
     UnsecuredTokenValidator,
@@ -34,38 +29,6 @@ from barnabas.security.sasl.token_claims import (
 
 if TYPE_CHECKING:
     from barnabas.security.sasl.signed_tokens import SigningKeys
-
-
-class OAuthBearerServer:
-    """The server of one login by OAUTHBEARER."""
-
-    __slots__ = ("_error", "_validator", "login")
-
-    def __init__(self, validator: TokenValidator) -> None:
-        self._validator = validator
-        self._error: TokenInvalid | None = None
-        self.login: Login | None = None
-
-    def evaluate(self, token: bytes) -> bytes:
-        """Take the message with the token, or the acknowledgement of an error. Raises LoginRejected."""
-        if self._error is not None:
-            raise LoginRejected(f"the token is rejected: {self._error}", self._error.answer)
-        try:
-            message = ClientMessage.parse(token)
-        except MessageMalformed as error:
-            raise LoginRejected(str(error)) from None  # the cause's frames hold the token
-        try:
-            valid = self._validator.validate(message.token)
-        except TokenInvalid as error:
-            self._error = error.with_traceback(None)
-            return error.answer.encode()
-        if message.authorization_id not in ("", valid.user):
-            raise told(
-                f"Authentication failed: Client requested an authorization id ({message.authorization_id}) that is "
-                f"different from the token's principal name ({valid.user})"
-            )
-        self.login = Login(valid.user, expires_ms=valid.expires_ms)
-        return b""
 
 
 class OAuthSettings(NamedTuple):
@@ -116,3 +79,39 @@ def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock, *, 
     if asks_providers or not is_remote(config.jwks_url):
         keys.load()
     return TokenJudge(SignedTokenValidator(keys, config, clock), keys)
+
+
+class OAuthBearerServer:
+    """The server of one login by a token that an identity provider has issued, on the thread of its channel.
+
+    A rejected token is answered with an error in JSON. The client acknowledges the error, and the login fails: with the
+    next message, whatever it is. Kafka would take another token then.
+    """
+
+    __slots__ = ("_error", "_validator", "login")
+
+    def __init__(self, validator: TokenValidator) -> None:
+        self._validator = validator
+        self._error: TokenInvalid | None = None
+        self.login: Login | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Take the message with the token, or the acknowledgement of an error. Raises LoginRejected."""
+        if self._error is not None:
+            raise LoginRejected(f"the token is rejected: {self._error}", self._error.answer)
+        try:
+            message = OAuthBearerMessage.parse(token)
+        except MessageMalformed as error:
+            raise LoginRejected(str(error)) from None  # the cause's frames hold the token
+        try:
+            valid = self._validator.validate(message.token)
+        except TokenInvalid as error:
+            self._error = error.with_traceback(None)
+            return error.answer.encode()
+        if message.authorization_id not in ("", valid.user):
+            raise told(
+                f"Authentication failed: Client requested an authorization id ({message.authorization_id}) that is "
+                f"different from the token's principal name ({valid.user})"
+            )
+        self.login = Login(valid.user, expires_ms=valid.expires_ms)
+        return b""

@@ -1,7 +1,7 @@
-"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512: their names and their mathematics (RFC 5802, RFC 7677).
+"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512: names, mathematics and credentials (RFC 5802, RFC 7677).
 
-Called by both sides of a login, and where a user's password becomes a credential. Pure functions of immutable values;
-any thread, no lock. Kafka: ScramMechanism, ScramFormatter.
+Called by both sides of a login, and where a user's password becomes a credential. Immutable values, pure but for the
+salt; any thread, no lock.
 
     SaltedPassword = PBKDF2(password, salt, iterations)          slow: once, where the credential is made
     ClientKey      = HMAC(SaltedPassword, "Client Key")          only the client knows it
@@ -13,11 +13,7 @@ any thread, no lock. Kafka: ScramMechanism, ScramFormatter.
 The server checks a proof with two fast operations: H(ClientProof XOR HMAC(StoredKey, AuthMessage)) must be StoredKey.
 AuthMessage is the text of the whole exchange, with both nonces, so a message of another login proves nothing.
 
-What a server keeps of a user's password for SCRAM: salt, StoredKey, ServerKey and iterations.
-
-Made where a password is set, read by each login. The text is Kafka's form of a user's settings, so data directories and
-tools agree: `salt=c2FsdA==,stored_key=...,server_key=...,iterations=4096`. Pure; immutable; no lock.
-Kafka: ScramCredential, ScramCredentialUtils, ScramFormatter.generateCredential.
+Kafka: ScramMechanism, ScramFormatter, ScramCredential, ScramCredentialUtils.
 """
 
 from __future__ import annotations
@@ -35,6 +31,10 @@ from barnabas.security.sasl.scram_messages import BASE64
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 """The bounds of Kafka for the iterations of a credential. The upper one bounds the work of a login for its client."""
+SALT_BYTES: Final = 20
+
+_CREDENTIAL_FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
+_BASE64: Final = re.compile(BASE64)
 
 
 class ScramMechanism(NamedTuple):
@@ -92,18 +92,13 @@ SCRAM_MECHANISMS: Final = {mechanism.name: mechanism for mechanism in (SCRAM_SHA
 """Name -> mechanism."""
 
 
-def _xor(first: bytes, second: bytes) -> bytes:
-    return (int.from_bytes(first, "big") ^ int.from_bytes(second, "big")).to_bytes(len(first), "big")
-
-
-SALT_BYTES: Final = 20
-
-_FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
-_BASE64: Final = re.compile(BASE64)
-
-
 class ScramCredential(NamedTuple):
-    """One credential. Its keys are secret: with them a server can be impersonated, and a password guessed."""
+    """What a server keeps of a user's password: made where the password is set, read by each login.
+
+    Its keys are secret: with them a server can be impersonated, and a password guessed. The text is Kafka's form of a
+    user's settings, so data directories and tools agree:
+    `salt=c2FsdA==,stored_key=...,server_key=...,iterations=4096`.
+    """
 
     salt: bytes
     stored_key: bytes
@@ -137,15 +132,15 @@ class ScramCredential(NamedTuple):
         fields: dict[str, str] = {}
         for part in text.split(","):
             name, _, value = part.strip().partition("=")
-            if name not in _FIELDS or name in fields:
-                raise ValueError(f"A SCRAM credential has the fields {', '.join(_FIELDS)}, each once")
+            if name not in _CREDENTIAL_FIELDS or name in fields:
+                raise ValueError(f"A SCRAM credential has the fields {', '.join(_CREDENTIAL_FIELDS)}, each once")
             fields[name] = value
-        if len(fields) != len(_FIELDS):
-            raise ValueError(f"A SCRAM credential has the fields {', '.join(_FIELDS)}, each once")
+        if len(fields) != len(_CREDENTIAL_FIELDS):
+            raise ValueError(f"A SCRAM credential has the fields {', '.join(_CREDENTIAL_FIELDS)}, each once")
         iterations = fields["iterations"]
         if not (iterations.isascii() and iterations.isdigit()):
             raise ValueError("The iterations of a SCRAM credential are a number")
-        salt, stored_key, server_key = (_decoded(fields[name]) for name in _FIELDS[:3])
+        salt, stored_key, server_key = (_decoded(fields[name]) for name in _CREDENTIAL_FIELDS[:3])
         return cls(salt, stored_key, server_key, int(iterations))
 
     def to_text(self) -> str:
@@ -155,6 +150,10 @@ class ScramCredential(NamedTuple):
 
     def __repr__(self) -> str:
         return f"ScramCredential(iterations={self.iterations}, keys hidden)"
+
+
+def _xor(first: bytes, second: bytes) -> bytes:
+    return (int.from_bytes(first, "big") ^ int.from_bytes(second, "big")).to_bytes(len(first), "big")
 
 
 def _decoded(value: str) -> bytes:

@@ -1,25 +1,23 @@
 """The authenticator of a SASL connection: from its first frame to its login, and each later login (KIP-368).
 
-Made for each connection by its listener; called by the thread that owns the channel, so no lock. `sasl_states` has the
-order of the requests. Kafka: SaslServerAuthenticator.
+Made for each connection by its listener; called by the thread that owns the channel, so no lock. A table leads from
+state to state:
+
+    INITIAL ─► HANDSHAKE_OR_VERSIONS ─(ApiVersions)─► HANDSHAKE ─(SaslHandshake)─► AUTHENTICATE ─► COMPLETE
+                        └────────────(SaslHandshake)──────────────────────────────────►
 
 A client may send ApiVersions, then SaslHandshake with a mechanism, then the mechanism's tokens: with SaslHandshake v1
 in SaslAuthenticate requests, with v0 as bare frames (KIP-152). Any other request closes the connection. A login that
 fails is answered after `connection.failed.authentication.delay.ms` (the Selector's setup does both).
 
+A login that follows another one on the same connection (KIP-368) begins in HANDSHAKE. If it chooses another mechanism,
+its next request fails it, and not the handshake itself: as in Kafka, whose clients and metrics expect that.
+
 A client that has not logged in may send what a login needs (`api.brief`), since every other connection of the thread
 waits meanwhile: frames of LOGIN_FRAME_BYTES, and tokens of `sasl.server.max.receive.size` only once it has chosen the
 mechanism that has such tokens. A longer frame closes the connection, before any of it is kept.
 
-The states of a connection's login, as a table: which event leads where, and which request may come when.
-
-Pure data, read by SaslServerAuthenticator. Kafka: SaslServerAuthenticator.SaslState.
-
-    INITIAL ─► HANDSHAKE_OR_VERSIONS ─(ApiVersions)─► HANDSHAKE ─(SaslHandshake)─► AUTHENTICATE ─► COMPLETE
-                        └────────────(SaslHandshake)──────────────────────────────────►
-
-A login that follows another one on the same connection (KIP-368) begins in HANDSHAKE. If it chooses another mechanism,
-its next request fails it, and not the handshake itself: as in Kafka, whose clients and metrics expect that.
+Kafka: SaslServerAuthenticator.
 """
 
 from __future__ import annotations
@@ -44,59 +42,8 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.security.sasl.sasl_server import Login, LoginRejected, SaslServer, SaslServerFactory, told
 from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
 
-
-class SaslState(Enum):
-    """What the client has to send next."""
-
-    INITIAL = "a first request"
-    HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
-    HANDSHAKE = "SaslHandshake"
-    AUTHENTICATE = "a token"
-    OTHER_MECHANISM = "anything: the login fails, since its mechanism is not that of the first login"
-    COMPLETE = "nothing: the login has succeeded"
-    FAILED = "nothing: the login has failed"
-
-
-class SaslEvent(Enum):
-    """What the client has sent, as far as the state depends on it."""
-
-    REQUEST = "a request, not a token of GSSAPI"
-    VERSIONS_ANSWERED = "ApiVersions of a known version"
-    MECHANISM_CHOSEN = "SaslHandshake with an enabled mechanism"
-    MECHANISM_CHANGED = "SaslHandshake with another mechanism than that of the first login"
-    LOGGED_IN = "the last token of the exchange"
-    REJECTED = "anything that ends the login"
-
-
-TRANSITIONS: Final[Mapping[tuple[SaslState, SaslEvent], SaslState]] = {
-    (SaslState.INITIAL, SaslEvent.REQUEST): SaslState.HANDSHAKE_OR_VERSIONS,
-    (SaslState.HANDSHAKE_OR_VERSIONS, SaslEvent.VERSIONS_ANSWERED): SaslState.HANDSHAKE,
-    (SaslState.HANDSHAKE_OR_VERSIONS, SaslEvent.MECHANISM_CHOSEN): SaslState.AUTHENTICATE,
-    (SaslState.HANDSHAKE, SaslEvent.MECHANISM_CHOSEN): SaslState.AUTHENTICATE,
-    (SaslState.HANDSHAKE, SaslEvent.MECHANISM_CHANGED): SaslState.OTHER_MECHANISM,
-    (SaslState.AUTHENTICATE, SaslEvent.LOGGED_IN): SaslState.COMPLETE,
-    **{
-        (state, SaslEvent.REJECTED): SaslState.FAILED
-        for state in SaslState
-        if state not in (SaslState.COMPLETE, SaslState.FAILED)
-    },
-}
-"""(state, event) -> the next state. A pair that is not here cannot happen."""
-
-REQUESTS: Final[Mapping[SaslState, frozenset[int]]] = {
-    SaslState.HANDSHAKE_OR_VERSIONS: frozenset((int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE))),
-    SaslState.HANDSHAKE: frozenset((int(ApiKey.SASL_HANDSHAKE),)),
-    SaslState.AUTHENTICATE: frozenset((int(ApiKey.SASL_AUTHENTICATE),)),
-}
-"""State -> the keys of the APIs whose requests may come."""
-
-
 logger = logging.getLogger(__name__)
 
-_REQUESTS: Final[Mapping[int, type[Message]]] = {
-    int(request.api_key): request for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
-}
-_API_NAMES: Final[Mapping[int, str]] = {int(key): key.name for key in ApiKey}
 LOGIN_FRAME_BYTES: Final = 8 * 1024
 """The longest frame before and in a login. The longest one seen of a client is the first message of SCRAM by a
 delegation token, with 150 bytes; a message of this size takes three milliseconds at most."""
@@ -109,6 +56,56 @@ _BARE: Final = -1
 """The version of tokens that come without a request around them: after SaslHandshake v0."""
 _LIFETIME_SINCE: Final = 1
 """The version of SaslAuthenticate whose answer has the session's lifetime."""
+_API_NAMES: Final[Mapping[int, str]] = {int(key): key.name for key in ApiKey}
+_REQUEST_CLASSES: Final[Mapping[int, type[Message]]] = {
+    int(request.api_key): request for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest)
+}
+
+
+class _SaslState(Enum):
+    """What the client has to send next."""
+
+    INITIAL = "a first request"
+    HANDSHAKE_OR_VERSIONS = "SaslHandshake or ApiVersions"
+    HANDSHAKE = "SaslHandshake"
+    AUTHENTICATE = "a token"
+    OTHER_MECHANISM = "anything: the login fails, since its mechanism is not that of the first login"
+    COMPLETE = "nothing: the login has succeeded"
+    FAILED = "nothing: the login has failed"
+
+
+class _SaslEvent(Enum):
+    """What the client has sent, as far as the state depends on it."""
+
+    REQUEST = "a request, not a token of GSSAPI"
+    VERSIONS_ANSWERED = "ApiVersions of a known version"
+    MECHANISM_CHOSEN = "SaslHandshake with an enabled mechanism"
+    MECHANISM_CHANGED = "SaslHandshake with another mechanism than that of the first login"
+    LOGGED_IN = "the last token of the exchange"
+    REJECTED = "anything that ends the login"
+
+
+_TRANSITIONS: Final[Mapping[tuple[_SaslState, _SaslEvent], _SaslState]] = {
+    (_SaslState.INITIAL, _SaslEvent.REQUEST): _SaslState.HANDSHAKE_OR_VERSIONS,
+    (_SaslState.HANDSHAKE_OR_VERSIONS, _SaslEvent.VERSIONS_ANSWERED): _SaslState.HANDSHAKE,
+    (_SaslState.HANDSHAKE_OR_VERSIONS, _SaslEvent.MECHANISM_CHOSEN): _SaslState.AUTHENTICATE,
+    (_SaslState.HANDSHAKE, _SaslEvent.MECHANISM_CHOSEN): _SaslState.AUTHENTICATE,
+    (_SaslState.HANDSHAKE, _SaslEvent.MECHANISM_CHANGED): _SaslState.OTHER_MECHANISM,
+    (_SaslState.AUTHENTICATE, _SaslEvent.LOGGED_IN): _SaslState.COMPLETE,
+    **{
+        (state, _SaslEvent.REJECTED): _SaslState.FAILED
+        for state in _SaslState
+        if state not in (_SaslState.COMPLETE, _SaslState.FAILED)
+    },
+}
+"""(state, event) -> the next state. A pair that is not here cannot happen."""
+
+_ALLOWED_REQUESTS: Final[Mapping[_SaslState, frozenset[int]]] = {
+    _SaslState.HANDSHAKE_OR_VERSIONS: frozenset((int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE))),
+    _SaslState.HANDSHAKE: frozenset((int(ApiKey.SASL_HANDSHAKE),)),
+    _SaslState.AUTHENTICATE: frozenset((int(ApiKey.SASL_AUTHENTICATE),)),
+}
+"""State -> the keys of the APIs whose requests may come."""
 
 
 class ClientSoftware(NamedTuple):
@@ -165,7 +162,7 @@ class SaslServerAuthenticator:
         """previous: the login that this one follows on the same connection; None: this is the first one."""
         self._rules = rules
         self._previous = previous
-        self._state = SaslState.INITIAL if previous is None else SaslState.HANDSHAKE
+        self._state = _SaslState.INITIAL if previous is None else _SaslState.HANDSHAKE
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._tokens_version = _BARE
@@ -183,7 +180,7 @@ class SaslServerAuthenticator:
 
     def authenticate(self, conversation: Conversation) -> None:
         """Answer the frames that are there. Raises AuthenticationFailed when the login fails."""
-        if self._state is SaslState.INITIAL or self._previous is not None:
+        if self._state is _SaslState.INITIAL or self._previous is not None:
             conversation.limit_frames(self._longest_frame)
         while not self.complete:
             frame = conversation.receive_frame()
@@ -192,7 +189,7 @@ class SaslServerAuthenticator:
             try:
                 answer = self._answer(bytes(frame))
             except AuthenticationFailed:
-                self._move(SaslEvent.REJECTED)
+                self._move(_SaslEvent.REJECTED)
                 raise
             if answer:
                 conversation.send(answer)
@@ -218,15 +215,15 @@ class SaslServerAuthenticator:
     @property
     def _longest_frame(self) -> int:
         longest = self._rules.max_receive_bytes
-        has_long_tokens = self._state is SaslState.AUTHENTICATE and self._mechanism in LONG_TOKENS
+        has_long_tokens = self._state is _SaslState.AUTHENTICATE and self._mechanism in LONG_TOKENS
         return longest if has_long_tokens else min(longest, LOGIN_FRAME_BYTES)
 
     def _answer(self, frame: bytes) -> Sequence[Any]:
-        if self._state is SaslState.OTHER_MECHANISM:
+        if self._state is _SaslState.OTHER_MECHANISM:
             raise AuthenticationFailed(
                 f"The mechanism of the re-authentication, {self._mechanism}, is not that of the first login"
             )
-        if self._state is SaslState.AUTHENTICATE and self._tokens_version == _BARE:
+        if self._state is _SaslState.AUTHENTICATE and self._tokens_version == _BARE:
             token = self._evaluate(frame)
             return (len(token).to_bytes(_SIZE_BYTES, "big") + token,)
         try:
@@ -236,15 +233,15 @@ class SaslServerAuthenticator:
         name = _API_NAMES.get(header.api_key)
         if name is None:
             self._reject_first_frame(f"unknown API key {header.api_key}", None)
-        if self._state is SaslState.INITIAL:
-            self._move(SaslEvent.REQUEST)
-        if header.api_key not in REQUESTS[self._state]:
+        if self._state is _SaslState.INITIAL:
+            self._move(_SaslEvent.REQUEST)
+        if header.api_key not in _ALLOWED_REQUESTS[self._state]:
             raise AuthenticationFailed(
                 f"Unexpected Kafka request of type {name} during SASL "
-                + ("authentication." if self._state is SaslState.AUTHENTICATE else "handshake."),
+                + ("authentication." if self._state is _SaslState.AUTHENTICATE else "handshake."),
                 self._unexpected(header),
             )
-        request_class = _REQUESTS[header.api_key]
+        request_class = _REQUEST_CLASSES[header.api_key]
         if not request_class.min_version <= header.api_version <= request_class.max_version:
             return self._unsupported_version(header, name)
         try:
@@ -262,13 +259,13 @@ class SaslServerAuthenticator:
 
         Raises AuthenticationFailed, always.
         """
-        if self._state is SaslState.INITIAL:
+        if self._state is _SaslState.INITIAL:
             reason = f"Exception handling first SASL packet from client, GSSAPI is not supported by server: {reason}"
         raise AuthenticationFailed(reason) from cause
 
     def _unexpected(self, header: RequestHeader) -> Sequence[Any]:
         """Return the answer to a request out of order: ILLEGAL_SASL_STATE, where its messages have an error."""
-        if self._state is not SaslState.AUTHENTICATE or header.api_key != ApiKey.SASL_HANDSHAKE:
+        if self._state is not _SaslState.AUTHENTICATE or header.api_key != ApiKey.SASL_HANDSHAKE:
             return ()
         if header.api_version not in (0, 1):
             return ()
@@ -287,7 +284,7 @@ class SaslServerAuthenticator:
         if answer.error_code == ErrorCode.NONE:
             if header.api_version >= _NAMES_SOFTWARE_SINCE:
                 self.client_software = ClientSoftware(request.client_software_name, request.client_software_version)
-            self._move(SaslEvent.VERSIONS_ANSWERED)
+            self._move(_SaslEvent.VERSIONS_ANSWERED)
         return response_frame(header, answer)[0]
 
     def _handshake(self, header: RequestHeader, request: SaslHandshakeRequest) -> Sequence[Any]:
@@ -302,10 +299,10 @@ class SaslServerAuthenticator:
         self._tokens_version = 0 if header.api_version >= 1 else _BARE
         self._mechanism = mechanism
         if self._previous is not None and mechanism != self._previous.mechanism:
-            self._move(SaslEvent.MECHANISM_CHANGED)
+            self._move(_SaslEvent.MECHANISM_CHANGED)
         else:
             self._server = make_server()
-            self._move(SaslEvent.MECHANISM_CHOSEN)
+            self._move(_SaslEvent.MECHANISM_CHOSEN)
         return response_frame(header, answer)[0]
 
     def _token(self, header: RequestHeader, request: SaslAuthenticateRequest) -> Sequence[Any]:
@@ -359,7 +356,7 @@ class SaslServerAuthenticator:
             self.session_ends_ns = clock.nanoseconds() + lifetime_ms * NANOSECONDS_PER_MILLISECOND
         self.principal = principal
         self.is_token = login.is_token
-        self._move(SaslEvent.LOGGED_IN)
+        self._move(_SaslEvent.LOGGED_IN)
         self.complete = True
 
     def _told(self, error: AuthenticationFailed) -> str:
@@ -372,5 +369,5 @@ class SaslServerAuthenticator:
             f"credentials with SASL mechanism {self._mechanism}"
         )
 
-    def _move(self, event: SaslEvent) -> None:
-        self._state = TRANSITIONS[self._state, event]
+    def _move(self, event: _SaslEvent) -> None:
+        self._state = _TRANSITIONS[self._state, event]

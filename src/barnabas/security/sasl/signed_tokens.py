@@ -1,22 +1,15 @@
-"""Signed tokens (JWT, RFC 7519): the signature by an identity provider's key, the audience, the issuer, the times.
+"""Signed tokens (JWT, RFC 7519): their validator, and the keys of an identity provider (JWKS, RFC 7517) for it.
 
-Any thread; the keys are replaced while the broker runs. Needs the package PyJWT (extra `oauth`). Kafka:
-ValidatorAccessTokenValidator, which leaves the signature to jose4j.
-
-The document behind a URL: `https:`, `http:` or `file:`.
-
-Called by threads that may wait, for the keys of OAUTHBEARER. No state, so no lock. Kafka: HttpsJwks (of jose4j).
-
-The public keys of an identity provider (JWKS, RFC 7517), from a URL or a file, fetched again while the broker runs.
-
-`load` is called when the listener is opened; later fetches run on the scheduler's threads, never on a network thread.
-Logins read the keys, an immutable mapping that a fetch replaces; `_lock` guards what is scheduled. Needs the package
-PyJWT (extra `oauth`). Kafka: RefreshingHttpsJwks, JwksFileVerificationKeyResolver.
+One SigningKeys and one validator a listener. `load` is called when the listener is opened, on a thread that may wait;
+later fetches run on the scheduler's threads, never on a network thread. Logins validate on any thread: they read the
+keys, an immutable mapping that a fetch replaces. `_lock` guards what is scheduled. Needs PyJWT (extra `oauth`).
 
 The keys are fetched every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and soon when a token names a key that is not
 known: the provider may have a new one. Anybody can send such tokens, so they cause at most one fetch every ten seconds.
 A failed fetch is repeated after `...retry.backoff.ms`, then twice that, up to `...retry.backoff.max.ms`; until one
 succeeds the old keys are used.
+
+Kafka: ValidatorAccessTokenValidator, RefreshingHttpsJwks, JwksFileVerificationKeyResolver; the rest is jose4j's.
 """
 
 from __future__ import annotations
@@ -42,19 +35,56 @@ from barnabas.security.sasl.oauth_config import JWKS_URL, OAuthConfig
 from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, ValidToken, valid_token
 from barnabas.security.tls.https_trust import HttpsTrust
 
-MOST_BYTES: Final = 1 << 20
-SILENCE_SECONDS: Final = 10
-MOST_SECONDS: Final = 30
+logger = logging.getLogger(__name__)
+
+LONGEST_DOCUMENT_BYTES: Final = 1 << 20
+_SILENCE_SECONDS: Final = 10
+_LONGEST_DOWNLOAD_SECONDS: Final = 30
 _PIECE_BYTES: Final = 1 << 16
+
+UNKNOWN_KEYS_EVERY_NS: Final = 10_000 * NANOSECONDS_PER_MILLISECOND
+"""How often tokens with unknown keys may cause a fetch."""
+_FETCH_TASK: Final = "sasl-oauthbearer-keys"
+
+_ALGORITHMS: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+"""Signatures by a private key. A key set is public, so an HMAC by one of its keys proves nothing; nor does `none`."""
+
+LONGEST_TOKEN_HEADER: Final = 8 * 1024
+"""Characters of a token's first part, which is read before the signature is checked. Such a part has about 100."""
+
+# The times are compared by the broker's clock, with the claims that have no rule in the library.
+_CHECKS: Final[Options] = {
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_sub": False,
+    "verify_jti": False,
+}
+
+
+class KeyUse(NamedTuple):
+    """A key, and the algorithm that it is used by. key_id: None for a key without an id."""
+
+    key_id: str | None
+    algorithm: str
+
+
+Keys = Mapping[KeyUse, jwt.PyJWK]
+
+
+# -- the document behind a URL
 
 
 def is_remote(url: str) -> bool:
-    """Return whether the document of a URL comes over the network, which may take as long as `MOST_SECONDS`."""
+    """Return whether the document of a URL comes over the network, which may take `_LONGEST_DOWNLOAD_SECONDS`."""
     return urllib.parse.urlsplit(url).scheme in ("http", "https")
 
 
 def fetch_document(url: str) -> bytes:
-    """Return the document of a URL, of at most 1 MiB.
+    """Return the document of a URL (`https:`, `http:` or `file:`), of at most 1 MiB.
 
     Raises OSError: the document cannot be read. Raises ValueError: it is too large, or the URL is not understood.
     """
@@ -65,8 +95,8 @@ def fetch_document(url: str) -> bytes:
         document = _download(url)
     else:
         raise ValueError("a URL begins with https:, http: or file:")
-    if len(document) > MOST_BYTES:
-        raise ValueError(f"the document is larger than {MOST_BYTES} bytes")
+    if len(document) > LONGEST_DOCUMENT_BYTES:
+        raise ValueError(f"the document is larger than {LONGEST_DOCUMENT_BYTES} bytes")
     return document
 
 
@@ -83,11 +113,11 @@ def _download(url: str) -> bytes:
         urllib.request.HTTPErrorProcessor(),
     ):
         opener.add_handler(handler)
-    ends_at = time.monotonic() + MOST_SECONDS
+    ends_at = time.monotonic() + _LONGEST_DOWNLOAD_SECONDS
     document = bytearray()
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 - fetch_document checks
     try:
-        opened = opener.open(request, None, SILENCE_SECONDS)
+        opened = opener.open(request, None, _SILENCE_SECONDS)
     except urllib.error.HTTPError:
         raise
     except urllib.error.URLError as error:
@@ -96,34 +126,14 @@ def _download(url: str) -> bytes:
         host = urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
         raise OSError(f"no connection to {host}: {reason or error.reason}") from error
     with opened as answer:
-        while piece := answer.read1(min(_PIECE_BYTES, MOST_BYTES + 1 - len(document))):
+        while piece := answer.read1(min(_PIECE_BYTES, LONGEST_DOCUMENT_BYTES + 1 - len(document))):
             document += piece
             if time.monotonic() > ends_at:
-                raise TimeoutError(f"the document takes longer than {MOST_SECONDS} seconds")
+                raise TimeoutError(f"the document takes longer than {_LONGEST_DOWNLOAD_SECONDS} seconds")
     return bytes(document)
 
 
-logger = logging.getLogger(__name__)
-
-UNKNOWN_KEYS_EVERY_NS: Final = 10_000 * NANOSECONDS_PER_MILLISECOND
-"""How often tokens with unknown keys may cause a fetch."""
-_TASK: Final = "sasl-oauthbearer-keys"
-
-ALGORITHMS: Final = (
-    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    *("ES256", "ES384", "ES512", "EdDSA"),
-)
-"""Signatures by a private key. A key set is public, so an HMAC by one of its keys proves nothing; nor does `none`."""
-
-
-class KeyUse(NamedTuple):
-    """A key, and the algorithm that it is used by. key_id: None for a key without an id."""
-
-    key_id: str | None
-    algorithm: str
-
-
-Keys = Mapping[KeyUse, jwt.PyJWK]
+# -- keys
 
 
 class SigningKeys:
@@ -151,7 +161,7 @@ class SigningKeys:
     def load(self) -> None:
         """Fetch the keys, blocking. Raises ConfigError: there are none."""
         try:
-            self._keys = _parse(self._fetch(self._url))
+            self._keys = _parse_keys(self._fetch(self._url))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{JWKS_URL}={self._url}: the keys cannot be fetched: {error}", JWKS_URL) from error
 
@@ -190,12 +200,12 @@ class SigningKeys:
             if self._task is not None:
                 self._task.cancel()
             if not self._is_closed:
-                self._task = self._scheduler.schedule(_TASK, self._refresh, delay_ms=delay_ms)
+                self._task = self._scheduler.schedule(_FETCH_TASK, self._refresh, delay_ms=delay_ms)
 
     def _refresh(self) -> None:
         config = self._config
         try:
-            keys = _parse(self._fetch(self._url))
+            keys = _parse_keys(self._fetch(self._url))
         except (OSError, ValueError) as error:
             longest_ms = config.retry_backoff_max_ms
             self._backoff_ms = min(self._backoff_ms * 2 or config.retry_backoff_ms, longest_ms)
@@ -214,7 +224,7 @@ class SigningKeys:
         self._schedule(config.refresh_ms)
 
 
-def _parse(document: bytes) -> Keys:
+def _parse_keys(document: bytes) -> Keys:
     """Return the usable keys of a document: public ones, for signatures. Raises ValueError: there are none."""
     try:
         listed = json.loads(document)["keys"]
@@ -226,33 +236,23 @@ def _parse(document: bytes) -> Keys:
             continue
         key_id = each["kid"] if isinstance(each.get("kid"), str) else None
         # A key of RSA that names no algorithm is good for all of RSA's; the curve of another key decides.
-        algorithms = ALGORITHMS[:6] if each.get("kty") == "RSA" and not each.get("alg") else (None,)
+        algorithms = _ALGORITHMS[:6] if each.get("kty") == "RSA" and not each.get("alg") else (None,)
         try:
             made = [jwt.PyJWK(each, algorithm) for algorithm in algorithms]
         except (jwt.PyJWTError, ValueError, TypeError):
             logger.warning("A key of the key set is not understood: kid %r, kty %r", key_id, each.get("kty"))
             continue
-        keys.update({KeyUse(key_id, key.algorithm_name): key for key in made if key.algorithm_name in ALGORITHMS})
+        keys.update({KeyUse(key_id, key.algorithm_name): key for key in made if key.algorithm_name in _ALGORITHMS})
     if not keys:
         raise ValueError("the document has no public key for signatures")
     return keys
 
 
-LONGEST_HEADER: Final = 8 * 1024
-"""Characters of a token's first part, which is read before the signature is checked. Such a part has about 100."""
-
-# The times are compared by the broker's clock, with the claims that have no rule in the library.
-_CHECKS: Final[Options] = {
-    "verify_exp": False,
-    "verify_nbf": False,
-    "verify_iat": False,
-    "verify_sub": False,
-    "verify_jti": False,
-}
+# -- tokens
 
 
 class SignedTokenValidator:
-    """A TokenValidator for the tokens of one identity provider."""
+    """A TokenValidator for the tokens of one identity provider: signature, audience, issuer, times."""
 
     __slots__ = ("_audience", "_clock", "_issuer", "_keys", "_rules")
 
@@ -265,13 +265,13 @@ class SignedTokenValidator:
 
     def validate(self, token: str) -> ValidToken:
         """Return whose token it is. Raises TokenInvalid. A token that has an audience needs an expected one."""
-        if token.find(".") > LONGEST_HEADER:
-            raise TokenInvalid(f"its header has more than {LONGEST_HEADER} characters")
+        if token.find(".") > LONGEST_TOKEN_HEADER:
+            raise TokenInvalid(f"its header has more than {LONGEST_TOKEN_HEADER} characters")
         try:
             header = jwt.get_unverified_header(token)
             algorithm, key_id = header.get("alg"), header.get("kid")
-            if algorithm not in ALGORITHMS:
-                raise TokenInvalid(f"its alg, {_shown(algorithm)}, is none of {', '.join(ALGORITHMS)}")
+            if algorithm not in _ALGORITHMS:
+                raise TokenInvalid(f"its alg, {_shown(algorithm)}, is none of {', '.join(_ALGORITHMS)}")
             key = self._keys.find(key_id if isinstance(key_id, str) else None, algorithm)
             if key is None:
                 raise TokenInvalid(f"no key {_shown(key_id)} for {algorithm} is known")

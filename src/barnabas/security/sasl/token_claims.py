@@ -1,19 +1,11 @@
-"""The checks of a token's claims that do not depend on how it is signed, and their outcome.
+"""What a client of OAUTHBEARER says: its first message (RFC 7628), the claims of its token and their checks.
 
-Called on the thread of a channel that logs in by OAUTHBEARER. Pure; no lock. Errors quote claims, never the token.
-Kafka: ValidatorAccessTokenValidator, ClaimValidationUtils, OAuthBearerValidationUtils.
+Called on the thread of a channel that logs in, and by a client on the thread that has fetched a token. Immutable values
+and pure functions; no lock. A signature is checked elsewhere (`signed_tokens`), before the claims; tokens without one
+are for development. Errors quote claims, never the message or the token.
 
-The first message of a client of OAUTHBEARER (RFC 7628), and the server's answer to a token that it rejects.
-
-Called on the thread of the channel. Pure; no lock. No error quotes the message, which holds the token. Kafka:
-OAuthBearerClientInitialResponse, OAuthBearerSaslServer.jsonErrorResponse.
-
-    n,a=alice,^Aauth=Bearer eyJhbGciOi...^Atraceid=7^A^A     "a=alice," may be missing; ^A is the byte 1
-
-Tokens without a signature (`alg: none`), for development: everybody can make one for every user.
-
-Used only where a listener names Kafka's class for them, `OAuthBearerUnsecuredValidatorCallbackHandler`. Immutable, so
-any thread. Kafka: OAuthBearerUnsecuredValidatorCallbackHandler, OAuthBearerUnsecuredJws.
+Kafka: OAuthBearerClientInitialResponse, OAuthBearerSaslServer.jsonErrorResponse, ValidatorAccessTokenValidator,
+ClaimValidationUtils, OAuthBearerValidationUtils, OAuthBearerUnsecuredValidatorCallbackHandler, OAuthBearerUnsecuredJws.
 """
 
 from __future__ import annotations
@@ -28,28 +20,37 @@ from barnabas.config.config_error import ConfigError
 from barnabas.runtime.clock import Clock
 from barnabas.security.sasl.scram_messages import SASL_NAME
 
-_FIRST: Final = re.compile(
+_FIRST_MESSAGE: Final = re.compile(
     rf"n,(?:a=(?P<user>{SASL_NAME}))?,\x01"
     # Bounded, because each turn of a group is dear, and the client has not logged in yet.
     r"(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01){0,64})\x01"
 )
 _AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 
+_UNSECURED_PREFIX: Final = "unsecuredValidator"
+_UNSECURED_OPTIONS: Final = tuple(
+    f"{_UNSECURED_PREFIX}{name}"
+    for name in ("PrincipalClaimName", "ScopeClaimName", "AllowableClockSkewMs", "RequiredScope")
+)
+
 
 class MessageMalformed(ValueError):
     """The error for a message that is none of OAUTHBEARER."""
 
 
-class ClientMessage(NamedTuple):
-    """The first message of a client. authorization_id: the user that it wants to be; empty: that of the token."""
+class OAuthBearerMessage(NamedTuple):
+    """The first message of a client. authorization_id: the user that it wants to be; empty: that of the token.
+
+    n,a=alice,^Aauth=Bearer eyJhbGciOi...^Atraceid=7^A^A     "a=alice," may be missing; ^A is the byte 1
+    """
 
     token: str
     authorization_id: str
 
     @classmethod
-    def parse(cls, data: bytes) -> ClientMessage:
+    def parse(cls, data: bytes) -> OAuthBearerMessage:
         """Parse a message; extensions are checked and dropped. Raises MessageMalformed."""
-        found = _FIRST.fullmatch(data.decode("utf-8", "replace"))
+        found = _FIRST_MESSAGE.fullmatch(data.decode("utf-8", "replace"))
         if found is None:
             raise MessageMalformed("Invalid OAUTHBEARER client first message")
         pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
@@ -61,14 +62,7 @@ class ClientMessage(NamedTuple):
         return cls(auth["token"], found["user"] or "")
 
     def __repr__(self) -> str:
-        return f"ClientMessage({self.authorization_id!r}, token hidden)"
-
-
-def error_answer(status: str, scope: str | None = None) -> str:
-    """Return the JSON by which a client learns that its token is rejected. scope: what the token would need."""
-    if scope is None:
-        return f'{{"status":"{status}"}}'
-    return f'{{"status":"{status}", "scope":{json.dumps(scope)}}}'
+        return f"OAuthBearerMessage({self.authorization_id!r}, token hidden)"
 
 
 class TokenInvalid(Exception):
@@ -78,7 +72,7 @@ class TokenInvalid(Exception):
         """missing_scope: what the token lacks; None: the token itself is invalid."""
         super().__init__(reason)
         status = "invalid_token" if missing_scope is None else "insufficient_scope"
-        self.answer = error_answer(status, missing_scope)
+        self.answer = _error_answer(status, missing_scope)
 
 
 class ValidToken(NamedTuple):
@@ -86,13 +80,6 @@ class ValidToken(NamedTuple):
 
     user: str
     expires_ms: int
-
-
-class TokenValidator(Protocol):
-    """The judge of tokens. Any thread; no call waits."""
-
-    def validate(self, token: str) -> ValidToken:
-        """Return whose token it is. Raises TokenInvalid."""
 
 
 class ClaimRules(NamedTuple):
@@ -104,6 +91,54 @@ class ClaimRules(NamedTuple):
     needs_issue_time: bool = True
     """Whether a token has to say when it was issued (`iat`)."""
     required_scope: frozenset[str] = frozenset()
+
+
+class TokenValidator(Protocol):
+    """The judge of tokens. Any thread; no call waits."""
+
+    def validate(self, token: str) -> ValidToken:
+        """Return whose token it is. Raises TokenInvalid."""
+
+
+class UnsecuredTokenValidator:
+    """A TokenValidator for development: it believes what a token says (`alg: none`), as long as it is not expired.
+
+    Everybody can make such a token for every user, so only a listener that names Kafka's class for them has it.
+    """
+
+    __slots__ = ("_clock", "_rules")
+
+    def __init__(self, options: Mapping[str, str], clock: Clock, setting: str) -> None:
+        """options: those of the login module. setting: its name. Raises ConfigError: an option is unknown or wrong."""
+        unknown = sorted(
+            name for name in options if name.startswith(_UNSECURED_PREFIX) and name not in _UNSECURED_OPTIONS
+        )
+        if unknown:
+            raise ConfigError(
+                f"{setting}: unknown option {unknown[0]}; there are {', '.join(_UNSECURED_OPTIONS)}", setting
+            )
+        given = {name: options.get(name, "").strip() for name in _UNSECURED_OPTIONS}
+        user_claim, scope_claim, skew, scope = (given[name] for name in _UNSECURED_OPTIONS)
+        if skew and not (skew.isascii() and skew.isdigit()):
+            raise ConfigError(f"{setting}: {_UNSECURED_OPTIONS[2]} is a number of milliseconds, not {skew!r}", setting)
+        self._clock = clock
+        self._rules = ClaimRules(
+            user_claim or "sub",
+            scope_claim or "scope",
+            int(skew or 0),
+            needs_issue_time=False,
+            required_scope=frozenset(scope.split()),
+        )
+
+    def validate(self, token: str) -> ValidToken:
+        """Return whose token it claims to be. Raises TokenInvalid."""
+        parts = token.split(".")
+        if len(parts) != 3 or parts[2]:
+            raise TokenInvalid("it is signed, or no JWS: this listener takes unsecured tokens only")
+        header, claims = (decoded_part(part) for part in parts[:2])
+        if header.get("alg") != "none":
+            raise TokenInvalid("its alg is not none: this listener takes unsecured tokens only")
+        return valid_token(claims, self._rules, self._clock.milliseconds())
 
 
 def valid_token(claims: Mapping[str, Any], rules: ClaimRules, now_ms: int) -> ValidToken:
@@ -142,6 +177,13 @@ def decoded_part(part: str) -> dict[str, Any]:
     return found
 
 
+def _error_answer(status: str, scope: str | None = None) -> str:
+    """Return the JSON by which a client learns that its token is rejected. scope: what the token would need."""
+    if scope is None:
+        return f'{{"status":"{status}"}}'
+    return f'{{"status":"{status}", "scope":{json.dumps(scope)}}}'
+
+
 def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
     """Return a time in milliseconds; None if the claim is missing. Raises TokenInvalid: it is no time."""
     value = claims.get(name)
@@ -158,43 +200,3 @@ def _scope(claim: object, name: str) -> frozenset[str]:
     if any(not isinstance(each, str) or not each.strip() for each in found) or len(set(found)) < len(found):
         raise TokenInvalid(f"the claim {name!r} is malformed")
     return frozenset(each.strip() for each in found)
-
-
-_PREFIX: Final = "unsecuredValidator"
-OPTIONS: Final = tuple(
-    f"{_PREFIX}{name}" for name in ("PrincipalClaimName", "ScopeClaimName", "AllowableClockSkewMs", "RequiredScope")
-)
-
-
-class UnsecuredTokenValidator:
-    """A TokenValidator that believes what a token says, as long as it is not expired."""
-
-    __slots__ = ("_clock", "_rules")
-
-    def __init__(self, options: Mapping[str, str], clock: Clock, setting: str) -> None:
-        """options: those of the login module. setting: its name. Raises ConfigError: an option is unknown or wrong."""
-        unknown = sorted(name for name in options if name.startswith(_PREFIX) and name not in OPTIONS)
-        if unknown:
-            raise ConfigError(f"{setting}: unknown option {unknown[0]}; there are {', '.join(OPTIONS)}", setting)
-        given = {name: options.get(name, "").strip() for name in OPTIONS}
-        user_claim, scope_claim, skew, scope = (given[name] for name in OPTIONS)
-        if skew and not (skew.isascii() and skew.isdigit()):
-            raise ConfigError(f"{setting}: {OPTIONS[2]} is a number of milliseconds, not {skew!r}", setting)
-        self._clock = clock
-        self._rules = ClaimRules(
-            user_claim or "sub",
-            scope_claim or "scope",
-            int(skew or 0),
-            needs_issue_time=False,
-            required_scope=frozenset(scope.split()),
-        )
-
-    def validate(self, token: str) -> ValidToken:
-        """Return whose token it claims to be. Raises TokenInvalid."""
-        parts = token.split(".")
-        if len(parts) != 3 or parts[2]:
-            raise TokenInvalid("it is signed, or no JWS: this listener takes unsecured tokens only")
-        header, claims = (decoded_part(part) for part in parts[:2])
-        if header.get("alg") != "none":
-            raise TokenInvalid("its alg is not none: this listener takes unsecured tokens only")
-        return valid_token(claims, self._rules, self._clock.milliseconds())

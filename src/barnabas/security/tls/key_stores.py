@@ -2,12 +2,9 @@
 
 Called when a listener opens, when its settings change, and when a client is made: these threads may block on files.
 Nothing is kept. PKCS12 needs the package `cryptography`; PEM needs nothing. The checks between settings and their
-messages are Kafka's. Kafka: DefaultSslEngineFactory.createKeystore and createTruststore.
+messages are Kafka's.
 
-PEM texts: their blocks, as Kafka finds them in files and in settings (KIP-651), in the form that OpenSSL reads.
-
-Pure functions. A setting may have the text on one line, with spaces for line ends, which OpenSSL would not read.
-Kafka: DefaultSslEngineFactory.PemParser.
+Kafka: DefaultSslEngineFactory.createKeystore, createTruststore, PemParser.
 """
 
 from __future__ import annotations
@@ -23,45 +20,16 @@ from barnabas.config.secret import Secret
 from barnabas.security.tls.distinguished_name import Certificate, MalformedCertificate, parse_certificate
 from barnabas.security.tls.tls_config import KeyStoreConfig, TrustStoreConfig
 
-_BLOCK: Final = re.compile(r"-+BEGIN\s+([A-Z0-9 ]*?(?:CERTIFICATE|PRIVATE\s+KEY))\s*-+(.*?)-+END\s+\1\s*-+", re.DOTALL)
-_REVOCATION_LIST: Final = re.compile(r"-+BEGIN X509 CRL-+.*?-+END X509 CRL-+", re.DOTALL)
-_HEADER: Final = re.compile(r"[A-Za-z0-9-]+: ")
-_LINE: Final = 64
-
-
-class PemText(NamedTuple):
-    """The blocks of a text, each as OpenSSL reads it."""
-
-    certificates: tuple[str, ...]
-    private_keys: tuple[str, ...]
-
-    @property
-    def has_encrypted_key(self) -> bool:
-        """Whether a password is needed to read a private key."""
-        return any("ENCRYPTED" in key for key in self.private_keys)
-
-
-def parse_pem(text: str) -> PemText:
-    """Find the certificates and private keys of a text; what stands between them is ignored."""
-    certificates: list[str] = []
-    keys: list[str] = []
-    for label, body in _BLOCK.findall(text):
-        name = " ".join(label.split())
-        # Headers (Proc-Type, DEK-Info of the old encrypted form) end with an empty line, so that form stays as it is.
-        content = body.strip() if _HEADER.search(body) else textwrap.fill("".join(body.split()), _LINE)
-        block = f"-----BEGIN {name}-----\n{content}\n-----END {name}-----\n"
-        (certificates if name.endswith("CERTIFICATE") else keys).append(block)
-    return PemText(tuple(certificates), tuple(keys))
-
-
-def revocation_lists_of(text: str) -> tuple[str, ...]:
-    """Find the revocation lists of a text, each as OpenSSL reads it; what stands between them is ignored."""
-    return tuple(f"{block}\n" for block in _REVOCATION_LIST.findall(text))
-
-
 PEM: Final = "PEM"
-_JKS_FORMS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
 _ONLY_PEM: Final = "Known are PEM and PKCS12"
+_JKS_FORMS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # JKS and JCEKS
+
+_PEM_BLOCK: Final = re.compile(
+    r"-+BEGIN\s+([A-Z0-9 ]*?(?:CERTIFICATE|PRIVATE\s+KEY))\s*-+(.*?)-+END\s+\1\s*-+", re.DOTALL
+)
+_REVOCATION_LIST: Final = re.compile(r"-+BEGIN X509 CRL-+.*?-+END X509 CRL-+", re.DOTALL)
+_PEM_HEADER: Final = re.compile(r"[A-Za-z0-9-]+: ")
+_PEM_LINE_LENGTH: Final = 64
 
 
 class KeyStore(NamedTuple):
@@ -86,6 +54,18 @@ class TrustStore(NamedTuple):
     revocation_lists: str | None = None
 
 
+class _PemText(NamedTuple):
+    """The blocks of a text, each as OpenSSL reads it."""
+
+    certificates: tuple[str, ...]
+    private_keys: tuple[str, ...]
+
+    @property
+    def has_encrypted_key(self) -> bool:
+        """Whether a password is needed to read a private key."""
+        return any("ENCRYPTED" in key for key in self.private_keys)
+
+
 def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
     """Read the key store of a configuration; None when the configuration names no store.
 
@@ -94,9 +74,9 @@ def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
     if config.key is not None:
         _check_inline_key(config)
         assert config.certificate_chain is not None
-        text = parse_pem(config.key.reveal())
-        chain = parse_pem(config.certificate_chain.reveal())
-        return _from_pem(PemText(chain.certificates, text.private_keys), config.key_password, "ssl.keystore.key")
+        text = _parse_pem(config.key.reveal())
+        chain = _parse_pem(config.certificate_chain.reveal())
+        return _from_pem(_PemText(chain.certificates, text.private_keys), config.key_password, "ssl.keystore.key")
     if config.certificate_chain is not None:
         raise _error("SSL certificate chain is specified, but private key is not specified", "ssl.keystore.key")
     location, password = config.location, config.password
@@ -112,7 +92,7 @@ def load_key_store(config: KeyStoreConfig) -> KeyStore | None:
                 "SSL key store password cannot be specified with PEM format, only key password may be specified",
                 "ssl.keystore.password",
             )
-        text = parse_pem(_read_text(location, "ssl.keystore.location"))
+        text = _parse_pem(_read_text(location, "ssl.keystore.location"))
         return _from_pem(text, config.key_password, "ssl.keystore.location", location)
     if password is None:
         raise _error("SSL key store is specified, but key store password is not specified.", "ssl.keystore.password")
@@ -147,7 +127,7 @@ def load_trust_store(config: TrustStoreConfig) -> TrustStore | None:
             f"root: {'; '.join(sorted(missing))}",
             name,
         )
-    lists = revocation_lists_of(_read_text(config.crl_location, name))
+    lists = _revocation_lists_of(_read_text(config.crl_location, name))
     if not lists:
         raise _error(f"{name}={config.crl_location}: an 'X509 CRL' in PEM is expected, and none is there", name)
     return TrustStore("".join(anchors), "".join(lists))
@@ -168,7 +148,7 @@ def _load_anchors(config: TrustStoreConfig) -> tuple[str, ...] | None:
     if is_pem and password is not None:
         raise _error("SSL trust store password cannot be specified for PEM format.", "ssl.truststore.password")
     if config.certificates is not None:
-        return _trusted(parse_pem(config.certificates.reveal()).certificates, "ssl.truststore.certificates")
+        return _trusted(_parse_pem(config.certificates.reveal()).certificates, "ssl.truststore.certificates")
     if location is None:
         if password is not None:
             raise _error(
@@ -177,7 +157,7 @@ def _load_anchors(config: TrustStoreConfig) -> tuple[str, ...] | None:
         return None
     if is_pem:
         text = _read_text(location, "ssl.truststore.location")
-        return _trusted(parse_pem(text).certificates, "ssl.truststore.location", location)
+        return _trusted(_parse_pem(text).certificates, "ssl.truststore.location", location)
     data = _read_store(location, config.type, "ssl.truststore")
     certificates = _read_pkcs12(data, location, password, "ssl.truststore").certificates
     return _trusted(certificates, "ssl.truststore.location", location)
@@ -198,7 +178,7 @@ def _check_inline_key(config: KeyStoreConfig) -> None:
         )
 
 
-def _from_pem(text: PemText, key_password: Secret | None, name: str, location: str | None = None) -> KeyStore:
+def _from_pem(text: _PemText, key_password: Secret | None, name: str, location: str | None = None) -> KeyStore:
     """Make a key store of PEM blocks. Raises ConfigError: it is not one key and its certificates."""
     where = name if location is None else f"{name}={location}"
     if len(text.private_keys) != 1:
@@ -257,7 +237,7 @@ def _read_store(location: str, kind: str, prefix: str) -> bytes:
     return data
 
 
-def _read_pkcs12(data: bytes, location: str, password: Secret | None, prefix: str) -> PemText:
+def _read_pkcs12(data: bytes, location: str, password: Secret | None, prefix: str) -> _PemText:
     """Read a PKCS12 store. Raises ConfigError: the password is wrong, or the file is no such store."""
     try:
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - only PKCS12 needs the extra
@@ -278,12 +258,36 @@ def _read_pkcs12(data: bytes, location: str, password: Secret | None, prefix: st
     found = [each for each in (store.cert, *store.additional_certs) if each is not None]
     certificates = [each.certificate.public_bytes(serialization.Encoding.PEM).decode() for each in found]
     if store.key is None:
-        return PemText(tuple(certificates), ())
+        return _PemText(tuple(certificates), ())
     key = store.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return PemText(tuple(certificates), (key.decode(),))
+    return _PemText(tuple(certificates), (key.decode(),))
 
 
 def _error(message: str, name: str) -> ConfigError:
     return ConfigError(message, name)
+
+
+# -- PEM texts
+
+
+def _parse_pem(text: str) -> _PemText:
+    """Find the certificates and private keys of a text, as Kafka does; what stands between them is ignored.
+
+    A setting may have the text on one line (KIP-651), with spaces for line ends, which OpenSSL would not read.
+    """
+    certificates: list[str] = []
+    keys: list[str] = []
+    for label, body in _PEM_BLOCK.findall(text):
+        name = " ".join(label.split())
+        # Headers (Proc-Type, DEK-Info of the old encrypted form) end with an empty line, so that form stays as it is.
+        content = body.strip() if _PEM_HEADER.search(body) else textwrap.fill("".join(body.split()), _PEM_LINE_LENGTH)
+        block = f"-----BEGIN {name}-----\n{content}\n-----END {name}-----\n"
+        (certificates if name.endswith("CERTIFICATE") else keys).append(block)
+    return _PemText(tuple(certificates), tuple(keys))
+
+
+def _revocation_lists_of(text: str) -> tuple[str, ...]:
+    """Find the revocation lists of a text, each as OpenSSL reads it; what stands between them is ignored."""
+    return tuple(f"{block}\n" for block in _REVOCATION_LIST.findall(text))

@@ -1,21 +1,13 @@
 """Contexts of OpenSSL made of settings: for a listener, and for a client.
 
 Called when a listener opens or changes and when a client is made; a context is then shared by the threads of the
-connections, which only start handshakes with it. Kafka: DefaultSslEngineFactory.createSSLContext, createSslEngine.
+connections, which only start handshakes with it.
 
 Beside the settings hold the rules of Kafka's engine: a client may not ask for a new handshake, every certificate of a
 trust store is an anchor, not only those of root authorities, and a certificate may lack what RFC 5280 asks for and
 nothing depends on (OpenSSL's strict check, which `ssl.create_default_context` turns on from Python 3.13 on).
 
-Cipher suites: IANA's names, which Kafka's settings have, as the names of OpenSSL.
-
-Pure. OpenSSL's names follow from IANA's by rules, so no table can be out of date.
-
-    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256    ECDHE-RSA-AES128-GCM-SHA256
-    TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256    ECDHE-RSA-AES128-SHA256
-    TLS_RSA_WITH_AES_256_GCM_SHA384          AES256-GCM-SHA384
-
-The suites of TLS 1.3 have one name only, without WITH.
+Kafka: DefaultSslEngineFactory.createSSLContext, createSslEngine.
 """
 
 from __future__ import annotations
@@ -33,43 +25,24 @@ from barnabas.security.tls.key_stores import KeyStore, TrustStore
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.transport.tls_transport_layer import reason_of
 
-TLS_1_3_SUITES: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
-_SUITE: Final = re.compile(r"(?:TLS|SSL)_(?P<exchange>[A-Z0-9_]+)_WITH_(?P<cipher>[A-Z0-9_]+)")
-
-
-class CipherSuites(NamedTuple):
-    """The suites of a setting. before_1_3: OpenSSL's names. of_1_3: the names that TLS 1.3 has."""
-
-    before_1_3: tuple[str, ...]
-    of_1_3: frozenset[str]
-
-
-def cipher_suites_of(names: Sequence[str]) -> CipherSuites:
-    """Sort the suites of a setting by version. Raises ValueError: a name is of another form than IANA's."""
-    of_1_3 = frozenset(name for name in names if "_WITH_" not in name and name.startswith("TLS_"))
-    return CipherSuites(tuple(_openssl_name(name) for name in names if name not in of_1_3), of_1_3)
-
-
-def _openssl_name(name: str) -> str:
-    match = _SUITE.fullmatch(name)
-    if match is None:
-        raise ValueError(f"{name} is no cipher suite's name, like TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
-    cipher = re.sub(r"^AES_(\d+)_", r"AES\1_", match["cipher"]).replace("_CBC_", "_")
-    if cipher.startswith("CHACHA20_POLY1305"):
-        cipher = "CHACHA20_POLY1305"
-    exchange = match["exchange"]
-    return (cipher if exchange == "RSA" else f"{exchange}_{cipher}").replace("_", "-")
-
-
+HTTPS: Final = "https"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
-HTTPS: Final = "https"
+_TLS_1_3_SUITES: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+_SUITE: Final = re.compile(r"(?:TLS|SSL)_(?P<exchange>[A-Z0-9_]+)_WITH_(?P<cipher>[A-Z0-9_]+)")
 _LONGEST_HANDSHAKE: Final = 10
 """The turns of both sides that a handshake may take; it takes two or three."""
+
+
+class _CipherSuites(NamedTuple):
+    """The suites of a setting, which has IANA's names. before_1_3: OpenSSL's names. of_1_3: those of TLS 1.3."""
+
+    before_1_3: tuple[str, ...]
+    of_1_3: frozenset[str]
 
 
 def server_context(config: TlsConfig, key_store: KeyStore, trust_store: TrustStore | None) -> ssl.SSLContext:
@@ -163,7 +136,7 @@ def _set_versions(context: ssl.SSLContext, enabled: tuple[str, ...]) -> None:
 def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     setting = "ssl.cipher.suites"
     try:
-        suites = cipher_suites_of(names)
+        suites = _cipher_suites_of(names)
         if suites.before_1_3:
             context.set_ciphers(":".join(suites.before_1_3))
     except (ValueError, ssl.SSLError) as error:
@@ -176,15 +149,40 @@ def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     # Python cannot choose among the suites of TLS 1.3, so a choice must be all of them or none.
     if not suites.of_1_3:
         _limit(context, "maximum_version", ssl.TLSVersion.TLSv1_2, names)
-    elif suites.of_1_3 != TLS_1_3_SUITES:
+    elif suites.of_1_3 != _TLS_1_3_SUITES:
         raise ConfigError.invalid(
             setting,
             ",".join(names),
-            f"the suites of TLS 1.3 cannot be chosen one by one: name all of {', '.join(sorted(TLS_1_3_SUITES))}, or "
+            f"the suites of TLS 1.3 cannot be chosen one by one: name all of {', '.join(sorted(_TLS_1_3_SUITES))}, or "
             "none, which leaves TLSv1.2",
         )
     if not suites.before_1_3:
         _limit(context, "minimum_version", ssl.TLSVersion.TLSv1_3, names)
+
+
+def _cipher_suites_of(names: Sequence[str]) -> _CipherSuites:
+    """Sort the suites of a setting by version. Raises ValueError: a name is of another form than IANA's."""
+    of_1_3 = frozenset(name for name in names if "_WITH_" not in name and name.startswith("TLS_"))
+    return _CipherSuites(tuple(_openssl_name(name) for name in names if name not in of_1_3), of_1_3)
+
+
+def _openssl_name(name: str) -> str:
+    """Return OpenSSL's name of a cipher suite. It follows from IANA's by rules, so no table can be out of date.
+
+        TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256    ECDHE-RSA-AES128-GCM-SHA256
+        TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256    ECDHE-RSA-AES128-SHA256
+        TLS_RSA_WITH_AES_256_GCM_SHA384          AES256-GCM-SHA384
+
+    The suites of TLS 1.3 have one name only, without WITH. Raises ValueError: the name is of another form than IANA's.
+    """
+    match = _SUITE.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name} is no cipher suite's name, like TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+    cipher = re.sub(r"^AES_(\d+)_", r"AES\1_", match["cipher"]).replace("_CBC_", "_")
+    if cipher.startswith("CHACHA20_POLY1305"):
+        cipher = "CHACHA20_POLY1305"
+    exchange = match["exchange"]
+    return (cipher if exchange == "RSA" else f"{exchange}_{cipher}").replace("_", "-")
 
 
 def _limit(context: ssl.SSLContext, bound: str, version: ssl.TLSVersion, names: tuple[str, ...]) -> None:

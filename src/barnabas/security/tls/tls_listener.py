@@ -1,13 +1,10 @@
-"""The TLS of one listener: it makes the transports of connections, and takes over new keys while the broker runs.
+"""The TLS of one listener: transports and principals of its connections, and new keys while the broker runs.
 
-One object for each listener with TLS, shared by the Processors of the listener. They read `_loaded`, which a reload
-replaces by one assignment: a handshake uses either the old key or the new one, and established connections live on with
-the key of their handshake. Reloads come one at a time (DynamicBrokerConfig). Kafka: SslFactory, SslChannelBuilder.
+One TlsListener for each listener with TLS, shared by the Processors of the listener. They read `_loaded`, which a
+reload replaces by one assignment: a handshake uses either the old key or the new one, and established connections live
+on with the key of their handshake. Reloads come one at a time (DynamicBrokerConfig).
 
-The authenticator of SSL channels: the principal is the name in the client's certificate.
-
-Made for each connection by its listener's TlsListener; called by the thread that owns the channel, after the handshake,
-which has verified the certificate. Kafka: SslChannelBuilder.SslAuthenticator, DefaultKafkaPrincipalBuilder.
+Kafka: SslFactory, SslChannelBuilder, SslChannelBuilder.SslAuthenticator, DefaultKafkaPrincipalBuilder.
 """
 
 from __future__ import annotations
@@ -28,36 +25,6 @@ from barnabas.security.tls.tls_contexts import server_context
 from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Authenticator, Conversation
 from barnabas.transport.tls_transport_layer import TlsTransportLayer
 from barnabas.transport.transport_layer import StreamSocket, TransportLayer
-
-
-class TlsAuthenticator:
-    """A peer without a certificate is ANONYMOUS: the handshake has decided that it needs none."""
-
-    __slots__ = ("_mapper", "_transport", "complete", "principal")
-
-    def __init__(self, transport: TlsTransportLayer, mapper: PrincipalMapper) -> None:
-        self._transport = transport
-        self._mapper = mapper
-        self.complete = False
-        self.principal = ANONYMOUS
-
-    def authenticate(self, conversation: Conversation) -> None:
-        """Take the principal from the certificate.
-
-        Raises AuthenticationFailed when the certificate cannot be read, or no rule makes a name of its subject.
-        """
-        certificate = self._transport.peer_certificate
-        if certificate is not None:
-            try:
-                name = self._mapper.name_of(parse_certificate(certificate).subject)
-            except (MalformedCertificate, NoMatchingRule) as error:
-                raise AuthenticationFailed(f"The client's certificate names no principal: {error}") from error
-            self.principal = f"User:{name}"
-        self.complete = True
-
-    def close(self) -> None:
-        """Do nothing: the transport has all state about the peer."""
-
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +59,7 @@ class TlsListener:
     def build(self, stream_socket: StreamSocket) -> tuple[TransportLayer, Authenticator]:
         """Build an SSL channel (ChannelBuilder): a peer is what its certificate says, without one ANONYMOUS."""
         transport = self.transport(stream_socket)
-        return transport, TlsAuthenticator(transport, self._mapper)
+        return transport, _TlsAuthenticator(transport, self._mapper)
 
     def transport(self, stream_socket: StreamSocket) -> TlsTransportLayer:
         """Return the transport of an accepted connection, with the key in force now."""
@@ -167,6 +134,39 @@ class TlsListener:
                 certificate.subject,
                 certificate.expires.isoformat(),
             )
+
+
+class _TlsAuthenticator:
+    """The authenticator of one connection: the principal is the name in the client's certificate.
+
+    Called by the thread that owns the channel, after the handshake, which has verified the certificate. A peer without
+    a certificate is ANONYMOUS: the handshake has decided that it needs none.
+    """
+
+    __slots__ = ("_mapper", "_transport", "complete", "principal")
+
+    def __init__(self, transport: TlsTransportLayer, mapper: PrincipalMapper) -> None:
+        self._transport = transport
+        self._mapper = mapper
+        self.complete = False
+        self.principal = ANONYMOUS
+
+    def authenticate(self, conversation: Conversation) -> None:
+        """Take the principal from the certificate.
+
+        Raises AuthenticationFailed when the certificate cannot be read, or no rule makes a name of its subject.
+        """
+        certificate = self._transport.peer_certificate
+        if certificate is not None:
+            try:
+                name = self._mapper.name_of(parse_certificate(certificate).subject)
+            except (MalformedCertificate, NoMatchingRule) as error:
+                raise AuthenticationFailed(f"The client's certificate names no principal: {error}") from error
+            self.principal = f"User:{name}"
+        self.complete = True
+
+    def close(self) -> None:
+        """Do nothing: the transport has all state about the peer."""
 
 
 def _versions(config: TlsConfig) -> tuple[int, ...]:

@@ -1,14 +1,9 @@
 """The choice of the next log to clean, the cleaning state of each partition, and how far each log has been cleaned.
 
-One per LogCleaner. The cleaner's threads ask for work here. A caller that deletes or truncates a log aborts or pauses
-its cleaning here, and waits until the cleaner has stopped. `_changed` guards states, uncleanable partitions and
-checkpoints; no log's lock is taken inside it, and callers hold none: the cleaner needs the log's lock to finish the
-swap that they wait for. Callers may hold outer locks. Kafka: LogCleanerManager.
-
-The offset up to which each log has been cleaned: `cleaner-offset-checkpoint` of every log directory.
-
-Owned by LogCleanerManager, used under its lock. The content of the files is kept in memory after the first read: no
-other code writes them. Kafka: LogCleanerManager, which has the checkpoints itself.
+One LogCleanerManager per LogCleaner. The cleaner's threads ask for work here. A caller that deletes or truncates a log
+aborts or pauses its cleaning here, and waits until the cleaner has stopped. `_changed` guards states, uncleanable
+partitions and checkpoints; no log's lock is taken inside it, and callers hold none: the cleaner needs the log's lock to
+finish the swap that they wait for. Callers may hold outer locks. Kafka: LogCleanerManager.
 """
 
 from __future__ import annotations
@@ -36,8 +31,33 @@ from barnabas.storage.log.unified_log import UnifiedLog
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
 
+class LogCleaningAborted(Exception):
+    """The cleaning was aborted on request; nothing is wrong with the log."""
+
+
+class LogCleaningError(Exception):
+    """The log could not be cleaned, for a reason that lies in the log."""
+
+    def __init__(self, log: UnifiedLog, message: str) -> None:
+        super().__init__(message)
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerLogs:
+    """The cleaner's view of the log manager's logs. on_failure: called with log directory, operation and error."""
+
+    get: Callable[[TopicPartition], UnifiedLog | None]
+    all: Callable[[], Iterable[UnifiedLog]]
+    on_failure: Callable[[str, str, OSError], None]
+
+
 class CleanerCheckpoints:
-    """First dirty offsets by log directory and partition. Methods that write raise OSError."""
+    """First dirty offsets by partition: the file `cleaner-offset-checkpoint` of every log directory.
+
+    Used under the lock of LogCleanerManager. The content of the files is kept in memory after the first read: no other
+    code writes them.
+    """
 
     def __init__(self, log_dirs: Iterable[str], files: Files) -> None:
         self._checkpoints = {path: OffsetCheckpointFile(path, CLEANER_OFFSET_FILE, files) for path in log_dirs}
@@ -55,7 +75,10 @@ class CleanerCheckpoints:
         removed: TopicPartition | None = None,
         present: Iterable[TopicPartition],
     ) -> None:
-        """Write the file with one offset changed or removed, and without partitions that are not `present` any more."""
+        """Write the file with one offset changed or removed, and without partitions that are not `present` any more.
+
+        Raises OSError.
+        """
         checkpoint = self._checkpoints.get(log_dir)
         if checkpoint is None:
             return
@@ -86,27 +109,6 @@ class CleanerCheckpoints:
                 offsets = {}
             self._offsets[log_dir] = offsets
         return offsets
-
-
-class LogCleaningAborted(Exception):
-    """The cleaning was aborted on request; nothing is wrong with the log."""
-
-
-class LogCleaningError(Exception):
-    """The log could not be cleaned, for a reason that lies in the log."""
-
-    def __init__(self, log: UnifiedLog, message: str) -> None:
-        super().__init__(message)
-        self.log = log
-
-
-@dataclass(frozen=True, slots=True)
-class CleanerLogs:
-    """The cleaner's view of the log manager's logs. on_failure: called with log directory, operation and error."""
-
-    get: Callable[[TopicPartition], UnifiedLog | None]
-    all: Callable[[], Iterable[UnifiedLog]]
-    on_failure: Callable[[str, str, OSError], None]
 
 
 # How a caller keeps the cleaner away. It truncates the log of a partition that a cleaner thread is working on:

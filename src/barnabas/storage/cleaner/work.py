@@ -1,12 +1,10 @@
-"""The cleaner's heavy work on files: fill the offset map, copy segments. Knows no logs, locks or settings.
+"""The cleaner's heavy work on files, at a limited rate: fill the offset map, copy segments.
 
-One per cleaning, in the cleaner's process (tests run it in theirs, on a simulated disk); one thread. It keeps the map
-and the open transactions from one request to the next: the map first, then the groups of segments in log order.
-Kafka: Cleaner.buildOffsetMap, Cleaner.cleanSegments.
+Knows no logs, locks or settings. One CleanerWork in the cleaner's process (tests run it in theirs, on a simulated
+disk); one thread, no lock. It keeps the map and the open transactions from one request to the next: the map first, then
+the groups of segments in log order.
 
-Limits the cleaner's reading and writing to a number of bytes per second.
-
-Owned by one cleaning, in the cleaner's process; no lock. Kafka: org.apache.kafka.storage.internals.utils.Throttler.
+Kafka: Cleaner.buildOffsetMap, Cleaner.cleanSegments, org.apache.kafka.storage.internals.utils.Throttler.
 """
 
 from __future__ import annotations
@@ -29,18 +27,17 @@ from barnabas.storage.cleaner.stats import CopyStats
 from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.segment.batch_scan import scan_batches
 
-CHECK_INTERVAL_NS = 300_000_000
-NO_LIMIT = 1e15
+_THROTTLE_INTERVAL_NS = 300_000_000
+_UNLIMITED_RATE = 1e15
 """A rate that no disk reaches: the setting's default, the largest number there is, means no limit."""
-
-LONGEST_SECONDS = 86_400.0
-"""The longest sleep. The setting may be 0, which means that nothing is cleaned."""
+LONGEST_SLEEP_SECONDS = 86_400.0
+"""The longest pause of a throttle. The setting may be 0, which means that nothing is cleaned."""
 
 
 class CleanerThrottle:
-    """Sleeps when more than `bytes_per_second` went by since the last look, which is every 300 ms.
+    """Limits a cleaning's reading and writing: sleeps when more than `bytes_per_second` went by since the last look.
 
-    sleep: takes seconds.
+    It looks every 300 ms. sleep: takes seconds.
     """
 
     __slots__ = ("_bytes_so_far", "_clock", "_period_start_ns", "_sleep", "bytes_per_second")
@@ -54,15 +51,15 @@ class CleanerThrottle:
 
     def add(self, size: int) -> None:
         """Count `size` bytes that were read or written; return when more may be."""
-        if self.bytes_per_second >= NO_LIMIT:
+        if self.bytes_per_second >= _UNLIMITED_RATE:
             return
         self._bytes_so_far += size
         elapsed_ns = self._clock.nanoseconds() - self._period_start_ns
-        if elapsed_ns > CHECK_INTERVAL_NS and self._bytes_so_far:
+        if elapsed_ns > _THROTTLE_INTERVAL_NS and self._bytes_so_far:
             rate = self.bytes_per_second
             wanted_ns = self._bytes_so_far / rate * 1e9 if rate else math.inf
             if wanted_ns > elapsed_ns:
-                self._sleep(min((wanted_ns - elapsed_ns) / 1e9, LONGEST_SECONDS))
+                self._sleep(min((wanted_ns - elapsed_ns) / 1e9, LONGEST_SLEEP_SECONDS))
             self._period_start_ns = self._clock.nanoseconds()
             self._bytes_so_far = 0
 

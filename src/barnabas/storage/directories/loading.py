@@ -1,13 +1,10 @@
-"""Loads all logs of a broker at start: several directories at once, several logs of a directory at once.
+"""Loads all logs of a broker at start, and runs tasks of several log directories, several of each, at once.
 
-Made and run once by LogManager, which waits for it. Each log is loaded on one of the threads of `directories.loading`
-(`log-recovery-<directory>-<n>`, `num.recovery.threads.per.data.dir` per directory); `_lock` guards the count of loaded
-logs. Kafka: LogManager.loadLogs.
+LogLoading is made and run once by LogManager, which also closes its logs with `run_per_directory`. The thread that
+starts or stops the broker waits for the tasks. At start they run on the threads `log-recovery-<directory>-<n>`,
+`num.recovery.threads.per.data.dir` per directory. `LogLoading._lock` guards the count of loaded logs; `_Pool._lock`,
+one per directory, guards the order in which tasks are handed out, and the first error.
 
-Runs tasks of several log directories at once, and several tasks of each: loading at start, closing at shutdown.
-
-Called by LogManager and LogLoading on the thread that starts or stops the broker, which waits for the tasks. `_lock`,
-one per directory, guards the order in which tasks are handed out.
 Kafka: LogManager.loadLogs and shutdown, which make a pool of threads per directory.
 """
 
@@ -30,7 +27,12 @@ from barnabas.storage.file_names import is_future_dir
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_table import LogTable
 
+logger = logging.getLogger(__name__)
+
 Task = Callable[[], None]
+PartitionDir = tuple[TopicPartition, str]
+Load = Callable[[TopicPartition, str, LogDirectory], UnifiedLog]
+"""Opens the log of a partition: its own directory, and the log directory that holds it. Raises OSError."""
 
 
 def run_per_directory(tasks: Mapping[str, Sequence[Task]], threads_per_dir: int, name: str) -> dict[str, BaseException]:
@@ -76,13 +78,6 @@ class _Pool:
     def _next(self) -> Task | None:
         with self._lock:
             return next(self._rest, None) if self.error is None else None
-
-
-logger = logging.getLogger(__name__)
-
-PartitionDir = tuple[TopicPartition, str]
-Load = Callable[[TopicPartition, str, LogDirectory], UnifiedLog]
-"""Opens the log of a partition: its own directory, and the log directory that holds it. Raises OSError."""
 
 
 class LogLoading:

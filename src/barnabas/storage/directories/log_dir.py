@@ -1,28 +1,11 @@
-"""One directory of `log.dirs`: its lock, its checkpoints, its marks, and the partitions' directories in it.
+"""One directory of `log.dirs`: its lock, checkpoints, marks and disk reserve, and the partitions' directories in it.
 
-Owned by LogDirectories; used on the starting thread, by the checkpoint tasks of the scheduler, by truncations and at
-shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards their known content.
-Kafka: LogManager, which has these fields in maps by directory.
+A LogDirectory is owned by LogDirectories; used on the starting thread, by the checkpoint tasks of the scheduler, by
+truncations and at shutdown. `_checkpoint_lock` orders the writes of the checkpoints and guards their known content; the
+lock of LogDirectories guards the reserve; `_held_lock` guards the names of the locked directories. LogManager sets the
+mark of a clean shutdown.
 
-`.lock`: keeps a second broker, of either kind, out of a log directory.
-
-Taken by LogDirectory at start, on the broker's starting thread. It is a POSIX record lock, as Java's
-FileChannel.tryLock takes it. Such locks do not exclude a second broker within one process; `_held` does, guarded by
-`_held_lock`. Kafka: LogManager.lockLogDirs.
-
-The room that a log directory keeps for the time when its disk is full: a file that is removed when it is needed.
-
-Records of clients and of leaders fill a disk to the last byte. What makes room again needs some itself: metadata of
-topics that are deleted, checkpoints, the snapshots of an orderly stop. So each directory keeps a file of no content,
-allocated at start. The first write that finds no room has the file removed, and no record is appended from then on
-until there is room for the file and as much again. A stop removes it too: the next start has that room.
-
-Owned by LogDirectories, whose lock guards it. Kafka: no counterpart; its log directory is lost when the disk is full.
-
-`.kafka_cleanshutdown`: the mark of a log directory that was closed in order and needs no recovery.
-
-Functions on files, called by LogManager at start and shutdown. The content is JSON with the broker's epoch (KIP-966).
-Kafka: CleanShutdownFileHandler.
+Kafka: LogManager, which has these fields in maps by directory; LogManager.lockLogDirs, CleanShutdownFileHandler.
 """
 
 from __future__ import annotations
@@ -57,6 +40,10 @@ from barnabas.storage.file_names import (
 )
 from barnabas.storage.log.load_terms import LoadTerms
 
+logger = logging.getLogger(__name__)
+
+# -- lock
+
 LOCK_FILE = ".lock"
 
 # A POSIX lock belongs to the process and ends when any descriptor of the file is closed. So a second broker in this
@@ -66,7 +53,11 @@ _held_lock = threading.Lock()
 
 
 class DirectoryLock:
-    """The lock of one directory, held from construction to `release`."""
+    """The lock of one directory, held from construction to `release`: keeps a second broker, of either kind, out.
+
+    A POSIX record lock on the file `.lock`, as Java's FileChannel.tryLock takes it. Such locks do not exclude a second
+    broker within one process; `_held` does.
+    """
 
     def __init__(self, directory: str) -> None:
         """Take the lock. Raises LogDirectoryLocked when another broker holds it, OSError."""
@@ -94,16 +85,26 @@ class DirectoryLock:
                 os.close(self._fd)
 
 
+# -- reserve
+
 RESERVE_FILE: Final = ".barnabas-reserve"
-LEAST_BYTES: Final = 256 * 1024
-MOST_BYTES: Final = 16 * 1024 * 1024
-SHARE_OF_DISK: Final = 1000
+LEAST_RESERVE_BYTES: Final = 256 * 1024
+_MOST_RESERVE_BYTES: Final = 16 * 1024 * 1024
+_RESERVE_SHARE: Final = 1000
 """One part in so many of the disk, between those bounds."""
-_NOT_OFFERED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_CANNOT_ALLOCATE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 class DiskReserve:
-    """The reserve of one log directory. is_held: whether the file is there."""
+    """The room that a log directory keeps for the time when its disk is full. is_held: whether its file is there.
+
+    Records of clients and of leaders fill a disk to the last byte. What makes room again needs some itself: metadata of
+    topics that are deleted, checkpoints, the snapshots of an orderly stop. So each directory keeps a file of no
+    content, allocated at start. The first write that finds no room has the file removed, and no record is appended from
+    then on until there is room for the file and as much again. A stop removes it too: the next start has that room.
+
+    Kafka: no counterpart; its log directory is lost when the disk is full.
+    """
 
     def __init__(self, log_dir: str, files: Files) -> None:
         self._log_dir = log_dir
@@ -114,7 +115,9 @@ class DiskReserve:
     @property
     def size(self) -> int:
         """The bytes to keep. Raises OSError."""
-        return min(max(self._files.total_bytes(self._log_dir) // SHARE_OF_DISK, LEAST_BYTES), MOST_BYTES)
+        return min(
+            max(self._files.total_bytes(self._log_dir) // _RESERVE_SHARE, LEAST_RESERVE_BYTES), _MOST_RESERVE_BYTES
+        )
 
     @property
     def free_bytes(self) -> int:
@@ -135,7 +138,7 @@ class DiskReserve:
             with suppress(OSError):
                 self._files.unlink(self._path)
             # A file system that allocates nothing ahead has no reserve; its directory is still checked for room.
-            if error.errno not in _NOT_OFFERED:
+            if error.errno not in _CANNOT_ALLOCATE:
                 raise
         finally:
             file.close()
@@ -148,12 +151,17 @@ class DiskReserve:
             self._files.unlink(self._path)
 
 
+# -- mark of a clean shutdown
+
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH = -1
 
 
 def write_clean_shutdown(files: Files, directory: str, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-    """Set the mark; durable when this returns. Raises OSError."""
+    """Set the mark that a directory was closed in order and needs no recovery; durable when this returns.
+
+    Its content is JSON with the broker's epoch (KIP-966). Raises OSError.
+    """
     content = json.dumps({"version": "0", "broker_epoch": str(broker_epoch)}, separators=(",", ":"))
     files.write_atomically(os.path.join(directory, CLEAN_SHUTDOWN_FILE), content.encode())
 
@@ -177,7 +185,7 @@ def take_clean_shutdown(files: Files, directory: str) -> int | None:
         return NO_BROKER_EPOCH
 
 
-logger = logging.getLogger(__name__)
+# -- directory
 
 
 class Lock(Protocol):

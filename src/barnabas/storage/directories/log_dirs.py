@@ -2,7 +2,7 @@
 
 Opened by `broker` on its starting thread, used by LogManager, read by any thread. A directory goes offline at its first
 disk error and stays so until the broker starts again; one whose disk is full takes no records until there is room again
-(`reserve`). `_lock` makes sure that each is reported once; it may be taken under the lock of a log.
+(`DiskReserve`). `_lock` makes sure that each is reported once; it may be taken under the lock of a log.
 Kafka: LogManager, LogDirFailureChannel, MetaPropertiesEnsemble.
 """
 
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.runtime.files import Files
-from barnabas.storage.directories.log_dir import LEAST_BYTES, DirectoryLock, Lock, LogDirectory
+from barnabas.storage.directories.log_dir import LEAST_RESERVE_BYTES, DirectoryLock, Lock, LogDirectory
 from barnabas.storage.directories.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
 from barnabas.storage.errors import NO_ROOM, is_shortage
 
@@ -179,7 +179,7 @@ class LogDirectories:
         try:
             return directory.reserve.size
         except OSError:
-            return LEAST_BYTES
+            return LEAST_RESERVE_BYTES
 
     def give_up(self, path: str) -> None:
         """Take the directory offline, whatever the reason, and report it once."""

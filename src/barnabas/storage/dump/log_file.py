@@ -2,12 +2,7 @@
 
 Called by the command line on one thread; reads only, and needs no broker. For the files that Apache Kafka's tool reads,
 the lines are those of that tool, so that the two outputs can be compared. This module picks the reader and reads `.log`
-files; `indexes` and `state_files` read the others. Kafka: kafka.tools.DumpLogSegments.
-
-The text of a record's key and value in a dump, and the functions that make it of an internal topic's records.
-
-Used by `log_file`; made by decoders of the layers above, which know the formats of their topics. Immutable.
-Kafka: DumpLogSegments.MessageParser.
+files; `side_files` reads the others. Kafka: kafka.tools.DumpLogSegments, DumpLogSegments.MessageParser.
 """
 
 from __future__ import annotations
@@ -43,18 +38,6 @@ from barnabas.storage.file_names import (
 )
 from barnabas.storage.segment.batch_scan import scan_batches
 
-
-class RecordText(NamedTuple):
-    """A record's key and payload; None is not printed."""
-
-    key: str | None
-    payload: str | None
-
-
-RecordDecoder: TypeAlias = Callable[[bytes | None, bytes | None], RecordText]
-"""Returns the text of a key and a value. Raises DecodeError, UnicodeDecodeError for what its topic cannot hold."""
-
-
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 TRANSACTION_CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 RAFT_CONTROL_TYPES = {
@@ -64,6 +47,20 @@ RAFT_CONTROL_TYPES = {
     5: "KRAFT_VERSION",
     6: "KRAFT_VOTERS",
 }
+
+
+class RecordText(NamedTuple):
+    """The text of a record's key and payload; None is not printed."""
+
+    key: str | None
+    payload: str | None
+
+
+RecordDecoder: TypeAlias = Callable[[bytes | None, bytes | None], RecordText]
+"""Returns the text of a key and a value of an internal topic's record; made by a layer above, which knows the format.
+
+Raises DecodeError, UnicodeDecodeError for what its topic cannot hold.
+"""
 
 
 class DumpTerms(NamedTuple):

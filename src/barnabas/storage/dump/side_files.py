@@ -1,16 +1,9 @@
-"""A line of a dump that reports damage, as opposed to content.
+"""Dumps of the files beside a segment's log file: indexes, compared with the log, producers' snapshots, checkpoints.
 
-Made by the dump modules, looked for by the command line; immutable.
+Called by `log_file` for the command line, read-only, on one thread. Kafka's DumpLogSegments prints indexes and producer
+snapshots in the same lines; checkpoints, identities and marks are text, which Kafka has no tool for.
 
-Dumps of a segment's indexes, compared with the log beside them.
-
-Called by `log_file` for the command line, read-only, on one thread. Kafka: kafka.tools.DumpLogSegments, the checks of
-OffsetIndex.sanityCheck and TimeIndex.sanityCheck.
-
-Dumps of the files of a log directory that belong to no segment: producer snapshots, checkpoints, identities.
-
-Called by `log_file` for the command line, read-only, on one thread. Kafka's DumpLogSegments prints snapshots in the
-same lines; the other files are text, which Kafka has no tool for.
+Kafka: kafka.tools.DumpLogSegments, the checks of OffsetIndex.sanityCheck and TimeIndex.sanityCheck.
 """
 
 from __future__ import annotations
@@ -38,21 +31,19 @@ from barnabas.storage.directories.meta_properties import FILE_NAME as META_PROPE
 from barnabas.storage.directories.meta_properties import read_meta_properties
 from barnabas.storage.errors import InconsistentMetaProperties
 from barnabas.storage.file_names import LOG_SUFFIX
-from barnabas.storage.log.topic_identity import FILE_NAME as PARTITION_METADATA_FILE
-from barnabas.storage.log.topic_identity import read_partition_metadata
+from barnabas.storage.log.topic_identity import PARTITION_METADATA_FILE, read_partition_metadata
 from barnabas.storage.producers.snapshot import CorruptSnapshot, read_snapshot
 from barnabas.storage.segment.batch_scan import find_batch, scan_batches
 from barnabas.storage.segment.offset_index import ENTRY_FORMAT as OFFSET_ENTRY
 from barnabas.storage.segment.time_index import ENTRY_FORMAT as TIME_ENTRY
 
+_ABORTED_TRANSACTION = struct.Struct(">hqqqq")
+
 
 class Complaint(str):
-    """A line about damage: it is printed on stderr and changes the exit status."""
+    """A line that reports damage, as opposed to content: it is printed on stderr and changes the exit status."""
 
     __slots__ = ()
-
-
-_ABORTED_TRANSACTION = struct.Struct(">hqqqq")
 
 
 class IndexCheck(enum.Enum):
@@ -64,6 +55,9 @@ class IndexCheck(enum.Enum):
     """Only compare the entries with the log."""
     SANITY = "sanity"
     """Only make the checks that a broker makes when it starts."""
+
+
+# -- indexes
 
 
 def dump_index(path: str, files: Files, base_offset: int, check: IndexCheck) -> Iterator[str]:
@@ -182,6 +176,9 @@ def _problem_lines(heading: str, problems: list[str]) -> Iterator[str]:
     if problems:
         yield Complaint(heading)
         yield from (Complaint(f"  {problem}") for problem in problems)
+
+
+# -- files of producers and state
 
 
 def dump_snapshot(path: str, files: Files) -> Iterator[str]:

@@ -1,11 +1,7 @@
 """The id of the topic a log belongs to, in memory and in `partition.metadata`.
 
-Owned by a log's `LogState` and guarded by the log's lock; `topic_id` is read by any thread.
-Kafka: UnifiedLog.assignTopicId, PartitionMetadataFile.
-
-`partition.metadata`: which topic, by its id, the log in a directory belongs to. Kafka's text format, version 0.
-
-Functions on files, called by TopicIdentity under the log's lock and by the loader. Kafka: PartitionMetadataFile.
+A TopicIdentity is owned by a log's `LogState` and guarded by the log's lock; `topic_id` is read by any thread. The file
+has Kafka's text format, version 0. Kafka: UnifiedLog.assignTopicId, PartitionMetadataFile.
 """
 
 from __future__ import annotations
@@ -18,25 +14,25 @@ from barnabas.runtime.files import Files
 from barnabas.storage.checkpoints import MalformedCheckpoint
 from barnabas.storage.errors import InconsistentTopicId
 
-FILE_NAME = "partition.metadata"
-VERSION = 0
+PARTITION_METADATA_FILE = "partition.metadata"
+_FORMAT_VERSION = 0
 
 
 def write_partition_metadata(files: Files, directory: str, topic_id: bytes) -> None:
     """Write the file; durable when this returns. Raises OSError."""
-    text = f"version: {VERSION}\ntopic_id: {uuid_to_string(topic_id)}\n"
-    files.write_atomically(os.path.join(directory, FILE_NAME), text.encode())
+    text = f"version: {_FORMAT_VERSION}\ntopic_id: {uuid_to_string(topic_id)}\n"
+    files.write_atomically(os.path.join(directory, PARTITION_METADATA_FILE), text.encode())
 
 
 def read_partition_metadata(files: Files, directory: str) -> bytes | None:
     """Return the topic id, or None when there is no file. Raises MalformedCheckpoint, OSError."""
-    path = os.path.join(directory, FILE_NAME)
+    path = os.path.join(directory, PARTITION_METADATA_FILE)
     try:
         text = files.read_bytes(path).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    if fields.get("version") != str(VERSION):
+    if fields.get("version") != str(_FORMAT_VERSION):
         raise MalformedCheckpoint(f"{path}: unknown version {fields.get('version')!r}")
     try:
         return uuid_from_string(fields["topic_id"])

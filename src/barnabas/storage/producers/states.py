@@ -3,7 +3,7 @@
 Owned by a ProducerStateManager and guarded by the log's lock. A batch is checked before it is written and noted
 afterwards, so that a write that fails changes nothing. All rules hold for clients; for coordinators those of epochs
 hold; batches that a follower fetched or a recovery reads were checked by their leader.
-A batch that begins a transaction needs a verification that the coordinator has confirmed (`verification`).
+A batch that begins a transaction needs a verification that the coordinator has confirmed (`Verification`).
 Kafka: ProducerStateManager, ProducerAppendInfo, TxnMetadata, CompletedTxn.
 """
 

@@ -1,13 +1,8 @@
 """One file of a segment, by its path: opened on first use, closed when others need the descriptor, opened again.
 
-Owned by a LogSegment or an index. Any thread reads; the thread that holds the log's lock writes. `_lock` guards the
-descriptor and the path; it is not held during reads and writes.
-
-An open descriptor that closes when its last holder releases it.
-
-A SegmentFile holds it while the file may be needed again; each range of the file on its way to a socket holds it too.
-Without the count, a descriptor that is closed early could get its number reused by another topic's file, and the answer
-would carry that topic's bytes. Any thread retains and releases; `_lock` guards the count.
+A SegmentFile is owned by a LogSegment or an index. Any thread reads; the thread that holds the log's lock writes. Its
+`_lock` guards the descriptor and the path; it is not held during reads and writes. The descriptor is an OpenFile, which
+may be held elsewhere too; the `_lock` of that guards the count of holders.
 """
 
 from __future__ import annotations
@@ -23,7 +18,13 @@ from barnabas.storage.segment.open_files import OpenFiles
 
 
 class OpenFile:
-    """A counted open file; implements `records.file_records.CountedFile`. Its maker is the first holder."""
+    """An open descriptor that closes when its last holder releases it. Its maker is the first holder.
+
+    A SegmentFile holds it while the file may be needed again; each range of the file on its way to a socket holds it
+    too. Without the count, a descriptor that is closed early could get its number reused by another topic's file, and
+    the answer would carry that topic's bytes. Any thread retains and releases. Implements
+    `records.file_records.CountedFile`.
+    """
 
     __slots__ = ("_holders", "_lock", "file", "fileno", "is_cached", "prefetch", "read")
 

@@ -1,14 +1,12 @@
 """A file of fixed-size entries whose first and second fields only rise: the base of both indexes of a segment.
 
-Appended to under the log's lock, searched by any thread; `_lock` guards entries and tail. New entries stay in memory
-until they fill a page, or the segment is flushed, rolled or closed; then they are written by pwrite. After a crash,
-entries that were not written are rebuilt from the log. Entries that are not in memory are read page by page through a
-bounded cache. Kafka: AbstractIndex, which is a memory mapping instead.
+Appended to under the log's lock, searched by any thread; `IndexFile._lock` guards entries and tail. New entries stay in
+memory until they fill a page, or the segment is flushed, rolled or closed; then they are written by pwrite. After a
+crash, entries that were not written are rebuilt from the log. Entries that are not in memory are read page by page
+through a bounded cache, IndexPages.
 
-The recently read pages of all segments' indexes, in bounded memory.
-
-One per log manager; any thread; `_lock` guards the order. Kafka maps its indexes into memory instead. Here that is out
-of the question: a full disk under a mapping kills the process.
+Kafka: AbstractIndex, which maps its file into memory. Here that is out of the question: a full disk under a mapping
+kills the process.
 """
 
 from __future__ import annotations
@@ -22,13 +20,27 @@ from typing import Final
 
 from barnabas.storage.segment.file import SegmentFile
 
+logger = logging.getLogger(__name__)
+
 PAGE_ENTRIES = 512
 DEFAULT_LIMIT_PAGES = 2048
 """8 to 12 MiB when full: pages of 4 KiB (offset indexes) and 6 KiB (time indexes)."""
+WRITE_AT_ENTRIES: Final = PAGE_ENTRIES
+KEEP_ENTRIES: Final = PAGE_ENTRIES
+"""Written entries that are kept in memory as well: most readers are at the end of the log."""
+_ENTRY_STRUCTS = {entry_format: struct.Struct(entry_format) for entry_format in (">ii", ">qi")}
+"""Shared by all indexes: there are two per segment, and thousands of segments."""
+
+
+class CorruptIndex(Exception):
+    """The index cannot belong to its segment and must be rebuilt from it."""
 
 
 class IndexPages:
-    """Recently used pages, by the number of their index and their place in it."""
+    """The recently read pages of all segments' indexes, by the number of their index and their place in it.
+
+    One per log manager; any thread; `_lock` guards the order.
+    """
 
     __slots__ = ("_limit", "_lock", "_next_number", "_pages")
 
@@ -60,21 +72,6 @@ class IndexPages:
             self._pages[(index_number, page_number)] = page
             if len(self._pages) > self._limit:
                 del self._pages[next(iter(self._pages))]
-
-
-logger = logging.getLogger(__name__)
-
-WRITE_AT_ENTRIES: Final = PAGE_ENTRIES
-KEEP_ENTRIES: Final = PAGE_ENTRIES
-"""Written entries that are kept in memory as well: most readers are at the end of the log."""
-
-
-_ENTRY_STRUCTS = {entry_format: struct.Struct(entry_format) for entry_format in (">ii", ">qi")}
-"""Shared by all indexes: there are two per segment, and thousands of segments."""
-
-
-class CorruptIndex(Exception):
-    """The index cannot belong to its segment and must be rebuilt from it."""
 
 
 class _Tail:

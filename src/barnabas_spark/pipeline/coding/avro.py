@@ -1,13 +1,11 @@
-"""Avro schemas: parsed, and as columns of Spark.
+"""Avro schemas, also as columns of Spark, and what decodes and encodes values of them, framed or not.
 
-Called on the driver and in the executors' Python workers; no state, no lock. Types of Avro that Spark has no match for
-keep what is stored: times of day and durations their numbers or bytes, UUIDs their text.
+Schemas are parsed on the driver and in the executors' Python workers. Decoders and encoders are made in the workers,
+once for a column, and used by the worker's one thread. No lock.
 
-Decodes and encodes Avro values, framed or not.
-
-Made in the executors' Python workers, by `coded_columns`, once for a column; used by the worker's one thread, no lock.
 fastavro trusts what it reads: the index -1 of a union is its last branch, a length of 2**40 empty records is a loop for
-hours, numbers of too many bytes wrap around. `_check` walks over a value first, and rejects what Avro does not have.
+hours, numbers of too many bytes wrap around. `_check_of` makes what walks over a value first, and rejects what Avro
+does not have.
 """
 
 from __future__ import annotations
@@ -25,7 +23,9 @@ from barnabas_spark.pipeline.coding.confluent_frame import framed, unframed
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry, WriterSchemas
 from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
 
-_PLAIN: dict[str, types.DataType] = {
+# -- schemas
+
+_PLAIN_TYPES: dict[str, types.DataType] = {
     "boolean": types.BooleanType(),
     "int": types.IntegerType(),
     "long": types.LongType(),
@@ -36,7 +36,7 @@ _PLAIN: dict[str, types.DataType] = {
     "string": types.StringType(),
     "enum": types.StringType(),
 }
-_LOGICAL: dict[str, types.DataType] = {
+_LOGICAL_TYPES: dict[str, types.DataType] = {
     "date": types.DateType(),
     "timestamp-millis": types.TimestampType(),
     "timestamp-micros": types.TimestampType(),
@@ -48,7 +48,11 @@ _LARGEST_PRECISION = 38
 
 
 class AvroSchema:
-    """A parsed schema, whose outermost type is a record. Raises FormatError."""
+    """A parsed schema, whose outermost type is a record. Raises FormatError.
+
+    Types of Avro that Spark has no match for keep what is stored: times of day and durations their numbers or bytes,
+    UUIDs their text.
+    """
 
     def __init__(self, schema: SchemaText) -> None:
         self._named: dict[str, Any] = {}
@@ -92,15 +96,15 @@ class AvroSchema:
                 raise FormatError(f"the Avro schema has a union of {len(kinds)} types: a column has one, or null")
             return self._type(kinds[0], above)
         if isinstance(schema, str):
-            if schema in _PLAIN:
-                return _PLAIN[schema]
+            if schema in _PLAIN_TYPES:
+                return _PLAIN_TYPES[schema]
             return self._type(self._named[schema], above) if schema in self._named else self._refused(schema)
         kind = schema["type"]
         logical = schema.get("logicalType")
         if logical == _DECIMAL:
             return types.DecimalType(schema["precision"], schema.get("scale", 0))
-        if logical in _LOGICAL:
-            return _LOGICAL[logical]
+        if logical in _LOGICAL_TYPES:
+            return _LOGICAL_TYPES[logical]
         if kind == "array":
             return types.ArrayType(self._type(schema["items"], above))
         if kind == "map":
@@ -112,7 +116,7 @@ class AvroSchema:
             fields = [types.StructField(each["name"], self._type(each["type"], inside)) for each in schema["fields"]]
             return types.StructType(fields)
         # A type may be written as {"type": "string"}, or be wrapped once more.
-        return _PLAIN[kind] if isinstance(kind, str) and kind in _PLAIN else self._type(kind, above)
+        return _PLAIN_TYPES[kind] if isinstance(kind, str) and kind in _PLAIN_TYPES else self._type(kind, above)
 
     def _refused(self, kind: str) -> types.DataType:
         raise FormatError(f"a column cannot have the Avro type {kind}")
@@ -130,9 +134,12 @@ def _readable(schema: Any) -> Any:
     }
     logical = read.get("logicalType")
     is_decimal = logical == _DECIMAL and read.get("precision", 0) <= _LARGEST_PRECISION
-    if logical is not None and not is_decimal and logical not in _LOGICAL:
+    if logical is not None and not is_decimal and logical not in _LOGICAL_TYPES:
         del read["logicalType"]
     return read
+
+
+# -- values
 
 
 class AvroDecoder:
@@ -157,7 +164,7 @@ class AvroDecoder:
             writer = self._writers.of(schema_id)
         check = self._checks.get(id(writer))
         if check is None:
-            check = self._checks[id(writer)] = _check(writer, {}, writer.get("__named_schemas", {}))
+            check = self._checks[id(writer)] = _check_of(writer, {}, writer.get("__named_schemas", {}))
         try:
             end = check(body, 0)
         except IndexError:
@@ -202,36 +209,36 @@ _MOST_EMPTY = 10_000
 """How many elements without a byte an array may have."""
 
 
-def _check(schema: Any, named: dict[str, list[_Check]], known: Mapping[str, Any]) -> _Check:
+def _check_of(schema: Any, named: dict[str, list[_Check]], known: Mapping[str, Any]) -> _Check:
     """Return what walks over the values of a parsed schema.
 
     named: the checks of types that have names, so far; known: the types themselves, also those that are referred to.
     """
     if isinstance(schema, list):
-        return _union([_check(each, named, known) for each in schema])
+        return _union([_check_of(each, named, known) for each in schema])
     if isinstance(schema, str):
         if schema in named:
             slot = named[schema]
             # Not its check itself: that of a record which contains itself is still being made.
             return lambda data, position: slot[0](data, position)  # noqa: PLW0108
-        return _check(known[schema], named, known) if schema in known else _plain(schema)
+        return _check_of(known[schema], named, known) if schema in known else _plain_check(schema)
     kind = schema["type"]
     if kind in ("record", "enum", "fixed"):
         slot = named.setdefault(schema["name"], [])
         if kind == "record":
-            made = _record([(each["name"], _check(each["type"], named, known)) for each in schema["fields"]])
+            made = _record([(each["name"], _check_of(each["type"], named, known)) for each in schema["fields"]])
         else:
             made = _enum(len(schema["symbols"])) if kind == "enum" else _fixed(schema["size"])
         slot.append(made)
         return made
     if kind == "array":
-        return _blocks(_check(schema["items"], named, known))
+        return _blocks(_check_of(schema["items"], named, known))
     if kind == "map":
-        return _blocks(_record([("key", _plain("string")), ("value", _check(schema["values"], named, known))]))
-    return _check(kind, named, known)
+        return _blocks(_record([("key", _plain_check("string")), ("value", _check_of(schema["values"], named, known))]))
+    return _check_of(kind, named, known)
 
 
-def _plain(kind: str) -> _Check:
+def _plain_check(kind: str) -> _Check:
     if kind == "boolean":
         return _boolean
     if kind in ("bytes", "string"):

@@ -1,11 +1,8 @@
-"""Protobuf schemas: descriptors made of serialized files, and messages as columns of Spark.
+"""Protobuf schemas, also as columns of Spark, and what decodes and encodes values of them, framed or not.
 
-Called on the driver and in the executors' Python workers; no state, no lock. A field that tells whether it is set is
-NULL when it is not; others have their default. An enum's value is its name, an unsigned number the next larger type.
+Schemas are parsed on the driver and in the executors' Python workers. Decoders and encoders are made in the workers, by
+`coded_columns`, once for a column, and used by the worker's one thread. No lock.
 
-Decodes and encodes Protobuf values, framed or not.
-
-Made in the executors' Python workers, by `coded_columns`, once for a column; used by the worker's one thread, no lock.
 Protobuf reads a message of one version by the schema of another, so only a framed value's indexes need the schema that
 its id stands for: they say which message the value is.
 """
@@ -40,7 +37,10 @@ from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed,
 from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegistry, WriterSchemas
 from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
 
-TIMESTAMP = "google.protobuf.Timestamp"
+_TIMESTAMP = "google.protobuf.Timestamp"
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+# -- schemas
 
 _MAIN = "barnabas-pipeline.proto"
 """The name of a file that has none, as registries give them."""
@@ -51,7 +51,7 @@ _WELL_KNOWN: dict[str, Any] = {
     )
 }  # fmt: skip
 """Protobuf's own files, which a schema imports without bringing them."""
-_PLAIN: dict[int, types.DataType] = {
+_PLAIN_TYPES: dict[int, types.DataType] = {
     FieldDescriptor.CPPTYPE_INT32: types.IntegerType(),
     FieldDescriptor.CPPTYPE_INT64: types.LongType(),
     FieldDescriptor.CPPTYPE_UINT32: types.LongType(),
@@ -64,13 +64,17 @@ _PLAIN: dict[int, types.DataType] = {
 
 
 class ProtobufSchema:
-    """A file of message types. Raises FormatError."""
+    """A file of message types, with descriptors made of it and of those that it imports. Raises FormatError.
+
+    A field that tells whether it is set is NULL when it is not; others have their default. An enum's value is its name,
+    an unsigned number the next larger type.
+    """
 
     def __init__(self, schema: SchemaText) -> None:
         self._pool = descriptor_pool.DescriptorPool()
-        self._given = {reference.name: _file(reference.text, reference.name) for reference in schema.references}
+        self._given = {reference.name: _parsed_file(reference.text, reference.name) for reference in schema.references}
         self._added: set[str] = set()
-        self._file = _file(schema.text, _MAIN)
+        self._file = _parsed_file(schema.text, _MAIN)
         try:
             self._add(self._file)
         except TypeError as error:
@@ -113,7 +117,7 @@ class ProtobufSchema:
 
     def columns(self, name: str) -> types.StructType:
         """Return a message's fields as columns. Raises FormatError: a message that contains itself."""
-        return _columns(self._pool.FindMessageTypeByName(name), ())
+        return _columns_of(self._pool.FindMessageTypeByName(name), ())
 
     def _add(self, file: FileDescriptorProto) -> None:
         """Add a file, after those that it imports. Raises FormatError, TypeError."""
@@ -132,7 +136,7 @@ class ProtobufSchema:
         self._pool.AddSerializedFile(file.SerializeToString())
 
 
-def _file(text: str, name: str) -> FileDescriptorProto:
+def _parsed_file(text: str, name: str) -> FileDescriptorProto:
     """Return a serialized file. Raises FormatError."""
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
@@ -163,33 +167,34 @@ def _path_in(level: Any, prefix: str, name: str) -> tuple[int, ...] | None:
     return None
 
 
-def _columns(message: Descriptor, above: tuple[str, ...]) -> types.StructType:
+def _columns_of(message: Descriptor, above: tuple[str, ...]) -> types.StructType:
     if message.full_name in above:
         raise FormatError(f"the Protobuf message {message.full_name} contains itself: columns cannot")
     inside = (*above, message.full_name)
-    return types.StructType([types.StructField(field.name, _type(field, inside)) for field in message.fields])
+    return types.StructType([types.StructField(field.name, _type_of(field, inside)) for field in message.fields])
 
 
-def _type(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+def _type_of(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
+    if _is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        return types.MapType(_single_type(key, above), _single_type(value, above))
-    single = _single_type(field, above)
+        return types.MapType(_single_type_of(key, above), _single_type_of(value, above))
+    single = _single_type_of(field, above)
     return types.ArrayType(single) if field.is_repeated else single
 
 
-def _single_type(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
+def _single_type_of(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
     if field.message_type is not None:
         return (
-            types.TimestampType() if field.message_type.full_name == TIMESTAMP else _columns(field.message_type, above)
+            types.TimestampType()
+            if field.message_type.full_name == _TIMESTAMP
+            else _columns_of(field.message_type, above)
         )
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return types.BinaryType() if field.type == FieldDescriptor.TYPE_BYTES else types.StringType()
-    return _PLAIN[field.cpp_type]
+    return _PLAIN_TYPES[field.cpp_type]
 
 
-_VARINT, _BYTES = 0, 2
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+# -- values
 
 
 class ProtobufDecoder:
@@ -218,7 +223,7 @@ class ProtobufDecoder:
         except DecodeError as error:
             raise BadValue(f"the value is no Protobuf of the schema: {error}") from error
         try:
-            return _fields(message)
+            return _fields_of(message)
         except OverflowError as error:
             raise BadValue(f"the value has a timestamp outside of the years 1 to 9999: {error}") from error
 
@@ -246,8 +251,11 @@ class ProtobufEncoder:
 
 # -- messages as rows
 
+_VARINT, _BYTES = 0, 2
+"""Wire types."""
 
-def _fields(message: Any) -> dict[str, Any]:
+
+def _fields_of(message: Any) -> dict[str, Any]:
     """Return a message's fields. Raises BadValue, OverflowError."""
     found: dict[str, Any] = {}
     unknown = UnknownFieldSet(message)
@@ -258,13 +266,13 @@ def _fields(message: Any) -> dict[str, Any]:
         if _is_map(field):
             entry = field.message_type.fields_by_name["value"]
             keys = field.message_type.fields_by_name["key"]
-            found[field.name] = [(_single(key, keys), _single(value[key], entry)) for key in value]
+            found[field.name] = [(_single_value(key, keys), _single_value(value[key], entry)) for key in value]
         elif field.is_repeated:
-            found[field.name] = [_single(each, field) for each in value]
+            found[field.name] = [_single_value(each, field) for each in value]
         elif field.has_presence and not message.HasField(field.name):
             found[field.name] = None
         else:
-            found[field.name] = _single(value, field)
+            found[field.name] = _single_value(value, field)
     return found
 
 
@@ -294,13 +302,13 @@ def _may_be_of_closed_enum(field: FieldDescriptor, wire_type: int) -> bool:
     return field.enum_type is not None and wire_type == _VARINT
 
 
-def _single(value: Any, field: FieldDescriptor) -> Any:
+def _single_value(value: Any, field: FieldDescriptor) -> Any:
     if field.message_type is not None:
-        if field.message_type.full_name == TIMESTAMP:
+        if field.message_type.full_name == _TIMESTAMP:
             if not 0 <= value.nanos < 1_000_000_000:
                 raise BadValue(f"{field.full_name}: {value.nanos} is no number of nanoseconds in a second")
             return _EPOCH + dt.timedelta(seconds=value.seconds, microseconds=value.nanos // 1_000)
-        return _fields(value)
+        return _fields_of(value)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         # An enum's number that this version of the schema does not name.
@@ -351,7 +359,7 @@ def _fill(message: Any, fields: dict[str, Any]) -> None:
 
 
 def _fill_message(message: Any, value: Any) -> None:
-    if message.DESCRIPTOR.full_name == TIMESTAMP:
+    if message.DESCRIPTOR.full_name == _TIMESTAMP:
         message.FromDatetime(value.astimezone(dt.UTC).replace(tzinfo=None))
     elif value is not None:
         _fill(message, value)

@@ -1,15 +1,7 @@
-"""A schema as text, with the texts that it refers to: what goes from the driver to the executors.
+"""Schemas as texts, with the texts that they refer to, from files or a registry, and what can be wrong with them.
 
-Made by `schema_registry` and `schema_files`, read by the codecs; immutable, no lock.
-
-What can be wrong with a schema, with one value, and with a schema registry.
-
-Raised by the modules of this package and by `value_formats`, on the driver and in the executors' Python workers; no
-state, no lock.
-
-Schemas from files: Avro's JSON, JSON schemas, and what protoc writes with --descriptor_set_out.
-
-Called by `coded_columns` on the driver; no state, no lock.
+Made on the driver, here by `coded_columns` or by `schema_registry`, and sent to the executors, where the codecs read
+them. The errors are raised by the modules of this package and by `value_formats`, in both places. Immutable; no lock.
 """
 
 from __future__ import annotations
@@ -51,45 +43,48 @@ class SchemaText(NamedTuple):
 
 
 def avro_file(path: str) -> SchemaText:
-    """Return the schema of an .avsc file. Raises FormatError."""
+    """Return the schema of an .avsc file, Avro's JSON. Raises FormatError."""
     return json_file(path)
 
 
 def json_file(path: str) -> SchemaText:
     """Return the schema of a file in JSON. Raises FormatError."""
     try:
-        return SchemaText(_read(path).decode())
+        return SchemaText(_read_file(path).decode())
     except UnicodeDecodeError as error:
         raise FormatError(f"{path} is not UTF-8: {error}") from error
 
 
 def protobuf_file(path: str, message: str | None) -> SchemaText:
-    """Return the file of a descriptor set that has a message; without a message the last one. Raises FormatError."""
+    """Return the file of a descriptor set that has a message; without a message the last one. Raises FormatError.
+
+    A descriptor set is what protoc writes with --descriptor_set_out.
+    """
     told = f"{path} is no descriptor set: make it with protoc --include_imports --descriptor_set_out={path}"
     try:
-        files = list(FileDescriptorSet.FromString(_read(path)).file)
+        files = list(FileDescriptorSet.FromString(_read_file(path)).file)
     except DecodeError as error:
         raise FormatError(told) from error
     if not files:
         raise FormatError(told)
     # protoc writes a file after those that it imports.
-    main = next((file for file in files if message is not None and _has(file, message)), files[-1])
-    others = tuple(NamedText(file.name, _text(file)) for file in files if file is not main)
-    return SchemaText(_text(main), others)
+    main = next((file for file in files if message is not None and _has_message(file, message)), files[-1])
+    others = tuple(NamedText(file.name, _base64_text(file)) for file in files if file is not main)
+    return SchemaText(_base64_text(main), others)
 
 
-def _has(file: FileDescriptorProto, message: str) -> bool:
+def _has_message(file: FileDescriptorProto, message: str) -> bool:
     prefix = f"{file.package}." if file.package else ""
     return any(
         message == f"{prefix}{each.name}" or message.startswith(f"{prefix}{each.name}.") for each in file.message_type
     )
 
 
-def _text(file: FileDescriptorProto) -> str:
+def _base64_text(file: FileDescriptorProto) -> str:
     return base64.b64encode(file.SerializeToString()).decode()
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     """Return a file's bytes. Raises FormatError."""
     try:
         with open(path, "rb") as file:

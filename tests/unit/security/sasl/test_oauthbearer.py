@@ -25,10 +25,15 @@ from barnabas.security.sasl.oauth_listener import OAuthBearerServer
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginRejected
-from barnabas.security.sasl.signed_tokens import MOST_BYTES, SignedTokenValidator, SigningKeys, fetch_document
+from barnabas.security.sasl.signed_tokens import (
+    LONGEST_DOCUMENT_BYTES,
+    SignedTokenValidator,
+    SigningKeys,
+    fetch_document,
+)
 from barnabas.security.sasl.token_claims import (
-    ClientMessage,
     MessageMalformed,
+    OAuthBearerMessage,
     TokenInvalid,
     TokenValidator,
     UnsecuredTokenValidator,
@@ -95,9 +100,9 @@ def refused(validator: TokenValidator, token: str) -> str:
 
 
 def test_a_first_message_has_a_token_perhaps_a_user_and_extensions() -> None:
-    assert ClientMessage.parse(first_message("a.b.c")) == ("a.b.c", "")
-    assert ClientMessage.parse(first_message("a.b.c", "alice", "traceid=7\x01")) == ("a.b.c", "alice")
-    assert "a.b.c" not in repr(ClientMessage.parse(first_message("a.b.c")))
+    assert OAuthBearerMessage.parse(first_message("a.b.c")) == ("a.b.c", "")
+    assert OAuthBearerMessage.parse(first_message("a.b.c", "alice", "traceid=7\x01")) == ("a.b.c", "alice")
+    assert "a.b.c" not in repr(OAuthBearerMessage.parse(first_message("a.b.c")))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +126,7 @@ def test_a_first_message_has_a_token_perhaps_a_user_and_extensions() -> None:
 )
 def test_malformed_messages_are_rejected(message: bytes) -> None:
     with pytest.raises(MessageMalformed, match="Invalid OAUTHBEARER client first message"):
-        ClientMessage.parse(message)
+        OAuthBearerMessage.parse(message)
     server = OAuthBearerServer(UnsecuredTokenValidator({}, MockClock(), "x"))
     with pytest.raises(LoginRejected) as caught:
         server.evaluate(message)
@@ -367,7 +372,7 @@ def test_keys_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "key set.json"
     path.write_bytes(key_set(KEY))
     assert fetch_document(path.as_uri()) == key_set(KEY)
-    path.write_bytes(b"x" * (MOST_BYTES + 1))
+    path.write_bytes(b"x" * (LONGEST_DOCUMENT_BYTES + 1))
     with pytest.raises(ValueError, match="larger than"):
         fetch_document(path.as_uri())
     with pytest.raises(OSError, match="absent"):

@@ -15,7 +15,7 @@ from barnabas.storage.cleaner.choice import group_segments
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import LogCleaningAborted
 from barnabas.storage.cleaner.states import ABORTED, IN_PROGRESS, CleaningState, CleaningStep
-from barnabas.storage.cleaner.work import LONGEST_SECONDS, CleanerThrottle
+from barnabas.storage.cleaner.work import LONGEST_SLEEP_SECONDS, CleanerThrottle
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from tests.support.mock_clock import MockClock
@@ -114,7 +114,7 @@ def test_a_throttle_that_lets_next_to_nothing_through_sleeps(rate: float) -> Non
     throttle = CleanerThrottle(rate, clock, slept.append)
     clock.advance(400)
     throttle.add(1)
-    assert slept == [LONGEST_SECONDS]
+    assert slept == [LONGEST_SLEEP_SECONDS]
 
 
 def test_settings_are_shared_among_threads_and_checked() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage.directories.log_dir import LEAST_BYTES, RESERVE_FILE
+from barnabas.storage.directories.log_dir import LEAST_RESERVE_BYTES, RESERVE_FILE
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.storage.log_harness import LOG_DIR, Broker, batch, log_config, offsets, read_all
@@ -32,7 +32,7 @@ def appended(log: UnifiedLog, size: int) -> tuple[int, int] | None:
 
 
 def test_a_full_disk_pauses_appends_until_there_is_room(caplog: pytest.LogCaptureFixture) -> None:
-    files = SimulatedFiles(capacity_bytes=5 * LEAST_BYTES)
+    files = SimulatedFiles(capacity_bytes=5 * LEAST_RESERVE_BYTES)
     broker = Broker(files)
     log, other = broker.log(), broker.log(OTHER)
     broker.directories.keep_room()
@@ -49,7 +49,7 @@ def test_a_full_disk_pauses_appends_until_there_is_room(caplog: pytest.LogCaptur
             assert again.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(ApiError, match="No room for new logs"):
             broker.manager.require_room()
-    assert files.free_bytes(LOG_DIR) == free >= LEAST_BYTES, "no record takes it"
+    assert files.free_bytes(LOG_DIR) == free >= LEAST_RESERVE_BYTES, "no record takes it"
     assert len(caplog.records) == 1, "it is said once"
     broker.manager.async_delete(OTHER)
     files.capacity_bytes = None
@@ -67,7 +67,7 @@ def test_a_start_on_a_full_disk_takes_no_records_and_stops_in_order() -> None:
     broker = Broker(files)
     broker.log().append_as_leader(batch(1, size=10_000), 0)
     files.kill()
-    files.capacity_bytes = files.used_bytes + LEAST_BYTES
+    files.capacity_bytes = files.used_bytes + LEAST_RESERVE_BYTES
     broker.start()
     broker.directories.keep_room()
     log = broker.log()

@@ -1,10 +1,6 @@
-"""Assignors by the names under which members agree on them. Pure.
+"""The assignors by the names under which members agree on them, and the simplest of them, round-robin. Pure.
 
-Called by `Consumer`; each consumer gets objects of its own.
-
-The round-robin assignor: it deals all partitions, topic by topic, to the members in turn.
-
-Kafka: RoundRobinAssignor.
+Called by `Consumer`; each consumer gets objects of its own. Kafka: RoundRobinAssignor.
 """
 
 from __future__ import annotations
@@ -24,8 +20,11 @@ from barnabas.protocol.consumer_protocol import Subscription
 from barnabas.protocol.topic_partition import TopicPartition
 
 
-class RoundRobinAssignor(PartitionAssignor):
-    """An assignor that skips members without a subscription to the partition's topic."""
+class _RoundRobinAssignor(PartitionAssignor):
+    """An assignor that deals all partitions, topic by topic, to the members in turn.
+
+    Members without a subscription to the partition's topic are skipped.
+    """
 
     name = "roundrobin"
 
@@ -47,7 +46,7 @@ class RoundRobinAssignor(PartitionAssignor):
 
 BUILT_IN: dict[str, Callable[[], PartitionAssignor]] = {
     RangeAssignor.name: RangeAssignor,
-    RoundRobinAssignor.name: RoundRobinAssignor,
+    _RoundRobinAssignor.name: _RoundRobinAssignor,
     StickyAssignor.name: StickyAssignor,
     CooperativeStickyAssignor.name: CooperativeStickyAssignor,
 }

@@ -6,12 +6,7 @@
     3. Partitions move from members with many to members with few, as long as that helps: first those of step 2, and
        preferably back to their previous owners. If the result is not more even, the result of step 2 stands.
 
-Kafka: AbstractStickyAssignor.GeneralAssignmentBuilder.
-
-The moves of partitions between members while an assignment is balanced, so that no two cancel out. Pure.
-
-If a partition of a topic has moved from member A to member B, and then another one of the same topic is to move from B
-to A, the first one goes back instead. Kafka: AbstractStickyAssignor.PartitionMovements.
+Called by `sticky`. Kafka: AbstractStickyAssignor.GeneralAssignmentBuilder, AbstractStickyAssignor.PartitionMovements.
 """
 
 from __future__ import annotations
@@ -25,8 +20,12 @@ from barnabas.protocol.consumer_protocol import Subscription
 from barnabas.protocol.topic_partition import TopicPartition
 
 
-class PartitionMovements:
-    """Movements by topic, and by (from, to)."""
+class _PartitionMovements:
+    """The moves of partitions between members while an assignment is balanced: by topic, and by (from, to).
+
+    No two cancel out: if a partition of a topic has moved from member A to member B, and then another one of the same
+    topic is to move from B to A, the first one goes back instead.
+    """
 
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[tuple[str, str], dict[TopicPartition, None]]] = {}
@@ -83,7 +82,7 @@ class MixedSubscriptionsBuilder:
         self._active: set[str] = set(subscriptions)
         """Members that may still give partitions away or get some."""
         self._previous: dict[TopicPartition, str] = self._previous_owners()
-        self._movements = PartitionMovements()
+        self._movements = _PartitionMovements()
         self._revocation_required = False
 
     def build(self) -> GroupAssignment:

@@ -1,13 +1,7 @@
-"""The sticky assignor: it divides partitions evenly, with as few changes of owners as possible (KIP-54, KIP-341).
+"""The sticky assignors: they divide partitions evenly, with as few changes of owners as possible (KIP-54, KIP-341).
 
-The base of `sticky` and `cooperative-sticky`, and the former itself.
-
-Kafka: StickyAssignor, AbstractStickyAssignor.
-
-The sticky assignor for cooperative rebalances: a partition that moves is first revoked, then assigned (KIP-429).
-
-In the first rebalance the partition is assigned to no member. Its old owner revokes it and joins again, and the second
-rebalance assigns the partition to its new owner. Kafka: CooperativeStickyAssignor.
+Each consumer has objects of its own (`built_in`); no lock.
+Kafka: StickyAssignor, AbstractStickyAssignor, CooperativeStickyAssignor.
 """
 
 from __future__ import annotations
@@ -36,7 +30,7 @@ from barnabas.protocol.consumer_protocol import Assignment, FieldReader, Subscri
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.topic_partition import TopicPartition
 
-GENERATION = struct.Struct(">i")
+_GENERATION = struct.Struct(">i")
 
 
 class AbstractStickyAssignor(PartitionAssignor):
@@ -79,7 +73,7 @@ class StickyAssignor(AbstractStickyAssignor):
         """Return the last assignment and its generation."""
         if self._assigned is None:
             return None
-        return encode_partitions(self._assigned) + GENERATION.pack(self._generation)
+        return encode_partitions(self._assigned) + _GENERATION.pack(self._generation)
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         """Remember the assignment for the next rebalance's user data."""
@@ -104,14 +98,19 @@ class StickyAssignor(AbstractStickyAssignor):
 
 
 class CooperativeStickyAssignor(AbstractStickyAssignor):
-    """An assignor for groups whose members all know the cooperative protocol, and for mixed ones as an eager one."""
+    """The assignor for cooperative rebalances: a partition that moves is first revoked, then assigned (KIP-429).
+
+    In the first rebalance the partition is assigned to no member. Its old owner revokes it and joins again, and the
+    second rebalance assigns the partition to its new owner. In groups where some members know only the eager protocol,
+    this is an eager assignor.
+    """
 
     name = "cooperative-sticky"
     protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
         """Return the generation of the last assignment, for leaders that do not read it from the subscription yet."""
-        return GENERATION.pack(self._generation)
+        return _GENERATION.pack(self._generation)
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:
         """Remember the generation of the assignment."""
@@ -124,7 +123,7 @@ class CooperativeStickyAssignor(AbstractStickyAssignor):
         if subscription.user_data is None:
             return MemberData(subscription.owned_partitions, None)
         try:
-            (generation,) = GENERATION.unpack_from(subscription.user_data)
+            (generation,) = _GENERATION.unpack_from(subscription.user_data)
         except struct.error:
             generation = DEFAULT_GENERATION
         return MemberData(subscription.owned_partitions, generation)

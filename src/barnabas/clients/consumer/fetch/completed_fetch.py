@@ -1,14 +1,8 @@
-"""The records of one partition in the answer to one fetch, decoded when they are taken.
+"""The records of one partition in the answer to one fetch, decoded when they are taken, and the frame they lie in.
 
 Made by the Fetcher, kept by the FetchBuffer; owned by the consumer's thread; no lock. `answer_batches` finds the
-batches, `batch_records` decodes them, and `aborted_producers` says which are left out. Kafka: CompletedFetch.
-
-One answer to a fetch, as long as records of its partitions are unread: its frame, and what was read of it.
-
-Made by the Fetcher for each answer, shared by its completed fetches; owned by the consumer's thread; no lock. A frame
-of 64 KiB or more lies in a recycled buffer. When the records of every partition have been decoded or dropped, the
-buffer goes back to its pool, and the next answer needs no fresh memory: page faults would cost more than decoding.
-Kafka: FetchMetricsAggregator; the JVM's heap is always mapped, so its consumer recycles no frames.
+batches, `batch_records` decodes them, and `aborted_producers` says which are left out.
+Kafka: CompletedFetch, FetchMetricsAggregator.
 """
 
 from __future__ import annotations
@@ -34,7 +28,14 @@ _NOTHING = Consumed()
 
 
 class AnswerFrame:
-    """A count of the buffers that are still read. `give_back`: returns the frame to its pool, None for a small one."""
+    """The frame of one answer, as long as records of its partitions are unread, and what was read of it.
+
+    Shared by the completed fetches of the answer: it counts their buffers that are still read. `give_back` returns the
+    frame to its pool; it is None for a small one. A frame of 64 KiB or more lies in a recycled buffer. When the records
+    of every partition have been decoded or dropped, the buffer goes back to its pool, and the next answer needs no
+    fresh memory: page faults would cost more than decoding. The JVM's heap is always mapped, so Kafka's consumer
+    recycles no frames.
+    """
 
     __slots__ = ("_consumed", "_give_back", "_held", "_metrics")
 

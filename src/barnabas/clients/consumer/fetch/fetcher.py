@@ -1,11 +1,8 @@
 """Fetches the records of the assigned partitions ahead of the user, one request to a node at a time.
 
-Owned by the consumer's thread; answers arrive inside its polls of the network, and their records wait in the
-FetchBuffer. `node_fetches` has the rules by which a node is asked. Kafka: Fetcher, AbstractFetch.
-
-The errors of partitions in answers to fetches: which are retried, which reset the position, which the user gets.
-
-Called by the Fetcher; owned by the consumer's thread; no lock. Kafka: FetchCollector.handleInitializeErrors.
+Owned by the consumer's thread; no lock. Answers arrive inside its polls of the network, and their records wait in the
+FetchBuffer. `node_fetches` has the rules by which a node is asked.
+Kafka: Fetcher, AbstractFetch, FetchCollector.handleInitializeErrors.
 """
 
 from __future__ import annotations
@@ -35,10 +32,14 @@ logger = logging.getLogger(__name__)
 _STALE_METADATA = INVALID_METADATA_ERRORS | {ErrorCode.OFFSET_NOT_AVAILABLE}
 # The consumer's metadata is newer than the broker's, or the broker failed: another try is all that helps.
 _RETRIED = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+_LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""The errors with which a broker names the current leader (KIP-951)."""
+
+_CLOSING_LIMITS = FetchLimits(0, 0, 0)
 
 
-class FetchErrors:
-    """What to do about an error, and the error that the next poll raises."""
+class _FetchErrors:
+    """The errors of partitions in answers: which are retried, which reset the position, which the next poll raises."""
 
     def __init__(self, client: BlockingClient, subscriptions: SubscriptionState, retry_backoff_ms: int) -> None:
         self._client = client
@@ -98,12 +99,6 @@ class FetchErrors:
             state.request_reset(reset)
 
 
-_LEADER_CHANGED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""The errors with which a broker names the current leader (KIP-951)."""
-
-_CLOSING_LIMITS = FetchLimits(0, 0, 0)
-
-
 class Fetcher:
     """The fetches of one consumer."""
 
@@ -128,7 +123,7 @@ class Fetcher:
         self._buffer = buffer
         self._metrics = metrics
         self._nodes: dict[int, NodeFetches] = {}
-        self._errors = FetchErrors(client, subscriptions, config.retry_backoff_ms)
+        self._errors = _FetchErrors(client, subscriptions, config.retry_backoff_ms)
 
     @property
     def is_waiting(self) -> bool:

@@ -1,11 +1,7 @@
-"""The membership as the commits see it: one interface for the members of both protocols.
+"""A member of a group as the commits see it: its identity, and one interface for the members of both protocols.
 
 Called by `OffsetCommits` under the coordinator channel's lock. Implemented by GroupMembership (classic protocol) and
-ConsumerMembership (KIP-848).
-
-A member's identity in its group, as commits carry it. Immutable.
-
-Made by the memberships of both protocols, under the coordinator channel's lock. Kafka: AbstractCoordinator.Generation.
+ConsumerMembership (KIP-848), which make the identities. Kafka: AbstractCoordinator.Generation.
 """
 
 from __future__ import annotations
@@ -14,27 +10,7 @@ from typing import NamedTuple, Protocol
 
 from barnabas.protocol.errors import ErrorCode
 
-UNKNOWN_GENERATION_ID = -1
-
-
-class Generation(NamedTuple):
-    """A generation of the group, with this member's id and the assignor's name. The member id comes first.
-
-    In the consumer protocol (KIP-848), `id` is the member's own epoch, and there is no name.
-    """
-
-    id: int = UNKNOWN_GENERATION_ID
-    member_id: str = ""
-    protocol_name: str | None = None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the coordinator knows the member in this generation, so that it still owns its partitions."""
-        return self.id != UNKNOWN_GENERATION_ID and bool(self.member_id)
-
-
-NO_GENERATION = Generation()
-
+_UNKNOWN_GENERATION_ID = -1
 
 NOT_PART_OF_GROUP = (
     "Offset commit cannot be completed since the consumer is not part of an active group for auto partition"
@@ -47,6 +23,25 @@ REBALANCED = (
     " either by increasing max_poll_interval_ms or by reducing the maximum size of batches returned in poll() with"
     " max_poll_records."
 )
+
+
+class Generation(NamedTuple):
+    """The identity of a member: a generation of the group, the member's id, the assignor's name. The id comes first.
+
+    In the consumer protocol (KIP-848), `id` is the member's own epoch, and there is no name.
+    """
+
+    id: int = _UNKNOWN_GENERATION_ID
+    member_id: str = ""
+    protocol_name: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the coordinator knows the member in this generation, so that it still owns its partitions."""
+        return self.id != _UNKNOWN_GENERATION_ID and bool(self.member_id)
+
+
+NO_GENERATION = Generation()
 
 
 class CommittingMember(Protocol):

@@ -1,15 +1,7 @@
-"""The parts that a consumer needs with either group protocol: its connection to the coordinator, its topics.
+"""The parts that a consumer needs with either group protocol: connection to the coordinator, topics, listener.
 
 Made by `make_coordinator`, owned by the consumer's thread; only the channel is shared with its own thread.
-
-The nodes of the consumer's own client, for the coordinator channel's NetworkClient.
-
-Called on the channel's thread. No state of its own: the ClusterMetadata is shared with the consumer's thread, under
-that class's condition.
-
-Calls the user's rebalance listener. Its exceptions are returned, because the rebalance has to end first.
-
-Owned by the consumer's thread, no lock held. Kafka: ConsumerRebalanceListenerInvoker.
+Kafka: ConsumerRebalanceListenerInvoker.
 """
 
 from __future__ import annotations
@@ -33,9 +25,15 @@ from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node
 from barnabas.transport.authenticator import AuthenticationFailed
 
+logger = logging.getLogger(__name__)
 
-class SharedNodes:
-    """A MetadataUpdater that sends no requests: the consumer's own client keeps the metadata fresh."""
+
+class _SharedNodes:
+    """The nodes of the consumer's own client, as a MetadataUpdater of the coordinator channel's NetworkClient.
+
+    It sends no requests: the consumer's own client keeps the metadata fresh. Called on the channel's thread. No state
+    of its own: the ClusterMetadata is shared with the consumer's thread, under that class's condition.
+    """
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -74,11 +72,12 @@ class SharedNodes:
         """Do nothing: the consumer's own client does it."""
 
 
-logger = logging.getLogger(__name__)
-
-
 class ListenerCalls:
-    """The calls of one consumer's listener. Each method returns the listener's exception, or None."""
+    """The calls of one consumer's listener, on the consumer's thread, no lock held.
+
+    Each method returns the listener's exception, or None: an exception is not raised, because the rebalance has to end
+    first.
+    """
 
     def __init__(
         self, subscriptions: SubscriptionState, metrics: CoordinatorMetrics, now_ms: Callable[[], int]
@@ -145,7 +144,7 @@ class GroupClient:
         self.waiting = waiting
         self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, client.random)
         self.channel = CoordinatorChannel(
-            config, client.make_network(SharedNodes(client.metadata)), self.backoff, client.network.wakeup
+            config, client.make_network(_SharedNodes(client.metadata)), self.backoff, client.network.wakeup
         )
         self.topics = FollowedTopics(
             client, subscriptions, config.client_rack, exclude_internal=exclude_internal_topics
@@ -154,4 +153,4 @@ class GroupClient:
 
     def make_new_connections(self) -> None:
         """Connect the channel anew, in a forked child."""
-        self.channel.forked(self.client.make_network(SharedNodes(self.client.metadata)))
+        self.channel.forked(self.client.make_network(_SharedNodes(self.client.metadata)))

@@ -1,15 +1,7 @@
-"""The queues of batches that wait to be sent, one for each partition.
+"""The batches that have not ended: queues by partition, the rules by which one is due, and what flushes wait for.
 
-Owned by `RecordAccumulator`, whose lock guards it. Kafka: RecordAccumulator.TopicInfo.
-
-The batches that have not ended, queued or in flight, and the flushes that wait for them.
-
-Owned by `RecordAccumulator`, whose lock guards it. Kafka: IncompleteBatches.
-
-The rules by which a batch is due: full, lingered long enough, or over its wait after a failure.
-
-Owned by `RecordAccumulator`, whose lock guards it; times are passed in, in milliseconds.
-Kafka: RecordAccumulator.partitionReady, batchReady.
+Owned by `RecordAccumulator`, whose lock guards all of it; times are passed in, in milliseconds.
+Kafka: RecordAccumulator.TopicInfo, RecordAccumulator.partitionReady, RecordAccumulator.batchReady, IncompleteBatches.
 """
 
 from __future__ import annotations
@@ -28,33 +20,11 @@ from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
 
-class IncompleteBatches:
-    """The batches of one producer. `flushes`: the number of threads in `begin_flush` to the end of `await_flush`."""
-
-    def __init__(self) -> None:
-        self.flushes = 0
-        self._batches: set[ProducerBatch] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._batches)
-
-    def add(self, batch: ProducerBatch) -> None:
-        """Add a batch that has just been begun."""
-        self._batches.add(batch)
-
-    def remove(self, batch: ProducerBatch) -> bool:
-        """Remove a batch that has ended. Returns False if it was removed before."""
-        known = batch in self._batches
-        self._batches.discard(batch)
-        return known
-
-    def snapshot(self) -> list[ProducerBatch]:
-        """Return a copy of the batches, for a caller that goes on without the lock."""
-        return list(self._batches)
-
-
 class BatchQueues:
-    """`by_partition`: the queues. One that has become empty stays, because its partition will be used again."""
+    """The batches that wait to be sent. `by_partition`: the queues.
+
+    A queue that has become empty stays, because its partition will be used again.
+    """
 
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, deque[ProducerBatch]] = {}
@@ -123,7 +93,10 @@ class BatchWait(NamedTuple):
 
 
 class Readiness:
-    """The rules under one producer's settings."""
+    """The rules under one producer's settings.
+
+    A batch is due when it is full, has lingered long enough, or is over its wait after a failure.
+    """
 
     def __init__(self, config: ProducerConfig, ratios: CompressionRatioEstimator, random: Random) -> None:
         self._batch_size = config.batch_size
@@ -183,3 +156,31 @@ class Readiness:
 
     def _is_full(self, batch: ProducerBatch) -> bool:
         return batch.is_full(self._batch_size, self._ratios.estimate(batch.topic_partition.topic, batch.codec))
+
+
+class IncompleteBatches:
+    """The batches of one producer that have not ended, queued or in flight, and the flushes that wait for them.
+
+    `flushes`: the number of threads in `begin_flush` to the end of `await_flush`.
+    """
+
+    def __init__(self) -> None:
+        self.flushes = 0
+        self._batches: set[ProducerBatch] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def add(self, batch: ProducerBatch) -> None:
+        """Add a batch that has just been begun."""
+        self._batches.add(batch)
+
+    def remove(self, batch: ProducerBatch) -> bool:
+        """Remove a batch that has ended. Returns False if it was removed before."""
+        known = batch in self._batches
+        self._batches.discard(batch)
+        return known
+
+    def snapshot(self) -> list[ProducerBatch]:
+        """Return a copy of the batches, for a caller that goes on without the lock."""
+        return list(self._batches)

@@ -1,11 +1,7 @@
-"""A batch of records of one partition, from the first record until the broker has answered.
+"""A batch of records of one partition, until the broker has answered, and the estimates by which batches are filled.
 
-Filled under the accumulator's lock; once closed it belongs to the sending thread. Kafka: ProducerBatch.
-
-Estimates how well the records of a topic compress, so that compressed batches come out full.
-
-Guarded by the accumulator's lock. The estimate begins at 1. It falls slowly and rises quickly, because a batch that
-turns out too large must be split. Kafka: CompressionRatioEstimator.
+Filled under the accumulator's lock, which guards the estimates, too; once closed, a batch belongs to the sending
+thread. Kafka: ProducerBatch, CompressionRatioEstimator.
 """
 
 from __future__ import annotations
@@ -21,14 +17,19 @@ from barnabas.records.encoded_batch import EncodedBatch, with_checksum, with_pro
 from barnabas.records.record_batch import HEADER_SIZE, NO_SEQUENCE, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder, estimate_size
 
+_NO_CODEC = Codec.NONE
+
 # Kafka's constants: COMPRESSION_RATIO_IMPROVING_STEP and COMPRESSION_RATIO_DETERIORATE_STEP.
-_IMPROVING_STEP = 0.005
-_DETERIORATE_STEP = 0.05
-SAFETY_FACTOR = 1.05
+_RATIO_IMPROVING_STEP = 0.005
+_RATIO_DETERIORATE_STEP = 0.05
+_RATIO_SAFETY_FACTOR = 1.05
 
 
 class CompressionRatioEstimator:
-    """The estimates of compressed size / uncompressed size, per topic and codec."""
+    """The estimates of compressed size / uncompressed size, per topic and codec.
+
+    An estimate begins at 1. It falls slowly and rises quickly, because a batch that turns out too large must be split.
+    """
 
     def __init__(self) -> None:
         self._ratios: dict[tuple[str, Codec], float] = {}
@@ -43,20 +44,20 @@ class CompressionRatioEstimator:
         # them smaller than they could be.
         current = self.estimate(topic, codec)
         if ratio > current:
-            self._ratios[topic, codec] = max(current + _DETERIORATE_STEP, ratio)
+            self._ratios[topic, codec] = max(current + _RATIO_DETERIORATE_STEP, ratio)
         elif ratio < current:
-            self._ratios[topic, codec] = max(current - _IMPROVING_STEP, ratio)
+            self._ratios[topic, codec] = max(current - _RATIO_IMPROVING_STEP, ratio)
 
     def reset(self, topic: str, codec: Codec, ratio: float) -> None:
         """Expect no compression at all, because a batch was too large."""
         self._ratios[topic, codec] = max(1.0, ratio)
 
 
-_NO_CODEC = Codec.NONE
-
-
 class ProducerBatch:
-    """One batch. `data` is None while `try_append` still fills the batch. Times are monotonic milliseconds."""
+    """One batch, from the first record until the broker has answered. Times are monotonic milliseconds.
+
+    `data` is None while `try_append` still fills the batch.
+    """
 
     __slots__ = (
         "_builder",
@@ -182,7 +183,7 @@ class ProducerBatch:
             return len(self.data)
         if self.codec is _NO_CODEC:
             return self.uncompressed_bytes
-        return HEADER_SIZE + int((self.uncompressed_bytes - HEADER_SIZE) * ratio * SAFETY_FACTOR)
+        return HEADER_SIZE + int((self.uncompressed_bytes - HEADER_SIZE) * ratio * _RATIO_SAFETY_FACTOR)
 
     def is_full(self, limit_bytes: int, ratio: float) -> bool:
         """Return whether the batch should be sent rather than filled."""

@@ -1,11 +1,8 @@
-"""The choice of a partition by a function: in turn, or as a function of the user's says.
+"""The choice of a partition by the key's hash, in turn, or by a function of the user's.
 
-Called by `Producer.send` on the user's thread. Without such a function the key's hash decides, and for records
-without a key the accumulator's sticky partitioner. Kafka: Partitioner, RoundRobinPartitioner.
-
-The hash of keys, Murmur2 with Kafka's seed: every client must put a key on the same partition. Pure.
-
-Kafka: Utils.murmur2.
+Called by `RecordAppender`, on the threads that send. A function comes first. Without one the key's hash decides, and
+for records without a key the accumulator's sticky partitioner. The hash is Murmur2 with Kafka's seed: every client must
+put a key on the same partition. Kafka: Partitioner, RoundRobinPartitioner, Utils.murmur2.
 """
 
 from __future__ import annotations
@@ -19,9 +16,12 @@ from typing import TypeAlias
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.config.config_error import nearest_hint
 
-_SEED = 0x9747B28C
-_FACTOR = 0x5BD1E995
-_MASK = 0xFFFFFFFF
+Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, Cluster], int]
+"""A function of topic, key, value (both serialized) and cluster. Returns the number of a partition."""
+
+_MURMUR2_SEED = 0x9747B28C
+_MURMUR2_MULTIPLIER = 0x5BD1E995
+_MASK_OF_32_BITS = 0xFFFFFFFF
 _words = struct.Struct("<I").iter_unpack
 
 
@@ -29,15 +29,15 @@ def murmur2(data: bytes) -> int:
     """Return the unsigned 32-bit hash. Kafka's int has the same bits, signed."""
     length = len(data)
     whole = length & ~3
-    value = _SEED ^ length
+    value = _MURMUR2_SEED ^ length
     for (word,) in _words(data[:whole]):
-        word = word * _FACTOR & _MASK  # noqa: PLW2901
-        word = (word ^ word >> 24) * _FACTOR & _MASK  # noqa: PLW2901
-        value = value * _FACTOR & _MASK ^ word
+        word = word * _MURMUR2_MULTIPLIER & _MASK_OF_32_BITS  # noqa: PLW2901
+        word = (word ^ word >> 24) * _MURMUR2_MULTIPLIER & _MASK_OF_32_BITS  # noqa: PLW2901
+        value = value * _MURMUR2_MULTIPLIER & _MASK_OF_32_BITS ^ word
     rest = data[whole:]
     if rest:
-        value = (value ^ int.from_bytes(rest, "little")) * _FACTOR & _MASK
-    value = (value ^ value >> 13) * _FACTOR & _MASK
+        value = (value ^ int.from_bytes(rest, "little")) * _MURMUR2_MULTIPLIER & _MASK_OF_32_BITS
+    value = (value ^ value >> 13) * _MURMUR2_MULTIPLIER & _MASK_OF_32_BITS
     return value ^ value >> 15
 
 
@@ -46,10 +46,6 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     """Return the partition of a key. Results are cached, because keys repeat. Kafka: partitionForKey."""
     # Kafka clears the sign bit of the hash rather than taking its absolute value, which would move half of all keys.
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
-
-
-Partitioner: TypeAlias = Callable[[str, bytes | None, bytes | None, Cluster], int]
-"""A function of topic, key, value (both serialized) and cluster. Returns the number of a partition."""
 
 
 class RoundRobinPartitioner:

@@ -1,12 +1,9 @@
-"""The choice of a partition for records without a key (KIP-794).
+"""The choice of a partition for records without a key, by the load of the topic's partitions (KIP-794).
 
-One partitioner for each topic, guarded by the accumulator's lock. It stays with a partition until `sticky_bytes` have
-gone there, then picks another at random. So batches are full, and all partitions get the same number of bytes in the
-long run, unless their brokers drain them at different speeds (`PartitionLoads`). Kafka: BuiltInPartitioner.
-
-The load of a topic's partitions, by which the sticky partitioner prefers those that are drained fast (KIP-794).
-
-Owned by the accumulator, whose lock guards it. Kafka: RecordAccumulator.partitionReady, NodeLatencyStats.
+One partitioner for each topic, guarded by the accumulator's lock, as are the loads. It stays with a partition until
+`sticky_bytes` have gone there, then picks another at random. So batches are full, and all partitions get the same
+number of bytes in the long run, unless their brokers drain them at different speeds: `PartitionLoads` prefers
+partitions that are drained fast.
 
 A partition's chance is the longest queue of the topic plus 1, minus its own queue. With queues of 0, 3 and 1 batches:
 
@@ -14,6 +11,8 @@ A partition's chance is the longest queue of the topic plus 1, minus its own que
 
 Kafka computes the chances in each turn of its sender. Here they are computed when a partitioner moves on, once for each
 `batch.size` bytes, from the queues as they are at that moment.
+
+Kafka: BuiltInPartitioner, RecordAccumulator.partitionReady, NodeLatencyStats.
 """
 
 from __future__ import annotations
@@ -30,7 +29,10 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 
 class PartitionLoads:
-    """The lengths of the queues, and how long nodes have not taken what was ready for them. Times are milliseconds."""
+    """The load of partitions: their queues' lengths, and how long nodes have not taken what was ready for them.
+
+    Times are milliseconds.
+    """
 
     def __init__(
         self, queues: Mapping[TopicPartition, deque[ProducerBatch]], *, is_adaptive: bool, availability_timeout_ms: int

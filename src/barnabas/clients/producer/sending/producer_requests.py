@@ -1,10 +1,6 @@
 """The requests that a producer sends beside its batches: for a producer id or transactions, and to push its metrics.
 
-Owned by the sending thread; no lock. Kafka: the part of Sender that serves the TransactionManager.
-
-The InitProducerId requests of an idempotent producer.
-
-Owned by the sending thread; no lock. Kafka: TransactionManager.InitProducerIdHandler, for the idempotent producer.
+Owned by the sending thread; no lock. Kafka: Sender, TransactionManager.InitProducerIdHandler.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ _TRANSACTION_TIMEOUT_MS = 2**31 - 1
 """Without a transactional id the broker ignores the value. Kafka's producer sends this one."""
 
 
-class ProducerIdRequests:
-    """At most one request at a time, to any node."""
+class _ProducerIdRequests:
+    """The InitProducerId requests of an idempotent producer without transactions: one at a time, to any node."""
 
     def __init__(
         self,
@@ -114,4 +110,4 @@ def producer_requests(
     """Return the requests that go with these sequence numbers."""
     if isinstance(sequences, TransactionalSequences):
         return TransactionRequests(client, accumulator, sequences, config)
-    return ProducerIdRequests(client, accumulator, sequences, config)
+    return _ProducerIdRequests(client, accumulator, sequences, config)

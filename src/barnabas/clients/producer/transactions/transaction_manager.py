@@ -38,8 +38,8 @@ from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY,
 from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
 from barnabas.clients.producer.transactions.outcomes import (
     abortable_failure,
-    copy_of,
-    dropped,
+    copy_of_failure,
+    dropped_failure,
     fatal_failure,
     is_fatal_of_batch,
     is_fencing,
@@ -185,7 +185,7 @@ class TransactionManager:
         """Return the error of the records that are still queued, or None while they are to be sent."""
         with self._lock:
             if self._state is _S.ABORTING:
-                return self._error or dropped()
+                return self._error or dropped_failure()
             return self._error if self._state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR) else None
 
     @property
@@ -351,7 +351,7 @@ class TransactionManager:
     def _check_usable(self) -> None:
         """Check that the transaction and the producer have not failed. Raises the error that they failed with."""
         if self._error is not None and self._state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
-            raise copy_of(self._error)
+            raise copy_of_failure(self._error)
 
     def _check_in_transaction(self, operation: str) -> None:
         self._check_usable()
@@ -416,4 +416,4 @@ class TransactionManager:
     def _reject(self, request: TransactionalRequest | Operation) -> None:
         """Give the user who waits for a request the error of the transaction or the producer."""
         if not request.done.done():
-            request.done.set_exception(self._error or dropped())
+            request.done.set_exception(self._error or dropped_failure())

@@ -1,30 +1,9 @@
 """The uniform assignor: members get equally many partitions, and keep their present ones where they can.
 
-The default of consumer groups. Used by the consumer group service through `built_in`; pure. There is one way
-for members that all subscribe to the same topics, and one for members that do not. Racks are ignored, as in Kafka 4.
-Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor.
-
-A target assignment while an assignor works on it: an unchanged member keeps its assignment object.
-
-Made by the uniform assignor for one call; pure. Kafka: AssignorHelpers (isImmutableMap, deepCopyAssignment).
-
-The members with the fewest and the most partitions, while partitions move, without a sort after each move.
-
-Used by `UniformHeterogeneousAssignment` for one topic at a time; pure.
-Kafka: UniformHeterogeneousAssignmentBuilder.MemberAssignmentBalancer.
-
-The uniform assignment of a group whose members all subscribe to the same topics.
-
-Made by `UniformAssignor` for one call; pure. All members have the same quota, or one more. First each member gives back
-the partitions of topics that it no longer reads, and those above its quota. Then the members with room are filled.
-Kafka: org.apache.kafka.coordinator.group.assignor.UniformHomogeneousAssignmentBuilder (4.3).
-
-The uniform assignment of a group whose members subscribe to different topics.
-
-Made by `UniformAssignor` for one call; pure. Topic by topic, each partition without an owner goes to the subscriber
-with the fewest partitions. Then single partitions move from the subscriber with the most to the one with the fewest,
-until a whole round over the topics moves none. Topics with few subscribers come first, because they leave the least
-choice. Kafka: org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmentBuilder (4.3).
+The default of consumer groups. Used by the consumer group service through `built_in`; pure: all that works on an
+assignment is made for one call. There is one way for members that all subscribe to the same topics, and one for members
+that do not. Racks are ignored, as in Kafka 4.
+Kafka: UniformAssignor, with UniformHomogeneousAssignmentBuilder and UniformHeterogeneousAssignmentBuilder (4.3).
 """
 
 from __future__ import annotations
@@ -43,8 +22,12 @@ from barnabas.coordinator.group.assignors.assignor import (
 )
 
 
-class AssignmentDraft:
-    """A changeable assignment. It copies a member's part when that is changed for the first time."""
+class _AssignmentDraft:
+    """A target assignment while it is worked on.
+
+    A member's part is copied when it is changed for the first time: an unchanged member keeps its assignment object.
+    Kafka: AssignorHelpers (isImmutableMap, deepCopyAssignment).
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, Assignment] = {}
@@ -87,8 +70,95 @@ class AssignmentDraft:
         return topics
 
 
-class MemberAssignmentBalancer:
-    """The subscribers of a topic, sorted by the partitions they have.
+# -- members that all subscribe to the same topics
+
+
+class _HomogeneousAssignment:
+    """The work on one assignment to members that all subscribe to the same topics.
+
+    All members have the same quota, or one more. First each member gives back the partitions of topics that it no
+    longer reads, and those above its quota. Then the members with room are filled.
+    """
+
+    def __init__(self, spec: GroupSpec, topics: TopicDescriber) -> None:
+        self._spec = spec
+        self._topics = topics
+        first = next(iter(spec.members.values()))
+        # Sorted: the order of a set of ids differs from process to process.
+        self._subscribed = dict.fromkeys(sorted(first.subscribed_topic_ids))
+        self._draft = _AssignmentDraft()
+        self._unassigned: list[tuple[bytes, int]] = []
+        self._unfilled: list[tuple[str, int]] = []
+
+    def build(self) -> dict[str, Assignment]:
+        """Return the assignment. Raises PartitionAssignorError when a topic is unknown."""
+        if not self._subscribed:
+            return {}
+        partitions = self._find_unassigned_partitions()
+        quota, members_with_one_more = divmod(partitions, len(self._spec.members))
+        self._revoke_partitions(quota, members_with_one_more)
+        self._assign_remaining_partitions()
+        return self._draft.finished()
+
+    def _find_unassigned_partitions(self) -> int:
+        """Collect the partitions without an owner; return the number of all partitions."""
+        total = 0
+        for topic_id in self._subscribed:
+            count = subscribed_partition_count(topic_id, self._topics)
+            total += count
+            assigned = self._spec.assigned_partitions.get(topic_id, ())
+            self._unassigned += ((topic_id, partition) for partition in range(count) if partition not in assigned)
+        return total
+
+    def _revoke_partitions(self, minimum_quota: int, members_with_one_more: int) -> None:
+        members = self._spec.members
+        for index, (member_id, member) in enumerate(members.items()):
+            has_one_more = members_with_one_more > 0
+            room = self._revoke_from(member_id, member.assignment, minimum_quota + has_one_more)
+            if room > 0 and has_one_more and len(members) - index > members_with_one_more:
+                # The member does not fill its quota by itself: the extra partition may go to a later member that owns
+                # one more already.
+                room -= 1
+                has_one_more = False
+            if room > 0:
+                self._unfilled.append((member_id, room))
+            members_with_one_more -= has_one_more
+
+    def _revoke_from(self, member_id: str, assignment: Assignment, quota: int) -> int:
+        """Remove the partitions that the member may not keep; return how many more it has room for."""
+        self._draft.keep(member_id, assignment)
+        room = quota
+        # Sorted, so that the same input always gives up the same partitions: a set's order differs between processes.
+        for topic_id in sorted(assignment):
+            partitions = assignment[topic_id]
+            if topic_id not in self._subscribed:
+                self._draft.remove_topic(member_id, topic_id)
+            elif len(partitions) <= room:
+                room -= len(partitions)
+            else:
+                for partition in sorted(partitions)[room:]:
+                    self._draft.remove(member_id, topic_id, partition)
+                    self._unassigned.append((topic_id, partition))
+                room = 0
+        return room
+
+    def _assign_remaining_partitions(self) -> None:
+        """Fill the members with room. Raises PartitionAssignorError when partitions are left: a bug of this class."""
+        position = 0
+        unassigned = self._unassigned
+        for member_id, room in self._unfilled:
+            for topic_id, partition in unassigned[position : position + room]:
+                self._draft.add(member_id, topic_id, partition)
+            position += room
+        if position < len(unassigned):
+            raise PartitionAssignorError("Partitions were left unassigned")
+
+
+# -- members that subscribe to different topics
+
+
+class _MemberAssignmentBalancer:
+    """The subscribers of one topic, sorted by the partitions they have, without a sort after each move.
 
     At the bottom is a range of members with the fewest partitions, at the top a range of those with the most. A
     partition moves from a member of the upper range to one of the lower. When every member of a range has had its turn,
@@ -98,6 +168,7 @@ class MemberAssignmentBalancer:
     2, 2, 3: then the ranges differ by one, and the topic is balanced.
 
     The caller moves the partition and updates `sizes`, which it owns.
+    Kafka: UniformHeterogeneousAssignmentBuilder.MemberAssignmentBalancer.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
@@ -170,95 +241,24 @@ class MemberAssignmentBalancer:
         self._most_end -= 1
 
 
-class UniformHomogeneousAssignment:
-    """The work on one assignment."""
-
-    def __init__(self, spec: GroupSpec, topics: TopicDescriber) -> None:
-        self._spec = spec
-        self._topics = topics
-        first = next(iter(spec.members.values()))
-        # Sorted: the order of a set of ids differs from process to process.
-        self._subscribed = dict.fromkeys(sorted(first.subscribed_topic_ids))
-        self._draft = AssignmentDraft()
-        self._unassigned: list[tuple[bytes, int]] = []
-        self._unfilled: list[tuple[str, int]] = []
-
-    def build(self) -> dict[str, Assignment]:
-        """Return the assignment. Raises PartitionAssignorError when a topic is unknown."""
-        if not self._subscribed:
-            return {}
-        partitions = self._find_unassigned_partitions()
-        quota, members_with_one_more = divmod(partitions, len(self._spec.members))
-        self._revoke_partitions(quota, members_with_one_more)
-        self._assign_remaining_partitions()
-        return self._draft.finished()
-
-    def _find_unassigned_partitions(self) -> int:
-        """Collect the partitions without an owner; return the number of all partitions."""
-        total = 0
-        for topic_id in self._subscribed:
-            count = subscribed_partition_count(topic_id, self._topics)
-            total += count
-            assigned = self._spec.assigned_partitions.get(topic_id, ())
-            self._unassigned += ((topic_id, partition) for partition in range(count) if partition not in assigned)
-        return total
-
-    def _revoke_partitions(self, minimum_quota: int, members_with_one_more: int) -> None:
-        members = self._spec.members
-        for index, (member_id, member) in enumerate(members.items()):
-            has_one_more = members_with_one_more > 0
-            room = self._revoke_from(member_id, member.assignment, minimum_quota + has_one_more)
-            if room > 0 and has_one_more and len(members) - index > members_with_one_more:
-                # The member does not fill its quota by itself: the extra partition may go to a later member that owns
-                # one more already.
-                room -= 1
-                has_one_more = False
-            if room > 0:
-                self._unfilled.append((member_id, room))
-            members_with_one_more -= has_one_more
-
-    def _revoke_from(self, member_id: str, assignment: Assignment, quota: int) -> int:
-        """Remove the partitions that the member may not keep; return how many more it has room for."""
-        self._draft.keep(member_id, assignment)
-        room = quota
-        # Sorted, so that the same input always gives up the same partitions: a set's order differs between processes.
-        for topic_id in sorted(assignment):
-            partitions = assignment[topic_id]
-            if topic_id not in self._subscribed:
-                self._draft.remove_topic(member_id, topic_id)
-            elif len(partitions) <= room:
-                room -= len(partitions)
-            else:
-                for partition in sorted(partitions)[room:]:
-                    self._draft.remove(member_id, topic_id, partition)
-                    self._unassigned.append((topic_id, partition))
-                room = 0
-        return room
-
-    def _assign_remaining_partitions(self) -> None:
-        """Fill the members with room. Raises PartitionAssignorError when partitions are left: a bug of this class."""
-        position = 0
-        unassigned = self._unassigned
-        for member_id, room in self._unfilled:
-            for topic_id, partition in unassigned[position : position + room]:
-                self._draft.add(member_id, topic_id, partition)
-            position += room
-        if position < len(unassigned):
-            raise PartitionAssignorError("Partitions were left unassigned")
-
-
 _MAX_ROUNDS: Final = 16  # Kafka: MAX_ITERATION_COUNT; perfect balance may take very many rounds
 _NOBODY: Final = -1
 # Uuid.compareTo of Java compares two signed longs, so ids of which the first bit is set come first.
 _JAVA_UUID: Final = struct.Struct(">qq")
 
 
-class UniformHeterogeneousAssignment:
-    """The work on one assignment. Members are known by their index, because sorting them is most of the work."""
+class _HeterogeneousAssignment:
+    """The work on one assignment to members that subscribe to different topics.
+
+    Topic by topic, each partition without an owner goes to the subscriber with the fewest partitions. Then single
+    partitions move from the subscriber with the most to the one with the fewest, until a whole round over the topics
+    moves none. Topics with few subscribers come first, because they leave the least choice. Members are known by their
+    index, because sorting them is most of the work.
+    """
 
     def __init__(self, spec: GroupSpec, topics: TopicDescriber) -> None:
         self._spec = spec
-        self._draft = AssignmentDraft()
+        self._draft = _AssignmentDraft()
         self._member_ids = list(spec.members)
         self._sizes = [0] * len(self._member_ids)  # number of partitions by member
         self._subscribers: dict[bytes, list[int]] = {}
@@ -294,7 +294,7 @@ class UniformHeterogeneousAssignment:
                     owners[partition] = index
 
     def _assign_remaining_partitions(self) -> None:
-        balancer = MemberAssignmentBalancer(self._sizes)
+        balancer = _MemberAssignmentBalancer(self._sizes)
         for topic_id in self._in_order(self._owners):
             unassigned = [partition for partition, owner in enumerate(self._owners[topic_id]) if owner == _NOBODY]
             if unassigned:
@@ -316,7 +316,7 @@ class UniformHeterogeneousAssignment:
 
     def _balance_topic(self, topic_id: bytes) -> bool:
         """Move partitions of one topic between its subscribers; return whether one moved."""
-        balancer = MemberAssignmentBalancer(self._sizes)
+        balancer = _MemberAssignmentBalancer(self._sizes)
         if balancer.start(self._subscribers[topic_id]) <= 1:
             return False
         movable: dict[int, list[int]] = {}  # by owner, in order; the last goes first
@@ -360,6 +360,9 @@ class UniformHeterogeneousAssignment:
         return sorted(topic_ids, key=order)
 
 
+# -- the assignor
+
+
 class UniformAssignor:
     """The assignor named `uniform`. Implements ConsumerGroupPartitionAssignor."""
 
@@ -370,5 +373,5 @@ class UniformAssignor:
         if not spec.members:
             return {}
         if spec.subscription_type is GroupSubscriptionType.HOMOGENEOUS:
-            return UniformHomogeneousAssignment(spec, topics).build()
-        return UniformHeterogeneousAssignment(spec, topics).build()
+            return _HomogeneousAssignment(spec, topics).build()
+        return _HeterogeneousAssignment(spec, topics).build()

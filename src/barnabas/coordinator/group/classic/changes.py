@@ -9,21 +9,7 @@ Used by `ClassicGroupService` on any thread, and by the purgatories' timeouts. A
 Between 2 and 3 other threads may change the group again, so that the third steps of two events may run in either order.
 That is harmless: a wait has a number, a session is marked as over, and both are looked at again when they are watched.
 `ConsumerGroupChanges` does the same for consumer groups. Owns no lock.
-Kafka: GroupCoordinator's purgatories "Heartbeat" and "Rebalance", and doSyncGroup's callbacks.
-
-The watch over one member's session.
-
-Made by `ClassicGroupChanges`, in the purgatory "Heartbeat", one for each session. A heartbeat does not touch it: the
-heartbeat moves the session's deadline, and when the timer reaches the old one it is armed again for the time that is
-left. So a member has one entry in the timer, which moves once or twice in a session timeout, however many heartbeats
-the member sends. Kafka: DelayedHeartbeat, of which every heartbeat makes a new one.
-
-A classic group that waits for its members: to join, or to ask for their assignments.
-
-Made by `ClassicGroupChanges`, in the purgatory "Rebalance". The group itself decides, under its lock, whether it has to
-wait (`ClassicGroup`). These operations only keep the time, and are completed when the wait is over.
-Kafka: DelayedRebalance, DelayedJoin and DelayedSync. Kafka's InitialDelayedJoin is a DelayedJoin as well: the group
-knows that it waits for its first members.
+Kafka: GroupCoordinator (doSyncGroup's callbacks), and its purgatories' DelayedHeartbeat, DelayedJoin, DelayedSync.
 """
 
 from __future__ import annotations
@@ -37,7 +23,7 @@ from barnabas.coordinator.group.classic.member import Session
 from barnabas.coordinator.group.classic.outcome import ClassicOutcome, StoreGroup, WaitForJoins, WaitForSyncs
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP
+from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP_ERRORS
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.delayed_operation import DelayedOperation
@@ -47,10 +33,14 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 
 class DelayedHeartbeat(DelayedOperation):
-    """The watch over a session, which ends in one of two cases.
+    """The watch over one session, in the purgatory "Heartbeat". It ends in one of two cases.
 
     1. The session is over: the member left, another session replaced this one, or the group is gone.
     2. The member was silent for too long: `on_expired` tells the group, which may give the member more time.
+
+    A heartbeat does not touch the watch: the heartbeat moves the session's deadline, and when the timer reaches the old
+    one the watch is armed again for the time that is left. So a member has one entry in the timer, which moves once or
+    twice in a session timeout, however many heartbeats the member sends. (In Kafka every heartbeat makes a new one.)
 
     is_active: false once the coordinator stops; then no member is removed any more.
     """
@@ -101,11 +91,12 @@ class DelayedHeartbeat(DelayedOperation):
 
 
 class DelayedRebalance(DelayedOperation):
-    """A wait of a group for its members, which ends in one of two cases.
+    """A wait of a group for its members, in the purgatory "Rebalance". It ends in one of two cases.
 
     1. The group waits no longer: its members have joined (or synced), or it has begun another wait.
     2. The time is over.
 
+    The group itself decides, under its lock, whether it has to wait; this operation only keeps the time.
     is_over: reads attributes of the group without its lock. on_timeout: tells the group, and takes the lock for that.
     """
 
@@ -129,7 +120,10 @@ class DelayedRebalance(DelayedOperation):
 
 
 class DelayedJoin(DelayedRebalance):
-    """The wait for all members to join. On a timeout the group goes on with those that have joined."""
+    """The wait for all members to join. On a timeout the group goes on with those that have joined.
+
+    Kafka's InitialDelayedJoin is one as well: the group knows that it waits for its first members.
+    """
 
     __slots__ = ()
 
@@ -174,7 +168,7 @@ class ClassicGroupChanges:
         """Append the records of what the group has decided. The caller holds the group's lock."""
         outcome = classic.take_outcome()
         append = self._log.append
-        appends = [append(group.partition, (store.record,), CLASSIC_GROUP) for store in outcome.stores]
+        appends = [append(group.partition, (store.record,), CLASSIC_GROUP_ERRORS) for store in outcome.stores]
         return ClassicFollowUp(group, classic, outcome, appends)
 
     def finish(self, follow_up: ClassicFollowUp) -> None:

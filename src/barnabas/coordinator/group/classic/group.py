@@ -191,15 +191,15 @@ class ClassicGroup:
             self.members.remove_pending(session.member_id)
             self.complete_joins()
         elif member.is_waiting and not member.is_new:
-            # A member sends no heartbeats while its request waits. A new member has a limit of its own (`join`): its
-            # client may be gone, and nothing else would tell.
+            # A member sends no heartbeats while its request waits. A new member has a limit of its own
+            # (`NEW_MEMBER_JOIN_TIMEOUT_MS`): its client may be gone, and nothing else would tell.
             self.members.refresh_session(member.member_id)
         else:
             logger.info("Group %s: the session of member %s has expired", self.group_id, member.member_id)
             self.members.remove(member)
             self.rebalance(f"removing member {member.member_id} on heartbeat expiration")
 
-    # -- steps that requests are made of (`classic.requests`, `classic.requests`)
+    # -- steps that requests are made of (`classic.requests`)
 
     def check_member(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         """Return NONE for a member of the current generation, or an error."""

@@ -1,12 +1,7 @@
 """A member of a classic group: its terms, its session, its assignment, and its pending requests.
 
-Held by `ClassicMembers`, guarded by the group's lock. Pure. Kafka: MemberMetadata.
-
-The session of a member of a classic group: how long the member may stay silent.
-
-Made by `ClassicMembers`, guarded by the group's lock. One `DelayedHeartbeat` watches each session. A heartbeat moves
-`expires_ns` only: the timer's entry stays where it is, and is moved when the timer reaches it. Pure.
-Kafka: MemberMetadata.heartbeatSatisfied, and the expiration of pending members.
+Held by `ClassicMembers`, guarded by the group's lock. Pure.
+Kafka: MemberMetadata (with heartbeatSatisfied), and the expiration of pending members.
 """
 
 from __future__ import annotations
@@ -17,9 +12,17 @@ from typing import Final, NamedTuple
 from barnabas.coordinator.group.classic.terms import JoinAnswer, Protocols, SyncAnswer
 from barnabas.coordinator.group.offsets_topic import GroupMetadataValue
 
+NO_ASSIGNMENT: Final = b""
+
+JoinReply = Callable[[JoinAnswer], None]
+SyncReply = Callable[[SyncAnswer], None]
+
 
 class Session:
     """The deadline of one member, or of a member id that was handed out and has not joined yet (KIP-394: pending).
+
+    One `DelayedHeartbeat` watches each session. A heartbeat moves `expires_ns` only: the timer's entry stays where it
+    is, and is moved when the timer reaches it.
 
     expires_ns: the monotonic time at which the session expires. timeout_ns: how far each sign of life moves that
     beyond the present. The watch looks at least that often, because a first deadline may be further away than those
@@ -33,12 +36,6 @@ class Session:
         self.expires_ns = expires_ns
         self.timeout_ns = timeout_ns
         self.is_over = False
-
-
-JoinReply = Callable[[JoinAnswer], None]
-SyncReply = Callable[[SyncAnswer], None]
-
-NO_ASSIGNMENT: Final = b""
 
 
 class MemberTerms(NamedTuple):

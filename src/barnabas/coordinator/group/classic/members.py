@@ -1,11 +1,8 @@
-"""The members of a classic group: their sessions, their pending requests, the leader, and the protocols they share.
+"""The members of a classic group: sessions, pending requests, leader, protocols; and the waits for their joins.
 
 Held by `ClassicGroup`, guarded by the group's lock. Pure: what a change of the members demands of the service (answers,
-sessions to watch) is added to the group's outcome. Kafka: GroupMetadata (the members).
-
-The waits of a classic group for its members' joins, by number.
-
-Held by `ClassicGroup`, guarded by the group's lock. Pure. Kafka: DelayedJoin and InitialDelayedJoin.
+sessions to watch) is added to the group's outcome.
+Kafka: GroupMetadata (the members), DelayedJoin, InitialDelayedJoin.
 """
 
 from __future__ import annotations
@@ -23,13 +20,13 @@ from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 
 class JoinRounds:
-    """The present wait, and how much longer the first members of an empty group wait for others.
+    """The waits for joins, by number, and how much longer the first members of an empty group wait for others.
 
     A group with a first member waits for `group.initial.rebalance.delay.ms`, so that one rebalance serves all members
     that start together. If another member joins during that step, a further step of the same length follows. All steps
     together last no longer than the members' rebalance timeout. Times in milliseconds.
 
-    number: tells a wait from earlier ones. is_first: the members are the first ones of an empty group.
+    number: tells the present wait from earlier ones. is_first: the members are the first ones of an empty group.
     """
 
     __slots__ = ("_delay_ms", "_has_new_member", "_remaining_ms", "_step_ms", "is_first", "number")

@@ -1,16 +1,8 @@
-"""Heartbeat, SyncGroup and LeaveGroup of a classic group.
+"""The requests of members of a classic group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Called by `ClassicGroupService` under the group's lock. Pure: functions of the group and the request. SyncGroups are
-answered through the group's outcome. Kafka: GroupCoordinator.handleHeartbeat, handleSyncGroup, handleLeaveGroup.
-
-JoinGroup of a classic group.
-
-Called by `ClassicGroupService` under the group's lock. Pure: the request is answered through the group's outcome, at
-once or when the rebalance is over. Kafka: GroupCoordinator.handleJoinGroup and the methods that it calls.
-
-A request takes one of four ways. A member id that the group knows joins again (`_join_known`), or for the first time
-if it was handed out before (KIP-394). Without a member id, a static member (KIP-345) takes the place of the one with
-its instance id, if there is one (`_join_static`). A dynamic member is told its id first, from v4 on, or is added.
+Called by `ClassicGroupService` under the group's lock. Pure: functions of the group and the request. JoinGroups and
+SyncGroups are answered through the group's outcome, at once or when the rebalance is over.
+Kafka: GroupCoordinator.handleJoinGroup (and what that calls), handleSyncGroup, handleHeartbeat, handleLeaveGroup.
 """
 
 from __future__ import annotations
@@ -36,6 +28,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """The longest wait of a new member's join: the member cannot send heartbeats, and may be gone (Kafka: 5 minutes)."""
 
 
+# -- JoinGroup
+
+
 def join(
     group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig, new_member_id: str
 ) -> None:
@@ -43,8 +38,21 @@ def join(
     _Join(group, terms, reply, config).run(new_member_id)
 
 
+class _ReplacedMember(NamedTuple):
+    """A static member before a restarted one took its place."""
+
+    member_id: str
+    terms: MemberTerms
+    leader_id: str
+
+
 class _Join:
-    """The handling of one JoinGroup request."""
+    """The handling of one JoinGroup request, in one of four ways.
+
+    A member id that the group knows joins again (`_join_known`), or for the first time if it was handed out before
+    (KIP-394). Without a member id, a static member (KIP-345) takes the place of the one with its instance id, if there
+    is one (`_join_static`). A dynamic member is told its id first, from v4 on, or is added.
+    """
 
     def __init__(self, group: ClassicGroup, terms: JoinTerms, reply: JoinReply, config: GroupCoordinatorConfig) -> None:
         self._group = group
@@ -215,12 +223,7 @@ class _Join:
             members.answer_join(member, group.joined(member.member_id, leader=before.leader_id))
 
 
-class _ReplacedMember(NamedTuple):
-    """A static member before a restarted one took its place."""
-
-    member_id: str
-    terms: MemberTerms
-    leader_id: str
+# -- Heartbeat, SyncGroup, LeaveGroup
 
 
 def heartbeat(group: ClassicGroup, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:

@@ -1,8 +1,8 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and the life of classic groups.
 
 Called by the handlers, by the loader, and by the services that delete groups or change their protocol, on any thread.
-A call looks the group up, lets the pure group decide under its lock (`classic.requests`, `classic.requests`), and has
-`ClassicGroupChanges` carry that out. Requests about groups that speak the consumer protocol (KIP-848) go to
+A call looks the group up, lets the pure group decide under its lock (`classic.requests`), and has `ClassicGroupChanges`
+carry that out. Requests about groups that speak the consumer protocol (KIP-848) go to
 `ConsumerGroupClassicMembers`. Owns no lock. Kafka: GroupCoordinator.
 """
 
@@ -27,7 +27,7 @@ from barnabas.coordinator.group.classic.terms import (
 )
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP
+from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP_ERRORS
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 LeaveReply = Callable[[LeaveAnswer], None]
@@ -257,7 +257,7 @@ class ClassicGroupService:
             return membership
         if membership.has_members or not is_new:
             return None
-        removal = self._environment.log.append(group.partition, membership.tombstones(), CLASSIC_GROUP)
+        removal = self._environment.log.append(group.partition, membership.tombstones(), CLASSIC_GROUP_ERRORS)
         if removal.position < 0:
             raise ApiError(removal.error)
         # With too few replicas the tombstones are in the log all the same, so the group goes by the log.

@@ -7,14 +7,8 @@ Used by `ConsumerGroupService` and `ConsumerGroupClassicMembers`, in the same th
    then replayed into the group. If the local log refuses them, nothing has happened;
 3. `finish`, without any lock: classic groups are told of a change of protocol, the answer waits for the replicas.
 
-The difference to a classic group: a consumer group does not change before its records are in the log. Owns no state.
-Kafka: CoordinatorRuntime's write events.
-
-The timers behind the deadlines of the members of consumer groups (KIP-848).
-
-Used by `ConsumerGroupService` under the group's lock; the timer's executor calls back without any lock. A heartbeat
-moves a deadline and touches no timer: an entry that fires too early is replaced by one for the rest. Owns no state: the
-group holds its deadlines, and an entry that finds another deadline there does nothing. Kafka: CoordinatorTimerImpl.
+The difference to a classic group: a consumer group does not change before its records are in the log. Owns no state:
+the group holds its deadlines, too. Kafka: CoordinatorRuntime's write events, CoordinatorTimerImpl.
 """
 
 from __future__ import annotations
@@ -30,19 +24,23 @@ from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, Time
 from barnabas.coordinator.group.consumer.replay import replay
 from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP, GROUP_KIND
+from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, GROUP_KIND
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, version_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.purgatory.timer import Timer
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
-RETRY_MS: Final = 500
+REMOVAL_RETRY_MS: Final = 500
 """The delay after the log refused the records that remove a member (as in Kafka)."""
 
 
 class ConsumerGroupTimers:
     """The link between the deadlines in the groups and the entries in the timer.
+
+    Used under the group's lock; the timer's executor calls back without any lock. A heartbeat moves a deadline and
+    touches no timer: an entry that fires too early is replaced by one for the rest. An entry that finds another
+    deadline in the group does nothing.
 
     expired(group, membership, kind, member_id, deadline): called without any lock when a deadline may be over.
     """
@@ -208,7 +206,7 @@ class ConsumerGroupChanges:
         """Append the records, if there are any. Raises ApiError when the local log refuses them."""
         if not records:
             return None
-        stored = self._environment.log.append(group.partition, records, CONSUMER_GROUP)
+        stored = self._environment.log.append(group.partition, records, CONSUMER_GROUP_ERRORS)
         if stored.position < 0:
             raise ApiError(stored.error)
         return stored

@@ -26,7 +26,7 @@ from barnabas.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T
 from barnabas.coordinator.group.consumer.service import ConsumerGroupService, new_member_id
 from barnabas.coordinator.group.environment import GroupEnvironment
-from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP
+from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 
@@ -138,7 +138,7 @@ class ConsumerGroupClassicMembers:
             membership = None if group is None else group.membership
             if group is None or not isinstance(membership, ConsumerGroup) or membership.has_members:
                 return
-            stored = environment.log.append(group.partition, membership.tombstones(), CONSUMER_GROUP)
+            stored = environment.log.append(group.partition, membership.tombstones(), CONSUMER_GROUP_ERRORS)
             if stored.position < 0:
                 raise ApiError(stored.error)
             group.membership = ClassicGroup(group_id, environment.clock)

@@ -6,21 +6,6 @@ The group's epoch grows when its assignment must be made anew. The assignment's 
 members' epochs follow one by one. A partition's epoch is that of the member that owns it now.
 
 Kafka: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup, ModernGroup of 4.3.
-
-The assignors and classic protocols of a consumer group's members, counted (KIP-848).
-
-Held by `ConsumerGroup`, guarded by the group's lock, changed by the replay of records. Pure.
-Kafka: ConsumerGroup (serverAssignors, numClassicProtocolMembers, classicProtocolMembersSupportedProtocols).
-
-The epochs in which the members of a consumer group own their partitions (KIP-848).
-
-Held by `ConsumerGroup`, guarded by the group's lock, changed by the replay of records. Pure.
-Kafka: ConsumerGroup.currentPartitionEpoch.
-
-The target assignment of a consumer group: the partitions that each member is to have (KIP-848).
-
-Held by `ConsumerGroup`, guarded by the group's lock, changed by the replay of records. Pure.
-Kafka: ModernGroup (targetAssignment, invertedTargetAssignment, targetAssignmentEpoch).
 """
 
 from __future__ import annotations
@@ -50,11 +35,16 @@ from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE
 from barnabas.protocol.errors import ApiError, ErrorCode
 
+NO_EPOCH = -1
+FIRST_EPOCH: Final = 1
+"""The epoch of a group before its first member, and of its empty assignment."""
 
-class MemberCounts:
-    """The numbers of members by what they support, kept so that a request need not look at every member.
+
+class _MemberCounts:
+    """The numbers of members by assignor and classic protocol, so that a request need not look at every member.
 
     classic: members that speak the classic protocol. classic_protocols: classic members by protocol name.
+    Kafka: serverAssignors, numClassicProtocolMembers, classicProtocolMembersSupportedProtocols.
     """
 
     __slots__ = ("_assignors", "classic", "classic_protocols")
@@ -99,11 +89,11 @@ def _count(counts: Counter[str], gone: Iterable[str], come: Iterable[str]) -> No
     counts.update(come)
 
 
-NO_EPOCH = -1
+class _CurrentPartitionEpochs:
+    """The member epoch of each partition's owner. A partition that its owner has to give up is still owned.
 
-
-class CurrentPartitionEpochs:
-    """The member epoch of each partition's owner. A partition that its owner has to give up is still owned."""
+    Kafka: currentPartitionEpoch.
+    """
 
     __slots__ = ("_epochs",)
 
@@ -144,14 +134,15 @@ class CurrentPartitionEpochs:
                     epochs[number] = epoch
 
 
-_NOTHING: Final[Assignment] = {}
+_NO_PARTITIONS: Final[Assignment] = {}
 
 
 class TargetAssignment:
-    """Assignments by member, and the members by partition.
+    """The partitions that each member is to have: assignments by member, and the members by partition.
 
     epoch: the group epoch that the assignment was made for, -1 when it was deleted. timestamp_ms: when it was made.
     owners: topic id -> partition -> member id. size: the number of partitions of all members.
+    Kafka: targetAssignment, invertedTargetAssignment, targetAssignmentEpoch.
     """
 
     __slots__ = ("by_member", "epoch", "owners", "size", "timestamp_ms")
@@ -165,7 +156,7 @@ class TargetAssignment:
 
     def of(self, member_id: str) -> Assignment:
         """Return the member's part of the assignment."""
-        return self.by_member.get(member_id, _NOTHING)
+        return self.by_member.get(member_id, _NO_PARTITIONS)
 
     def put(self, member_id: str, assignment: Mapping[bytes, Iterable[int]]) -> None:
         """Set the member's part. An empty mapping leaves the member without partitions."""
@@ -175,7 +166,7 @@ class TargetAssignment:
 
     def remove(self, member_id: str) -> None:
         """Remove the part of a member that is gone."""
-        self._move(member_id, self.by_member.pop(member_id, _NOTHING), _NOTHING)
+        self._move(member_id, self.by_member.pop(member_id, _NO_PARTITIONS), _NO_PARTITIONS)
 
     def _move(self, member_id: str, old: Assignment, new: Assignment) -> None:
         for topic_id in {**old, **new}:
@@ -189,10 +180,6 @@ class TargetAssignment:
             owners.update(dict.fromkeys(after - before, member_id))
             if not owners:
                 del self.owners[topic_id]
-
-
-FIRST_EPOCH: Final = 1
-"""The epoch of a group before its first member, and of its empty assignment."""
 
 
 class ConsumerGroup:
@@ -215,8 +202,8 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         """Member id by instance id."""
         self.target = TargetAssignment(FIRST_EPOCH)
-        self._epochs = CurrentPartitionEpochs()
-        self._counts = MemberCounts()
+        self._epochs = _CurrentPartitionEpochs()
+        self._counts = _MemberCounts()
 
     # -- Membership
 

@@ -1,12 +1,7 @@
-"""A member of a consumer group (KIP-848): its metadata, its epochs and its partitions. Immutable.
+"""A member of a consumer group (KIP-848): its metadata, epochs and partitions, immutable; and its deadlines.
 
 Made by the heartbeat, by JoinGroups of classic members, and by the replay of records, which alone puts a member
-into its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, MemberState of 4.3.
-
-The deadline by which a member of a consumer group must be heard from (KIP-848).
-
-Kept by the `ConsumerGroup`, guarded by the group's lock; set and watched by `ConsumerGroupTimers`. Pure.
-Kafka: CoordinatorTimer's keys and entries.
+into its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, MemberState of 4.3, CoordinatorTimer.
 """
 
 from __future__ import annotations
@@ -26,6 +21,11 @@ from barnabas.coordinator.group.consumer.records import (
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.purgatory.timing_wheel import TimerEntry
 
+LEAVE_GROUP_EPOCH: Final = -1
+"""The epoch in the heartbeat of a member that leaves for good."""
+LEAVE_GROUP_STATIC_EPOCH: Final = -2
+"""The epoch in the heartbeat of a static member that leaves for a while: its partitions wait for it."""
+
 
 class TimerKind(Enum):
     """The kind of a deadline; the value is the reason in the log line when the member is removed."""
@@ -37,7 +37,10 @@ class TimerKind(Enum):
 
 
 class MemberDeadline:
-    """A deadline that moves with each heartbeat. The timer's entry stays, and is replaced when it fires too early.
+    """A time by which the member must be heard from.
+
+    Kept by the `ConsumerGroup`, guarded by the group's lock; set and watched by `ConsumerGroupTimers`. The deadline
+    moves with each heartbeat. The timer's entry stays, and is replaced when it fires too early.
 
     deadline_ns: of the monotonic clock. member_epoch: the deadline has no effect if the member has left this epoch by
     then. entry: the timer's, once there is one.
@@ -49,12 +52,6 @@ class MemberDeadline:
         self.deadline_ns = deadline_ns
         self.member_epoch = member_epoch
         self.entry: TimerEntry | None = None
-
-
-LEAVE_GROUP_EPOCH: Final = -1
-"""The epoch in the heartbeat of a member that leaves for good."""
-LEAVE_GROUP_STATIC_EPOCH: Final = -2
-"""The epoch in the heartbeat of a static member that leaves for a while: its partitions wait for it."""
 
 
 class ReconciliationState(IntEnum):

@@ -17,7 +17,7 @@ from typing import Final
 from barnabas.coordinator.group.assignors.assignor import ConsumerGroupPartitionAssignor
 from barnabas.coordinator.group.classic.group import ClassicGroup
 from barnabas.coordinator.group.consumer.changes import (
-    RETRY_MS,
+    REMOVAL_RETRY_MS,
     ClassicSuccession,
     ConsumerFollowUp,
     ConsumerGroupChanges,
@@ -274,7 +274,7 @@ class ConsumerGroupService:
                 written = self.changes.write(group, outcome)
             except ApiError as error:
                 logger.warning("[GroupId %s] Member %s is fenced later: %s", group.group_id, member_id, error)
-                retry = TimerChange(kind, member_id, RETRY_MS, member_epoch=deadline.member_epoch)
+                retry = TimerChange(kind, member_id, REMOVAL_RETRY_MS, member_epoch=deadline.member_epoch)
                 self._timers.change(group, membership, retry)
                 return
         self.changes.finish(written, lambda _error: None)

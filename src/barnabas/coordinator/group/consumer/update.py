@@ -18,11 +18,6 @@ Three epochs follow each other: the group's, the target assignment's, and each m
 member that has to give something up stays at its old epoch, so that its commits are still valid; a member that waits
 goes on to the new one. All of it is records until `ConsumerGroupChanges` has appended them: if the log refuses them,
 the group is as it was.
-
-The order in which a HashMap of Java holds strings: the order in which members are assigned.
-
-Called when a consumer group is assigned. Pure. The order does not depend on when members joined or were loaded, and is
-the one of Kafka. Kafka: TargetAssignmentBuilder's memberSpecs.
 """
 
 from __future__ import annotations
@@ -64,30 +59,6 @@ from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegula
 from barnabas.coordinator.group.environment import ConsumerGroupConfig
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
-
-_MASK: Final = 0xFFFFFFFF
-_SMALLEST_TABLE: Final = 16
-_REMEMBERED: Final = 1 << 16
-
-
-def hash_order(keys: Collection[str]) -> list[str]:
-    """Return the keys in the order of a HashMap; keys that share a bucket keep their order."""
-    # A HashMap doubles its table when it is fuller than 3/4; the number of keys alone decides its size.
-    size = _SMALLEST_TABLE
-    while 4 * len(keys) > 3 * size:
-        size *= 2
-    return sorted(keys, key=lambda key: _spread_hash(key) & (size - 1))
-
-
-@lru_cache(_REMEMBERED)
-def _spread_hash(text: str) -> int:
-    """Return String.hashCode with its upper half mixed into the lower (HashMap.hash), as an unsigned number."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(encoded), 2):
-        value = (31 * value + (encoded[position] << 8 | encoded[position + 1])) & _MASK
-    return value ^ value >> 16
-
 
 logger = logging.getLogger(__name__)
 
@@ -351,7 +322,7 @@ class ConsumerGroupUpdate:
         # Looked up once for each distinct subscription: most groups have one for all members.
         ids: dict[frozenset[str], frozenset[bytes]] = {}
         members = {**group.members, new.member_id: new}
-        for member_id in hash_order(members):
+        for member_id in _hash_order(members):
             if member_id == replaced:
                 continue
             member = members[member_id]
@@ -411,3 +382,33 @@ class ConsumerGroupUpdate:
 
     def _regex_tombstone(self, regex: str) -> CoordinatorRecord:
         return tombstone(ConsumerGroupKind.REGULAR_EXPRESSION, RegularExpressionKey(self.group.group_id, regex))
+
+
+# -- the order of members
+
+_MASK: Final = 0xFFFFFFFF
+_SMALLEST_TABLE: Final = 16
+_REMEMBERED_HASHES: Final = 1 << 16
+
+
+def _hash_order(keys: Collection[str]) -> list[str]:
+    """Return the keys in the order of a HashMap of Java; keys that share a bucket keep their order.
+
+    The order in which Kafka assigns members (TargetAssignmentBuilder's memberSpecs): it does not depend on when members
+    joined or were loaded.
+    """
+    # A HashMap doubles its table when it is fuller than 3/4; the number of keys alone decides its size.
+    size = _SMALLEST_TABLE
+    while 4 * len(keys) > 3 * size:
+        size *= 2
+    return sorted(keys, key=lambda key: _spread_hash(key) & (size - 1))
+
+
+@lru_cache(_REMEMBERED_HASHES)
+def _spread_hash(text: str) -> int:
+    """Return String.hashCode with its upper half mixed into the lower (HashMap.hash), as an unsigned number."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[position] << 8 | encoded[position + 1])) & _MASK
+    return value ^ value >> 16

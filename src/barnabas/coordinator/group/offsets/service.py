@@ -3,16 +3,13 @@
 Called by handlers on request handler and processor threads: a commit is brief. Takes the group's lock only, and calls
 no callback under it.
 
-A commit takes three steps. Its records are encoded without a lock. Under the group's lock the membership says whether
-the member may commit, and the records are appended to the local log. With a single replica they count at once, else
-when all in-sync replicas have them; no fetch sees them before.
+A commit takes three steps. Its records are encoded without a lock (`encode_commit`, pure, as for transactional
+commits): that is most of the work. Under the group's lock the membership says whether the member may commit, and the
+records are appended to the local log. With a single replica they count at once, else when all in-sync replicas have
+them; no fetch sees them before.
 
-Kafka: GroupCoordinator.handleCommitOffsets, handleFetchOffsets, handleDeleteOffsets, GroupMetadataManager.storeOffsets
-(3.9), OffsetMetadataManager (4.3).
-
-The records of a commit of offsets, encoded before the group's lock is taken: that is most of a commit's work. Pure.
-
-Used by the services of plain and of transactional commits, on the thread of the request.
+Kafka: GroupCoordinator (handleCommitOffsets, handleFetchOffsets, handleDeleteOffsets) and
+GroupMetadataManager.storeOffsets of 3.9, OffsetMetadataManager of 4.3.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from barnabas.coordinator.group.offsets_topic import (
     LAST_TIMESTAMP,
     LONGEST_STRING,
     NO_TIMESTAMP,
-    OFFSETS,
+    OFFSET_ERRORS,
     committed_offset,
     offset_key,
     offset_key_prefix,
@@ -47,6 +44,14 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.group import ConsumerGroup
+
+_CONSUMER: Final = "consumer"
+_DEAD: Final = "Dead"
+
+CommitCallback = Callable[[Sequence[ErrorCode]], None]
+"""Called once with an error for each offset, in the order of the request."""
+DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
+"""Called once with the error of the whole request, or an error for each partition."""
 
 
 class EncodedCommit(NamedTuple):
@@ -94,15 +99,6 @@ def _is_too_large(metadata: str, limit: int) -> bool:
     if metadata.isascii():
         return False
     return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > LONGEST_STRING
-
-
-CommitCallback = Callable[[Sequence[ErrorCode]], None]
-"""Called once with an error for each offset, in the order of the request."""
-DeleteCallback = Callable[[ErrorCode, Sequence[ErrorCode]], None]
-"""Called once with the error of the whole request, or an error for each partition."""
-
-_CONSUMER: Final = "consumer"
-_DEAD: Final = "Dead"
 
 
 class OffsetService:
@@ -167,7 +163,7 @@ class OffsetService:
     def _append(self, group: Group, encoded: EncodedCommit, now_ms: int) -> StoredAppend:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
         new, records, _ = encoded
-        stored = self._log.append(group.partition, records, OFFSETS, now_ms=now_ms)
+        stored = self._log.append(group.partition, records, OFFSET_ERRORS, now_ms=now_ms)
         if not stored.is_settled:
             group.offsets.begin_waiting(new)
         elif stored.error is ErrorCode.NONE:
@@ -294,7 +290,7 @@ def remove_offsets(
     records = [CoordinatorRecord(offset_key(prefix, topic.encode(), partition), None) for topic, partition in found]
     if not records:
         return None
-    stored = environment.log.append(group.partition, records, OFFSETS)
+    stored = environment.log.append(group.partition, records, OFFSET_ERRORS)
     # With a failed append nothing has happened, in the log or here. A tombstone that waits for replicas counts at once:
     # the next fetch does not see the offset.
     if stored.position >= 0:

@@ -20,7 +20,7 @@ from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.offsets.service import CommitCallback, EncodedCommit, OffsetService, encode_commit
 from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
-from barnabas.coordinator.group.offsets_topic import OFFSETS
+from barnabas.coordinator.group.offsets_topic import OFFSET_ERRORS
 from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -98,7 +98,7 @@ class TransactionalOffsetService:
         stored = self._environment.log.append_transactional(
             group.partition,
             encoded.records,
-            OFFSETS,
+            OFFSET_ERRORS,
             producer_id=producer_id,
             producer_epoch=producer.producer_epoch,
         )

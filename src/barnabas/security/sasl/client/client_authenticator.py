@@ -1,7 +1,7 @@
 """The login of a client on a new connection, before its first request; and later logins on it (KIP-368).
 
-Made for each connection; called by the thread of the connection's Selector; no lock. Kafka: SaslClientAuthenticator.
-The states, each with the answer that it waits for:
+A SaslLogin makes the authenticator of each connection, and the client's side of its mechanism (SaslClient). The thread
+of the connection's Selector calls both; no lock. The states, each with the answer that it waits for:
 
     state          we have sent                  the answer                      then
     VERSIONS       ApiVersions v0                ranges                          HANDSHAKE
@@ -9,13 +9,10 @@ The states, each with the answer that it waits for:
     TOKENS         SaslAuthenticate              a challenge                     TOKENS, with our response
                                                  the last token                  COMPLETE
 
-A later login on the same connection begins with SaslHandshake.
+A later login on the same connection begins with SaslHandshake. An error in an answer ends the login: `SaslRejected` has
+the broker's own words.
 
-An error in an answer ends the login: `SaslRejected` has the broker's own words.
-
-The client's side of one mechanism, as a Protocol: it answers the server's challenges in one login.
-
-Made by a login for each connection; called by the thread of the connection's Selector; no lock. Java: SaslClient.
+Kafka: SaslClientAuthenticator. Java: SaslClient.
 """
 
 from __future__ import annotations
@@ -39,13 +36,28 @@ from barnabas.protocol.messages.sasl import (
 )
 from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
 
+_HANDSHAKE_VERSION: Final = 1
+"""From Kafka 1.0 on. The tokens of version 0 would travel without headers, and no error with them."""
+LONGEST_FRAME_BYTES: Final = 1 << 20
+"""The longest answer during a login: a server that is not trusted yet must not fill the client's memory."""
+_SIZE = struct.Struct(">i")
+
+M = TypeVar("M", bound=Message)
+
 
 class LoginFailed(Exception):
     """The error for a server that breaks the rules of the mechanism, or cannot prove itself. It holds no secret."""
 
 
+class SaslRejected(AuthenticationFailed):
+    """The broker rejects the login, or cannot prove itself."""
+
+
 class SaslClient(Protocol):
-    """One login. `complete`: nothing is left to send, and the server has proved itself if the mechanism asks for it."""
+    """The client's side of a mechanism in one login.
+
+    `complete`: nothing is left to send, and the server has proved itself if the mechanism asks for it.
+    """
 
     complete: bool
 
@@ -64,19 +76,6 @@ class SaslLogin(NamedTuple):
 
     def __repr__(self) -> str:
         return f"SaslLogin({self.mechanism})"
-
-
-_HANDSHAKE_VERSION: Final = 1
-"""From Kafka 1.0 on. The tokens of version 0 would travel without headers, and no error with them."""
-LONGEST_FRAME_BYTES: Final = 1 << 20
-"""The longest answer during a login: a server that is not trusted yet must not fill the client's memory."""
-_SIZE = struct.Struct(">i")
-
-M = TypeVar("M", bound=Message)
-
-
-class SaslRejected(AuthenticationFailed):
-    """The broker rejects the login, or cannot prove itself."""
 
 
 class LoginState(Enum):

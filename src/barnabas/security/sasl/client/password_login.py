@@ -1,10 +1,7 @@
 """The login by name and password: PLAIN, SCRAM, and delegation tokens, whose password is their HMAC.
 
 Made of a client's settings, or of those by which a broker logs in to other brokers; immutable. No error quotes a value.
-
-PLAIN (RFC 4616), the client's side: user name and password in one message, so only TLS keeps them secret.
-
-Called as the SaslClient of a connection; no lock. Kafka: PlainSaslServer's counterpart in the JDK.
+Kafka: PlainLoginModule, ScramLoginModule.
 """
 
 from __future__ import annotations
@@ -19,8 +16,19 @@ from barnabas.security.sasl.login_modules import LOGIN_MODULES, PLAIN
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 
 
+class PasswordUser(NamedTuple):
+    """A user with a password. is_token: the name is the id of a delegation token, and the password its HMAC."""
+
+    name: str
+    password: Secret
+    is_token: bool = False
+
+
 class PlainClient:
-    """One login by PLAIN."""
+    """One login by PLAIN (RFC 4616), a SaslClient.
+
+    User name and password go in one message, so only TLS keeps them secret. Kafka's clients use the JDK's.
+    """
 
     def __init__(self, username: str, password: Secret) -> None:
         self._username = username
@@ -33,14 +41,6 @@ class PlainClient:
             raise LoginFailed("PLAIN has no challenge, and the server sent one")
         self.complete = True
         return f"\0{self._username}\0{self._password.reveal()}".encode()
-
-
-class PasswordUser(NamedTuple):
-    """A user with a password. is_token: the name is the id of a delegation token, and the password its HMAC."""
-
-    name: str
-    password: Secret
-    is_token: bool = False
 
 
 def password_login(mechanism: str, user: PasswordUser) -> SaslLogin:

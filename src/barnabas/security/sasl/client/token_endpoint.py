@@ -1,17 +1,15 @@
-"""Tokens of an identity provider for our clients: the grant of OAuth 2 by client credentials (RFC 6749, 4.4; KIP-768).
+"""Tokens of an identity provider for our clients: OAuth 2's grant by client credentials (RFC 6749, 4.4; KIP-768).
 
-One object a client, called on the threads that log in. `_lock` guards the token and is held while a first one is
-fetched: the other logins need it as well. Kafka: OAuthBearerLoginCallbackHandler, HttpAccessTokenRetriever,
-LoginAccessTokenValidator, ExpiringCredentialRefreshingLogin.
+One TokenEndpoint a client, called on the threads that log in, which may wait. `_lock` guards the token and is held
+while a first one is fetched: the other logins need it as well.
 
 A token serves all logins until a share of its life is over (`refresh_window_factor`, and a little more by chance, so
 that many clients do not ask at once). The first login after that starts a thread that fetches the next token, and logs
 in with the old one, so no login waits for a provider that is slow or away as long as there is a token. A fetch is tried
 again after errors that may pass, with pauses that double, for at most `retry_backoff_max_ms` in all.
 
-The request for a token: one HTTP POST to the identity provider, with the client's id and secret.
-
-Called by TokenEndpoint on threads that may wait; immutable, so no lock. Kafka: HttpAccessTokenRetriever.
+Kafka: OAuthBearerLoginCallbackHandler, HttpAccessTokenRetriever, LoginAccessTokenValidator,
+ExpiringCredentialRefreshingLogin.
 """
 
 from __future__ import annotations
@@ -35,13 +33,20 @@ from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.security.sasl.token_claims import ClaimRules, TokenInvalid, decoded_part, valid_token
 from barnabas.security.tls.https_trust import HttpsTrust, is_refused_certificate
 
-MOST_BYTES: Final = 1 << 20
+logger = logging.getLogger(__name__)
+
+_LONGEST_ANSWER_BYTES: Final = 1 << 20
 _MAY_PASS: Final = (408, 429)
 """The statuses from 400 to 499 that another attempt may change."""
 _NEVER_PASS: Final = (501, 505)
+_CLOCK_SKEW_MS: Final = 30_000
 
 
-class RequestFailed(Exception):
+class NoToken(Exception):
+    """The error for a provider that gives no usable token. Its text has no secret."""
+
+
+class _RequestFailed(Exception):
     """The error for a request without an answer, or with that of an error. may_pass: another attempt may succeed."""
 
     def __init__(self, reason: str, *, may_pass: bool) -> None:
@@ -51,8 +56,9 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """The request of one client. scope: what the token is to allow; None: the provider decides.
+    """The request for a token: one HTTP POST with the client's id and secret. Immutable.
 
+    scope: what the token is to allow; None: the provider decides.
     encodes_header: whether id and secret are URL-encoded in the header, as RFC 6749 says and Kafka by default does not.
     trust: what verifies the provider's certificate.
     """
@@ -67,24 +73,24 @@ class TokenRequest:
     trust: HttpsTrust = field(default_factory=HttpsTrust)
 
     def send(self) -> bytes:
-        """Return the body of the answer. Raises RequestFailed."""
+        """Return the body of the answer. Raises _RequestFailed."""
         # Headers and body are made here and not kept: both have the secret, or what it is good for.
         request = urllib.request.Request(  # noqa: S310 - the settings accept http: and https: only
             self.url, self._body(), {"Authorization": self._authorization(), "Accept": "application/json"}
         )
         try:
             with self._opener().open(request) as answer:
-                body: bytes = answer.read(MOST_BYTES + 1)
+                body: bytes = answer.read(_LONGEST_ANSWER_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
                 may_pass = error.code in _MAY_PASS or (error.code >= 500 and error.code not in _NEVER_PASS)
-                raise RequestFailed(f"HTTP status {error.code}{_oauth_error(error)}", may_pass=may_pass) from None
+                raise _RequestFailed(f"HTTP status {error.code}{_oauth_error(error)}", may_pass=may_pass) from None
         except urllib.error.URLError as error:
-            raise RequestFailed(f"{error.reason}", may_pass=not is_refused_certificate(error.reason)) from None
+            raise _RequestFailed(f"{error.reason}", may_pass=not is_refused_certificate(error.reason)) from None
         except (OSError, http.client.HTTPException) as error:
-            raise RequestFailed(str(error) or type(error).__name__, may_pass=True) from None
-        if len(body) > MOST_BYTES:
-            raise RequestFailed(f"the answer is larger than {MOST_BYTES} bytes", may_pass=False)
+            raise _RequestFailed(str(error) or type(error).__name__, may_pass=True) from None
+        if len(body) > _LONGEST_ANSWER_BYTES:
+            raise _RequestFailed(f"the answer is larger than {_LONGEST_ANSWER_BYTES} bytes", may_pass=False)
         return body
 
     def _body(self) -> bytes:
@@ -111,61 +117,6 @@ class TokenRequest:
         ):
             opener.add_handler(handler)
         return opener
-
-
-class _Http(urllib.request.HTTPHandler):
-    """The opener of `http:`, with a time for the connection and another one for the answer."""
-
-    def __init__(self, request: TokenRequest) -> None:
-        super().__init__()
-        self._request = request
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_connection(http.client.HTTPConnection, self._request), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    """The same for `https:`."""
-
-    def __init__(self, request: TokenRequest) -> None:
-        super().__init__()
-        self._request = request
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        kind = _connection(http.client.HTTPSConnection, self._request)
-        return self.do_open(kind, req, context=self._request.trust.context)
-
-
-def _connection(kind: type[http.client.HTTPConnection], request: TokenRequest) -> Any:
-    """Return a class of connections that have the two time limits of the request."""
-
-    class Limited(kind):  # type: ignore[misc,valid-type] # either of the two classes
-        def __init__(self, host: str, **options: Any) -> None:
-            super().__init__(host, **(options | {"timeout": request.connect_timeout_ms / 1000}))
-
-        def connect(self) -> None:
-            super().connect()
-            self.sock.settimeout(request.read_timeout_ms / 1000)
-
-    return Limited
-
-
-def _oauth_error(error: urllib.error.HTTPError) -> str:
-    """Return the error code of RFC 6749 (5.2) in the body, in brackets; "" when the body has none of them."""
-    body = error.read(MOST_BYTES).decode("utf-8", "replace")
-    for word in ("invalid_client", "invalid_scope", "unauthorized_client", "invalid_request", "unsupported_grant_type"):
-        if f'"{word}"' in body:
-            return f" ({word})"
-    return ""
-
-
-logger = logging.getLogger(__name__)
-
-_CLOCK_SKEW_MS: Final = 30_000
-
-
-class NoToken(Exception):
-    """The error for a provider that gives no usable token. Its text has no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +200,7 @@ class TokenEndpoint:
         while True:
             try:
                 return self._checked(self._request.send())
-            except RequestFailed as error:
+            except _RequestFailed as error:
                 left_ms = ends_ms - self._clock.nanoseconds() // 1_000_000
                 if not error.may_pass or left_ms <= 0:
                     raise NoToken(f"{self._request.url} gives no token: {error}") from None
@@ -289,3 +240,52 @@ class TokenEndpoint:
         if least_ms + buffer_ms <= life_ms:
             refresh_ms = max(min(refresh_ms, expires_ms - buffer_ms), now_ms + least_ms)
         return refresh_ms
+
+
+# -- the request over HTTP
+
+
+class _Http(urllib.request.HTTPHandler):
+    """The opener of `http:`, with a time for the connection and another one for the answer."""
+
+    def __init__(self, request: TokenRequest) -> None:
+        super().__init__()
+        self._request = request
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_connection(http.client.HTTPConnection, self._request), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """The same for `https:`."""
+
+    def __init__(self, request: TokenRequest) -> None:
+        super().__init__()
+        self._request = request
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = _connection(http.client.HTTPSConnection, self._request)
+        return self.do_open(kind, req, context=self._request.trust.context)
+
+
+def _connection(kind: type[http.client.HTTPConnection], request: TokenRequest) -> Any:
+    """Return a class of connections that have the two time limits of the request."""
+
+    class Limited(kind):  # type: ignore[misc,valid-type] # either of the two classes
+        def __init__(self, host: str, **options: Any) -> None:
+            super().__init__(host, **(options | {"timeout": request.connect_timeout_ms / 1000}))
+
+        def connect(self) -> None:
+            super().connect()
+            self.sock.settimeout(request.read_timeout_ms / 1000)
+
+    return Limited
+
+
+def _oauth_error(error: urllib.error.HTTPError) -> str:
+    """Return the error code of RFC 6749 (5.2) in the body, in brackets; "" when the body has none of them."""
+    body = error.read(_LONGEST_ANSWER_BYTES).decode("utf-8", "replace")
+    for word in ("invalid_client", "invalid_scope", "unauthorized_client", "invalid_request", "unsupported_grant_type"):
+        if f'"{word}"' in body:
+            return f" ({word})"
+    return ""

@@ -11,12 +11,7 @@ A rebalance, step by step:
     JOINED    the assignment has arrived: the user's thread has to take it over
     FAILED    `error` says why; `retry_at_once` whether the member should just join again
 
-Kafka: AbstractCoordinator.
-
-The deadlines of a member: its next heartbeat, its coordinator's next answer, its user's next poll. Pure.
-
-Guarded by the coordinator channel's lock: the user's thread calls `polled`, the channel's thread everything else. Times
-are passed in. Kafka: org.apache.kafka.clients.consumer.internals.Heartbeat.
+Kafka: AbstractCoordinator, org.apache.kafka.clients.consumer.internals.Heartbeat.
 """
 
 from __future__ import annotations
@@ -44,9 +39,52 @@ from barnabas.protocol.messages.classic_groups import (
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS
 
+logger = logging.getLogger(__name__)
+
+# How much longer than the rebalance timeout a JoinGroup may take: the coordinator answers at the end of that timeout,
+# and the answer has to travel (Kafka: JOIN_GROUP_TIMEOUT_LAPSE).
+_JOIN_LAPSE_MS = 5_000
+# After these reactions the member has a new id, generation or reason to join, so a backoff would only prolong the
+# rebalance.
+_AT_ONCE = frozenset({Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION, Reaction.TAKE_MEMBER_ID, Reaction.REJOIN})
+
+
+class RebalancePhase(Enum):
+    """The phases of a rebalance, which the module's docstring explains."""
+
+    JOINING = "joining"
+    ELECTED = "elected"
+    SYNCING = "syncing"
+    JOINED = "joined"
+    FAILED = "failed"
+
+
+class Rebalance:
+    """One attempt to join the next generation. Guarded by the channel's lock."""
+
+    __slots__ = ("answer", "assignment", "call", "error", "generation", "phase", "retry_at_once")
+
+    def __init__(self) -> None:
+        self.phase = RebalancePhase.JOINING
+        self.call: CoordinatorCall | None = None
+        """The call in flight: JoinGroup, then SyncGroup."""
+        self.generation = Generation()
+        self.answer: JoinGroupResponse | None = None
+        self.assignment = b""
+        self.error: Exception | None = None
+        self.retry_at_once = False
+
+    def fail(self, error: Exception) -> None:
+        """End the attempt with an error."""
+        self.phase, self.error = RebalancePhase.FAILED, error
+
 
 class Heartbeat:
-    """Three deadlines, in monotonic milliseconds: of the next heartbeat, the session, and the user's next poll."""
+    """Three deadlines, in monotonic milliseconds: of the next heartbeat, the session, and the user's next poll.
+
+    The session ends unless the coordinator answers. The user's thread calls `polled`, the channel's thread everything
+    else. Times are passed in.
+    """
 
     def __init__(self, config: GroupRebalanceConfig, backoff: ExponentialBackoff, now_ms: int) -> None:
         self._config = config
@@ -101,46 +139,6 @@ class Heartbeat:
         # The session's end counts even with a heartbeat in flight: only that finds out a coordinator that hangs.
         event_ms = min(self._session_end_ms, self._poll_end_ms)
         return max((event_ms if is_in_flight else min(event_ms, self._next_ms)) - now_ms, 0)
-
-
-logger = logging.getLogger(__name__)
-
-# How much longer than the rebalance timeout a JoinGroup may take: the coordinator answers at the end of that timeout,
-# and the answer has to travel (Kafka: JOIN_GROUP_TIMEOUT_LAPSE).
-_JOIN_LAPSE_MS = 5_000
-# After these reactions the member has a new id, generation or reason to join, so a backoff would only prolong the
-# rebalance.
-_AT_ONCE = frozenset({Reaction.FORGET_MEMBER, Reaction.FORGET_GENERATION, Reaction.TAKE_MEMBER_ID, Reaction.REJOIN})
-
-
-class RebalancePhase(Enum):
-    """The phases of a rebalance, which the module's docstring explains."""
-
-    JOINING = "joining"
-    ELECTED = "elected"
-    SYNCING = "syncing"
-    JOINED = "joined"
-    FAILED = "failed"
-
-
-class Rebalance:
-    """One attempt to join the next generation. Guarded by the channel's lock."""
-
-    __slots__ = ("answer", "assignment", "call", "error", "generation", "phase", "retry_at_once")
-
-    def __init__(self) -> None:
-        self.phase = RebalancePhase.JOINING
-        self.call: CoordinatorCall | None = None
-        """The call in flight: JoinGroup, then SyncGroup."""
-        self.generation = Generation()
-        self.answer: JoinGroupResponse | None = None
-        self.assignment = b""
-        self.error: Exception | None = None
-        self.retry_at_once = False
-
-    def fail(self, error: Exception) -> None:
-        """End the attempt with an error."""
-        self.phase, self.error = RebalancePhase.FAILED, error
 
 
 class MemberSession:

@@ -2,7 +2,6 @@
 
 Guarded by the coordinator channel's lock. The channel's thread takes answers in; the consumer's thread joins, reports
 what it has reconciled, and leaves. `states` has the table of the states.
-Kafka: AbstractMembershipManager, ConsumerMembershipManager.
 
 `target` is the coordinator's newest assignment, `current` what the member owns and says that it owns. While they
 differ, the member reconciles. The consumer's thread takes a target, works on it for as long as a commit and the user's
@@ -25,10 +24,7 @@ it until the next heartbeat):
 `joins` counts the times that the member has joined or left. An answer, or a report, that belongs to an earlier count is
 about a membership that has ended, and must not touch the present one.
 
-A member's partitions as its coordinator names them: by topic ids. Immutable.
-
-Passed between the channel's thread, which reads assignments from answers, and the consumer's thread, which carries them
-out. Kafka: AbstractMembershipManager.LocalAssignment, TopicIdPartition.
+Kafka: AbstractMembershipManager, ConsumerMembershipManager, TopicIdPartition.
 """
 
 from __future__ import annotations
@@ -43,9 +39,13 @@ from barnabas.clients.errors import CommitFailed
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
+logger = logging.getLogger(__name__)
+
+JOIN_EPOCH = 0
+
 
 class AssignedPartition(NamedTuple):
-    """One partition of a topic, which the 16 bytes of its id name."""
+    """One partition as the coordinator names it: by the 16 bytes of its topic's id."""
 
     topic_id: bytes
     partition: int
@@ -54,7 +54,9 @@ class AssignedPartition(NamedTuple):
 class MemberAssignment(NamedTuple):
     """A set of partitions, and its `number` among the assignments that one member was given.
 
-    Two assignments with the same partitions and different numbers differ: the second one has to be acknowledged too.
+    Passed between the channel's thread, which reads assignments from answers, and the consumer's thread, which carries
+    them out. Two assignments with the same partitions and different numbers differ: the second one has to be
+    acknowledged too.
     """
 
     number: int
@@ -79,11 +81,6 @@ def owned_topics(partitions: Iterable[AssignedPartition]) -> list[ConsumerGroupH
         ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id, partitions=found)
         for topic_id, found in by_topic.items()
     ]
-
-
-logger = logging.getLogger(__name__)
-
-JOIN_EPOCH = 0
 
 
 class ConsumerMembership:

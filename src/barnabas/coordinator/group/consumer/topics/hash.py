@@ -1,14 +1,9 @@
 """A hash of the metadata of a consumer group's topics: when it changes, the group is assigned anew (KIP-1101).
 
 Used by `ClusterTopics` under groups' locks. `TopicHashes` remembers the hash of each topic in a dict that is changed by
-single steps: two threads that compute the same hash do no harm. The number is Kafka's, bit by bit, for it is stored.
-Kafka: Utils.computeTopicHash and computeGroupHash of 4.1 and later.
-
-XXH3, 64 bits, seed 0: the hash by which Kafka 4.1 and later tell whether a group's topics have changed (KIP-1101).
-
-Called by `topics.hash` when a topic is looked at for the first time or has changed. Pure; some microseconds for
-a small topic, a third of a millisecond for one of a thousand partitions.
-After the specification of xxHash (doc/xxhash_spec.md); Kafka uses com.dynatrace.hash4j's.
+single steps: two threads that compute the same hash do no harm; all else is pure. The number is Kafka's, bit by bit,
+for it is stored: Kafka takes XXH3 of com.dynatrace.hash4j, which is written anew here, after the specification of
+xxHash (doc/xxhash_spec.md). Kafka: Utils.computeTopicHash and computeGroupHash of 4.1 and later.
 """
 
 from __future__ import annotations
@@ -19,7 +14,12 @@ from typing import Final, TypeAlias
 
 from barnabas.metadata.metadata_image import MetadataImage, TopicMetadata
 
-_MASK: Final = 0xFFFFFFFFFFFFFFFF
+_TOPIC_HASH_MAGIC: Final = b"\x00"
+_MOST_REMEMBERED: Final = 10_000
+_INT64_SIZE: Final = 1 << 64
+_Racks: TypeAlias = tuple[tuple[str, ...], ...]
+
+_MASK_64: Final = 0xFFFFFFFFFFFFFFFF
 _PRIME32_1: Final = 0x9E3779B1
 _PRIME32_2: Final = 0x85EBCA77
 _PRIME32_3: Final = 0xC2B2AE3D
@@ -38,147 +38,8 @@ _SECRET: Final = bytes.fromhex(
 )
 _STRIPE: Final = 64
 _STRIPES_PER_BLOCK: Final = (len(_SECRET) - _STRIPE) // 8
-_BLOCK: Final = _STRIPE * _STRIPES_PER_BLOCK
 _EIGHT: Final = struct.Struct("<8Q")
 _TWO: Final = struct.Struct("<2Q")
-
-
-def xxh3_64(data: bytes) -> int:
-    """Return the hash, an unsigned number of 64 bits."""
-    # The specification mixes each class of lengths in its own way. The offsets into the secret (3, 7, 11, 119 and so
-    # on) have no meaning beyond that: they are given there.
-    size = len(data)
-    if size <= 16:
-        return _up_to_16(data)
-    if size <= 128:
-        return _up_to_128(data)
-    if size <= 240:
-        return _up_to_240(data)
-    return _long(data)
-
-
-def _up_to_16(data: bytes) -> int:
-    size = len(data)
-    if size > 8:
-        low = _word(data, 0) ^ _word(_SECRET, 24) ^ _word(_SECRET, 32)
-        high = _word(data, size - 8) ^ _word(_SECRET, 40) ^ _word(_SECRET, 48)
-        swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
-        return _avalanche((size + swapped + high + _folded(low, high)) & _MASK)
-    if size >= 4:
-        first = int.from_bytes(data[:4], "little")
-        last = int.from_bytes(data[-4:], "little")
-        mixed = (last + (first << 32)) ^ _word(_SECRET, 8) ^ _word(_SECRET, 16)
-        mixed ^= _rotated(mixed, 49) ^ _rotated(mixed, 24)
-        mixed = mixed * _MIX_1 & _MASK
-        mixed ^= (mixed >> 35) + size
-        mixed = mixed * _MIX_1 & _MASK
-        return mixed ^ mixed >> 28
-    if size:
-        combined = data[0] << 16 | data[size >> 1] << 24 | data[-1] | size << 8
-        flip = int.from_bytes(_SECRET[:4], "little") ^ int.from_bytes(_SECRET[4:8], "little")
-        return _avalanche_64(combined ^ flip)
-    return _avalanche_64(_word(_SECRET, 56) ^ _word(_SECRET, 64))
-
-
-def _up_to_128(data: bytes) -> int:
-    size = len(data)
-    total = size * _PRIME64_1
-    for pair in range((size - 1) // 32, -1, -1):
-        total += _mixed(data, 16 * pair, 32 * pair) + _mixed(data, size - 16 * (pair + 1), 32 * pair + 16)
-    return _avalanche(total & _MASK)
-
-
-def _up_to_240(data: bytes) -> int:
-    size = len(data)
-    total = size * _PRIME64_1 + sum(_mixed(data, 16 * index, 16 * index) for index in range(8))
-    total = _avalanche(total & _MASK)
-    total += sum(_mixed(data, 16 * index, 16 * (index - 8) + 3) for index in range(8, size // 16))
-    total += _mixed(data, size - 16, 136 - 17)
-    return _avalanche(total & _MASK)
-
-
-def _long(data: bytes) -> int:
-    size = len(data)
-    lanes = [
-        _PRIME32_3,
-        _PRIME64_1,
-        _PRIME64_2,
-        _PRIME64_3,
-        _PRIME64_4,
-        _PRIME32_2,
-        _PRIME64_5,
-        _PRIME32_1,
-    ]
-    for stripe in range((size - 1) // _STRIPE):
-        place = stripe % _STRIPES_PER_BLOCK
-        if stripe and not place:
-            _scramble(lanes)
-        _accumulate(lanes, data, stripe * _STRIPE, place * 8)
-    # The loop scrambles where the next block begins. A block that ends with the last whole stripe has no next one.
-    if (size - 1) // _STRIPE and (size - 1) // _STRIPE % _STRIPES_PER_BLOCK == 0:
-        _scramble(lanes)
-    # The last stripe is read from the end of the data, and overlaps the one before.
-    _accumulate(lanes, data, size - _STRIPE, len(_SECRET) - _STRIPE - 7)
-    total = size * _PRIME64_1
-    for pair in range(4):
-        low, high = _TWO.unpack_from(_SECRET, 11 + 16 * pair)
-        total += _folded(lanes[2 * pair] ^ low, lanes[2 * pair + 1] ^ high)
-    return _avalanche(total & _MASK)
-
-
-def _accumulate(lanes: list[int], data: bytes, position: int, secret: int) -> None:
-    words = _EIGHT.unpack_from(data, position)
-    keys = _EIGHT.unpack_from(_SECRET, secret)
-    for lane in range(8):
-        keyed = words[lane] ^ keys[lane]
-        lanes[lane ^ 1] = (lanes[lane ^ 1] + words[lane]) & _MASK
-        lanes[lane] = (lanes[lane] + (keyed & 0xFFFFFFFF) * (keyed >> 32)) & _MASK
-
-
-def _scramble(lanes: list[int]) -> None:
-    keys = _EIGHT.unpack_from(_SECRET, len(_SECRET) - _STRIPE)
-    for lane, key in enumerate(keys):
-        value = lanes[lane]
-        lanes[lane] = (value ^ value >> 47 ^ key) * _PRIME32_1 & _MASK
-
-
-def _mixed(data: bytes, position: int, secret: int) -> int:
-    low, high = _TWO.unpack_from(data, position)
-    key_low, key_high = _TWO.unpack_from(_SECRET, secret)
-    return _folded(low ^ key_low, high ^ key_high)
-
-
-def _folded(one: int, other: int) -> int:
-    product = one * other
-    return product & _MASK ^ product >> 64
-
-
-def _word(data: bytes, position: int) -> int:
-    return int.from_bytes(data[position : position + 8], "little")
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> 64 - bits) & _MASK
-
-
-def _avalanche(value: int) -> int:
-    value ^= value >> 37
-    value = value * _MIX_2 & _MASK
-    return value ^ value >> 32
-
-
-def _avalanche_64(value: int) -> int:
-    value ^= value >> 33
-    value = value * _PRIME64_2 & _MASK
-    value ^= value >> 29
-    value = value * _PRIME64_3 & _MASK
-    return value ^ value >> 32
-
-
-_MAGIC: Final = b"\x00"
-_MOST_REMEMBERED: Final = 10_000
-_INT64_SIZE: Final = 1 << 64
-_Racks: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class TopicHashes:
@@ -222,7 +83,7 @@ def _racks(topic: TopicMetadata, image: MetadataImage) -> _Racks:
 def _topic_bytes(name: str, topic_id: bytes, partitions: int, racks: _Racks) -> bytes:
     """Return the bytes to hash: numbers with their lowest byte first, text as UTF-16 and then its length."""
     # The id is hashed as Java's two longs, each with its lowest byte first.
-    out = [_MAGIC, topic_id[7::-1], topic_id[:7:-1], _text(name), struct.pack("<i", partitions)]
+    out = [_TOPIC_HASH_MAGIC, topic_id[7::-1], topic_id[:7:-1], _text(name), struct.pack("<i", partitions)]
     for partition in range(partitions):
         out.append(struct.pack("<i", partition))
         for rack in racks[partition] if racks else ():
@@ -235,3 +96,138 @@ def _topic_bytes(name: str, topic_id: bytes, partitions: int, racks: _Racks) -> 
 def _text(text: str) -> bytes:
     encoded = text.encode("utf-16-le", "surrogatepass")
     return encoded + struct.pack("<i", len(encoded) // 2)
+
+
+def xxh3_64(data: bytes) -> int:
+    """Return XXH3 with 64 bits and seed 0, an unsigned number.
+
+    Takes some microseconds for the bytes of a small topic, a third of a millisecond for one of a thousand partitions.
+    """
+    # The specification mixes each class of lengths in its own way. The offsets into the secret (3, 7, 11, 119 and so
+    # on) have no meaning beyond that: they are given there.
+    size = len(data)
+    if size <= 16:
+        return _xxh3_up_to_16(data)
+    if size <= 128:
+        return _xxh3_up_to_128(data)
+    if size <= 240:
+        return _xxh3_up_to_240(data)
+    return _xxh3_long(data)
+
+
+def _xxh3_up_to_16(data: bytes) -> int:
+    size = len(data)
+    if size > 8:
+        low = _word(data, 0) ^ _word(_SECRET, 24) ^ _word(_SECRET, 32)
+        high = _word(data, size - 8) ^ _word(_SECRET, 40) ^ _word(_SECRET, 48)
+        swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
+        return _avalanche((size + swapped + high + _folded(low, high)) & _MASK_64)
+    if size >= 4:
+        first = int.from_bytes(data[:4], "little")
+        last = int.from_bytes(data[-4:], "little")
+        mixed = (last + (first << 32)) ^ _word(_SECRET, 8) ^ _word(_SECRET, 16)
+        mixed ^= _rotated(mixed, 49) ^ _rotated(mixed, 24)
+        mixed = mixed * _MIX_1 & _MASK_64
+        mixed ^= (mixed >> 35) + size
+        mixed = mixed * _MIX_1 & _MASK_64
+        return mixed ^ mixed >> 28
+    if size:
+        combined = data[0] << 16 | data[size >> 1] << 24 | data[-1] | size << 8
+        flip = int.from_bytes(_SECRET[:4], "little") ^ int.from_bytes(_SECRET[4:8], "little")
+        return _avalanche_64(combined ^ flip)
+    return _avalanche_64(_word(_SECRET, 56) ^ _word(_SECRET, 64))
+
+
+def _xxh3_up_to_128(data: bytes) -> int:
+    size = len(data)
+    total = size * _PRIME64_1
+    for pair in range((size - 1) // 32, -1, -1):
+        total += _mixed(data, 16 * pair, 32 * pair) + _mixed(data, size - 16 * (pair + 1), 32 * pair + 16)
+    return _avalanche(total & _MASK_64)
+
+
+def _xxh3_up_to_240(data: bytes) -> int:
+    size = len(data)
+    total = size * _PRIME64_1 + sum(_mixed(data, 16 * index, 16 * index) for index in range(8))
+    total = _avalanche(total & _MASK_64)
+    total += sum(_mixed(data, 16 * index, 16 * (index - 8) + 3) for index in range(8, size // 16))
+    total += _mixed(data, size - 16, 136 - 17)
+    return _avalanche(total & _MASK_64)
+
+
+def _xxh3_long(data: bytes) -> int:
+    size = len(data)
+    lanes = [
+        _PRIME32_3,
+        _PRIME64_1,
+        _PRIME64_2,
+        _PRIME64_3,
+        _PRIME64_4,
+        _PRIME32_2,
+        _PRIME64_5,
+        _PRIME32_1,
+    ]
+    for stripe in range((size - 1) // _STRIPE):
+        place = stripe % _STRIPES_PER_BLOCK
+        if stripe and not place:
+            _scramble(lanes)
+        _accumulate(lanes, data, stripe * _STRIPE, place * 8)
+    # The loop scrambles where the next block begins. A block that ends with the last whole stripe has no next one.
+    if (size - 1) // _STRIPE and (size - 1) // _STRIPE % _STRIPES_PER_BLOCK == 0:
+        _scramble(lanes)
+    # The last stripe is read from the end of the data, and overlaps the one before.
+    _accumulate(lanes, data, size - _STRIPE, len(_SECRET) - _STRIPE - 7)
+    total = size * _PRIME64_1
+    for pair in range(4):
+        low, high = _TWO.unpack_from(_SECRET, 11 + 16 * pair)
+        total += _folded(lanes[2 * pair] ^ low, lanes[2 * pair + 1] ^ high)
+    return _avalanche(total & _MASK_64)
+
+
+def _accumulate(lanes: list[int], data: bytes, position: int, secret: int) -> None:
+    words = _EIGHT.unpack_from(data, position)
+    keys = _EIGHT.unpack_from(_SECRET, secret)
+    for lane in range(8):
+        keyed = words[lane] ^ keys[lane]
+        lanes[lane ^ 1] = (lanes[lane ^ 1] + words[lane]) & _MASK_64
+        lanes[lane] = (lanes[lane] + (keyed & 0xFFFFFFFF) * (keyed >> 32)) & _MASK_64
+
+
+def _scramble(lanes: list[int]) -> None:
+    keys = _EIGHT.unpack_from(_SECRET, len(_SECRET) - _STRIPE)
+    for lane, key in enumerate(keys):
+        value = lanes[lane]
+        lanes[lane] = (value ^ value >> 47 ^ key) * _PRIME32_1 & _MASK_64
+
+
+def _mixed(data: bytes, position: int, secret: int) -> int:
+    low, high = _TWO.unpack_from(data, position)
+    key_low, key_high = _TWO.unpack_from(_SECRET, secret)
+    return _folded(low ^ key_low, high ^ key_high)
+
+
+def _folded(one: int, other: int) -> int:
+    product = one * other
+    return product & _MASK_64 ^ product >> 64
+
+
+def _word(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position : position + 8], "little")
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 64 - bits) & _MASK_64
+
+
+def _avalanche(value: int) -> int:
+    value ^= value >> 37
+    value = value * _MIX_2 & _MASK_64
+    return value ^ value >> 32
+
+
+def _avalanche_64(value: int) -> int:
+    value ^= value >> 33
+    value = value * _PRIME64_2 & _MASK_64
+    value ^= value >> 29
+    value = value * _PRIME64_3 & _MASK_64
+    return value ^ value >> 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +41,30 @@ def modules() -> tuple[Module, ...]:
         text = file.read_text(encoding="utf-8")
         found.append(Module(file.relative_to(SOURCE).as_posix(), text.count("\n"), ast.parse(text)))
     return tuple(found)
+
+
+@cache
+def importers_of_modules() -> Mapping[str, frozenset[str]]:
+    """By path, the paths of the modules that import each module, anywhere in their code."""
+    paths = {
+        module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module.path for module in modules()
+    }
+    importers: dict[str, set[str]] = {path: set() for path in paths.values()}
+    for module in modules():
+        for node in ast.walk(module.tree):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                # `from package import module` names the module second.
+                names = [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            for path in {paths[name] for name in names if name in paths} - {module.path}:
+                importers[path].add(module.path)
+    return {path: frozenset(found) for path, found in importers.items()}
+
+
+def _module_name(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def functions(module: Module) -> Iterator[Function]:

@@ -6,6 +6,12 @@ import subprocess
 import sys
 
 LATER = (
+    "barnabas.api.handlers.acls",
+    "barnabas.api.handlers.alter_configs",
+    "barnabas.api.handlers.classic_groups",
+    "barnabas.api.handlers.offsets",
+    "barnabas.api.handlers.topics",
+    "barnabas.api.handlers.transactions",
     "barnabas.broker.consumer_group_coordination",
     "barnabas.coordinator.group.assignors.built_in",
     "barnabas.coordinator.group.consumer.group",

@@ -12,7 +12,7 @@ import pytest
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from tests.architecture import generated_docs
-from tests.architecture.source_tree import ROOT, Module, functions, modules
+from tests.architecture.source_tree import ROOT, Module, functions, importers_of_modules, modules
 from tests.wire.random_messages import all_versions
 
 MAX_FILE_LINES = 600
@@ -30,6 +30,21 @@ LONG_FUNCTIONS: dict[str, str] = {
     ),
 }
 """path::Class.function -> why it is longer than MAX_FUNCTION_LINES."""
+
+LEAST_FILE_LINES = 40
+
+SHORT_FILES: dict[str, str] = {
+    "barnabas/__main__.py": "what `python -m barnabas` runs",
+    "barnabas/api/handlers/telemetry.py": "no handler family imports another, and this one is imported late",
+    "barnabas/cli/perf.py": "a group of commands; the table of commands names its module",
+    "barnabas/cli/perf_rebalance_times.py": "its base class brings the whole consumer, which `--help` does without",
+    "barnabas/clients/consumer/group/make_coordinator.py": "the choice between two packages, neither of which knows it",
+    "barnabas/storage/log/exchange.py": "a part of UnifiedLog, which is too long to take it back",
+    "barnabas/storage/log/segment_swap.py": "a part of UnifiedLog, which is too long to take it back",
+    "pyspark_barnabas.py": "the name by which Spark finds the source",
+    "pyspark_barnabas_log.py": "the name by which Spark finds the log source",
+}
+"""Path under src -> why it is a file of its own although it has fewer than LEAST_FILE_LINES and one importer."""
 
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types", "core", "manager"}
 
@@ -51,6 +66,16 @@ def test_every_module_says_what_it_is() -> None:
 def test_files_are_short() -> None:
     long = {module.path: module.lines for module in modules() if module.lines > MAX_FILE_LINES}
     assert long.keys() == LONG_FILES.keys(), long
+
+
+def test_short_files_are_part_of_their_importer() -> None:
+    importers = importers_of_modules()
+    short = {
+        module.path
+        for module in modules()
+        if module.lines < LEAST_FILE_LINES and not module.is_package and len(importers[module.path]) <= 1
+    }
+    assert short == SHORT_FILES.keys()
 
 
 def test_functions_are_short() -> None:

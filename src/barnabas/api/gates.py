@@ -1,25 +1,9 @@
-"""The gate of the control plane: the controller's three requests pass, all others are answered with an error.
+"""The gates that let only the controller's three requests pass: that of the control plane, and that of a start.
 
-`ControlPlaneApis.handle` runs on the one request handler of the control plane, in the place of `Apis.handle`, so
-nothing here needs a lock. Kafka separates its planes by listener only, and answers every request there. The difference
-is deliberate: a client that was pointed at the controller's own listener would delay the controller's requests, which
-that listener exists to prevent.
+At the control plane all other requests are answered with an error, for as long as the broker runs. At the start they
+wait, unanswered, until the broker is ready for them.
 
 Kafka: KafkaServer.controlPlaneRequestProcessor.
-
-The gate at which requests wait, unanswered, until the broker is ready; the controller's requests pass.
-
-The controller tells this broker over the network which partitions it leads, so the listener has to be served before
-there is anything to serve. Until the gate opens, the request parser reads a table in which every API except the
-controller's three leads here. `hold` is called by whichever thread runs a request, `open` once by the main thread,
-which gives the parser the real table; the gate is then out of every request's way.
-
-`_lock` guards the list of waiting requests; a connection has at most one request in it, because it is muted meanwhile.
-Waiting requests hold connections (`max.connections`) and memory (`queued.max.request.bytes`) that the controller may
-need before the gate can open: when that takes long, the main thread closes their connections by `disconnect_waiting`.
-
-Kafka has no such gate: it starts to read when the controller has been started, and answers the first requests from
-empty metadata.
 """
 
 from __future__ import annotations
@@ -30,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from barnabas.api.brief import BRIEF
-from barnabas.api.large_requests import Undecoded
+from barnabas.api.brief import BRIEF, BRIEF_LIMIT_BYTES, Brief
+from barnabas.api.large_requests import LargeRequests, Undecoded
 from barnabas.api.registry import Registry
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import RequestParser
@@ -46,11 +30,18 @@ CONTROLLER_APIS: Final = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, 
 class ControlPlaneApis:
     """Runs the requests of the control plane; a refused one that is large closes its connection.
 
-    handle: what runs a request that may pass (`Apis.handle`).
+    handle: what runs a request that may pass (`Apis.handle`). large: decodes what is left undecoded.
+    `ControlPlaneApis.handle` runs in the place of `Apis.handle`, on the one request handler of the control plane, so
+    nothing here needs a lock.
+
+    Kafka separates its planes by listener only, and answers every request there. The difference is deliberate: a client
+    that was pointed at the controller's own listener would delay the controller's requests, which that listener exists
+    to prevent.
     """
 
-    def __init__(self, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
+    def __init__(self, registry: Registry, handle: Callable[[Request[Any]], None], large: LargeRequests) -> None:
         self._handle = handle
+        self._large = large
         self._warned_of = ""  # the connection refused last: one log line each is enough
         self._refused = {
             handler.api_key: handler.redirected(self._refuse)
@@ -62,11 +53,14 @@ class ControlPlaneApis:
         """Handle a request of the controller, refuse any other."""
         refused = self._refused.get(request.handler.api_key)
         if refused is not None and isinstance(request.body, Undecoded):
-            # Its error answer names what it asked for, and so much is decoded for the controller only.
-            self._warn(request)
-            request.close_connection()
-            request.release_buffer()
-            return
+            # The error answer names what was asked for. So much is decoded for the controller only, unless it is short:
+            # the first requests of a late family come undecoded, too.
+            if request.request_size > BRIEF_LIMIT_BYTES:
+                self._warn(request)
+                request.close_connection()
+                request.release_buffer()
+                return
+            refused = self._large.leading_here(refused)
         # By way of the ordinary pipeline, which makes the API's own error answer of the ApiError and frees the frame.
         self._handle(request if refused is None else request.handed_to(refused))
 
@@ -94,7 +88,21 @@ class ControlPlaneApis:
 
 
 class StartupGate:
-    """Closed from the start. handle: runs a request that has waited (Apis.handle_moved)."""
+    """The gate of a start, closed at first. handle: runs a request that has waited (`Apis.handle_moved`).
+
+    The controller tells this broker over the network which partitions it leads, so the listener has to be served before
+    there is anything to serve. Until the gate opens, the request parser reads a table in which every API except the
+    controller's three leads here. `hold` is called by whichever thread runs a request, `open` once by the main thread,
+    which gives the parser the real table; the gate is then out of every request's way.
+
+    `_lock` guards the list of waiting requests; a connection has at most one request in it, because it is muted
+    meanwhile. Waiting requests hold connections (`max.connections`) and memory (`queued.max.request.bytes`) that the
+    controller may need before the gate can open: when that takes long, the main thread closes their connections by
+    `disconnect_waiting`.
+
+    Kafka has no such gate: it starts to read when the controller has been started, and answers the first requests from
+    empty metadata.
+    """
 
     def __init__(self, parser: RequestParser, registry: Registry, handle: Callable[[Request[Any]], None]) -> None:
         self._parser = parser
@@ -141,4 +149,5 @@ class StartupGate:
         """Return a line that leads to `hold`. It is brief: holding a request takes no time."""
         if handler.api_key in CONTROLLER_APIS:
             return handler
-        return handler.redirected(self.hold, BRIEF)
+        # No frame is decoded on a network thread that its own line leaves undecoded.
+        return handler.redirected(self.hold, Brief(BRIEF.since, min(BRIEF.limit_bytes, handler.brief_bytes)))

@@ -25,7 +25,7 @@ from barnabas.protocol.decoder_source import Bound
 from barnabas.protocol.error_answers import error_answer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
-from barnabas.protocol.message_index import request_class
+from barnabas.protocol.message_index import MESSAGES, RequestDecoders
 from barnabas.protocol.messages.message import Message
 from barnabas.quota.controller_mutation_quota import ControllerMutationQuota
 
@@ -214,10 +214,9 @@ class Handler:
         brief: Brief = NOT_BRIEF,
         listed: bool = True,
     ) -> None:
-        message = request_class(api_key)
         self.api_key = api_key
         self.handle = handle
-        self.min_version, self.max_version = versions or (message.min_version, message.max_version)
+        self.min_version, self.max_version = versions or MESSAGES[api_key].versions
         self.error_answer = error_answer
         self.brief_from, self.brief_bytes = brief
         self.throttled_by = THROTTLED_BY.get(api_key, ThrottledBy.REQUEST)
@@ -226,8 +225,15 @@ class Handler:
         self.throttle: Throttle | None = None
         """Set, by one assignment, while a quota is in force that the API's requests are charged to."""
         # The bytes of a frame bound its elements where few bytes are decoded at once.
-        self.decoders = message.decoders.bounded(Bound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else Bound.FEW)
+        self.decoders = RequestDecoders(api_key, Bound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else Bound.FEW)
         """The body decoder of each version for frames that are decoded at once, compiled when first asked for."""
+
+    def become(self, line: Handler) -> None:
+        """Take function, error answer and mark of a line of the same API (`api.late_families`); versions and quotas
+        stay."""
+        self.handle, self.error_answer, self.decoders = line.handle, line.error_answer, line.decoders
+        # Last: from here on network threads decode the requests, and run them.
+        self.brief_from, self.brief_bytes = line.brief_from, line.brief_bytes
 
     def redirected(self, handle: Handle, brief: Brief = NOT_BRIEF) -> Handler:
         """Return a line of the same API that leads to `handle`, outside of quotas."""

@@ -2,17 +2,9 @@
 
 Built by BrokerServer on the main thread. From here on clients can connect; their requests are read when the handlers
 have started, and wait at the startup gate until the broker is ready for them.
-Kafka: the part of KafkaServer.startup about SocketServer, KafkaApis and KafkaRequestHandlerPool.
 
-The delegation tokens of a broker: their manager, with a cache that holds SCRAM credentials for logins by token.
-
-Called by `front_stage` on the main thread, before the first connection is accepted.
-Kafka: the lines about DelegationTokenManager in KafkaServer.startup.
-
-The request handlers of both planes: made, started, and stopped together.
-
-Made by `front_stage` on the main thread, when the SocketServer exists. The data plane has `num.io.threads` handlers,
-the control plane one. Kafka: KafkaServer.dataPlaneRequestHandlerPool, controlPlaneRequestHandlerPool.
+Kafka: the part of KafkaServer.startup about DelegationTokenManager, SocketServer, KafkaApis and
+KafkaRequestHandlerPool.
 """
 
 from __future__ import annotations
@@ -27,6 +19,7 @@ from barnabas.api.authorize import Authorizer
 from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.gates import ControlPlaneApis, StartupGate
 from barnabas.api.handlers.api_versions import ApiVersionsApi
+from barnabas.api.large_requests import LargeRequests
 from barnabas.api.registry import Registry
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
@@ -68,61 +61,7 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 if TYPE_CHECKING:
     from barnabas.faults.fault_layer import FaultLayer
 
-
-def start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient) -> DelegationTokenManager | None:
-    """Load the tokens in the store and follow their changes. Returns None without `delegation.token.secret.key`."""
-    config = TokenConfig.from_kafka_config(foundations.static)
-    if config.secret_key is None:
-        return None
-    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(_credentials), foundations.clock)
-    manager.start(foundations.scheduler)
-    foundations.lifecycle.on_stop("delegation tokens", manager.stop)
-    return manager
-
-
-def _credentials(password: str) -> dict[str, ScramCredential]:
-    """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
-    return {name: ScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
-
-
 CONTROL_PLANE_HANDLERS: Final = 1
-
-
-class HandlerPools:
-    """The pools. `control_plane` is None unless the controller has a listener of its own."""
-
-    def __init__(
-        self,
-        sockets: SocketServer,
-        apis: Apis,
-        registry: Registry,
-        clock: Clock,
-        count: int,
-        on_fatal: FatalHandler,
-    ) -> None:
-        self.data_plane = RequestHandlerPool(sockets.data_plane_request_channel, apis.handle, clock, count, on_fatal)
-        self.control_plane: RequestHandlerPool | None = None
-        if sockets.control_plane_request_channel is not None:
-            self.control_plane = RequestHandlerPool(
-                sockets.control_plane_request_channel,
-                ControlPlaneApis(registry, apis.handle).handle,
-                clock,
-                CONTROL_PLANE_HANDLERS,
-                on_fatal,
-                prefix=CONTROL_PLANE,
-            )
-
-    def start(self) -> None:
-        """Start the threads, the control plane's first."""
-        if self.control_plane is not None:
-            self.control_plane.start()
-        self.data_plane.start()
-
-    def shutdown(self) -> None:
-        """Let the threads handle the queued requests, and end them."""
-        self.data_plane.shutdown()
-        if self.control_plane is not None:
-            self.control_plane.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +87,46 @@ class BuiltStages:
     transactions: TransactionStage
 
 
+class HandlerPools:
+    """The request handlers of both planes, started and stopped together.
+
+    `control_plane` is None unless the controller has a listener of its own. count: of the data plane's handlers.
+    """
+
+    def __init__(
+        self,
+        sockets: SocketServer,
+        apis: Apis,
+        control_plane_apis: ControlPlaneApis,
+        clock: Clock,
+        count: int,
+        on_fatal: FatalHandler,
+    ) -> None:
+        self.data_plane = RequestHandlerPool(sockets.data_plane_request_channel, apis.handle, clock, count, on_fatal)
+        self.control_plane: RequestHandlerPool | None = None
+        if sockets.control_plane_request_channel is not None:
+            self.control_plane = RequestHandlerPool(
+                sockets.control_plane_request_channel,
+                control_plane_apis.handle,
+                clock,
+                CONTROL_PLANE_HANDLERS,
+                on_fatal,
+                prefix=CONTROL_PLANE,
+            )
+
+    def start(self) -> None:
+        """Start the threads, the control plane's first."""
+        if self.control_plane is not None:
+            self.control_plane.start()
+        self.data_plane.start()
+
+    def shutdown(self) -> None:
+        """Let the threads handle the queued requests, and end them."""
+        self.data_plane.shutdown()
+        if self.control_plane is not None:
+            self.control_plane.shutdown()
+
+
 @dataclass(frozen=True, slots=True)
 class FrontStage:
     """The parts between clients and the stages below; the sockets are bound and nothing is read yet."""
@@ -167,7 +146,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
     topic_changes = _follow_topic_changes(stages)
     elections = _follow_elections(stages)
-    tokens = start_delegation_tokens(foundations, storage.zk_client)
+    tokens = _start_delegation_tokens(foundations, storage.zk_client)
     acl_changes = DelayedFuturePurgatory("AlterAcls", foundations.timer)
     register_purgatory(foundations.metrics, acl_changes.operations)
     registry = _build_registry(stages, topic_changes, elections, acl_changes, tokens, access)
@@ -202,8 +181,9 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     address_quotas = sockets.connection_quotas
     # Before the sockets are bound: the first connection already counts against the quotas in the store.
     quotas.start(storage.zk_client, storage.config_changes, address_quotas.update_ip_connection_rate_quota)
+    control_plane_apis = ControlPlaneApis(registry, apis.handle, LargeRequests(request_log))
     handlers = HandlerPools(
-        sockets, apis, registry, clock, RequestHandlerConfig.from_kafka_config(config).threads, lifecycle.fail
+        sockets, apis, control_plane_apis, clock, RequestHandlerConfig.from_kafka_config(config).threads, lifecycle.fail
     )
     # From here on the ports are known, which the registration and the controller's channel to this broker need.
     foundations.listeners.bound = sockets.bind()
@@ -244,6 +224,26 @@ def _follow_elections(stages: BuiltStages) -> LeaderElections:
     metadata.subscribe(elections.metadata_changed)
     register_purgatory(foundations.metrics, elections.purgatory)
     return elections
+
+
+def _start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient) -> DelegationTokenManager | None:
+    """Load the tokens in the store and follow their changes, before the first connection is accepted.
+
+    Returns their manager, with a cache that holds SCRAM credentials for logins by token; None without
+    `delegation.token.secret.key`.
+    """
+    config = TokenConfig.from_kafka_config(foundations.static)
+    if config.secret_key is None:
+        return None
+    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(_token_credentials), foundations.clock)
+    manager.start(foundations.scheduler)
+    foundations.lifecycle.on_stop("delegation tokens", manager.stop)
+    return manager
+
+
+def _token_credentials(password: str) -> dict[str, ScramCredential]:
+    """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
+    return {name: ScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
 
 
 def _build_registry(

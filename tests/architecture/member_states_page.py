@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.clients.consumer.group.consumer.states import TRANSITIONS, MemberState
+from barnabas.clients.consumer.group.consumer.member_states import TRANSITIONS, MemberState
 
 
 def member_states_page() -> str:
@@ -11,7 +11,7 @@ def member_states_page() -> str:
     lines = [
         "# States of a consumer with `group_protocol=consumer`",
         "",
-        "Made from the table in `barnabas.clients.consumer.group.consumer.states` by `make docs`. That module's",
+        "Made from the table in `barnabas.clients.consumer.group.consumer.member_states` by `make docs`. That module's",
         "docstring tells the story.",
         "",
         "```mermaid",

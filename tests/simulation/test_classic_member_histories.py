@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.consumer.group.classic.membership import MembershipState
+from barnabas.clients.consumer.group.classic.classic_membership import MembershipState
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

@@ -14,7 +14,7 @@ import re
 
 import pytest
 
-from barnabas.coordinator.group.consumer.member import TimerKind
+from barnabas.coordinator.group.consumer.consumer_group_member import TimerKind
 from barnabas.coordinator.group.consumer.replay import restore_consumer_groups
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.support.consumer_group_coordinator import ConsumerGroupCoordinator, Owned, name_of, topics_of

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.classic import group as classic_group
+from barnabas.coordinator.group.classic import classic_group
+from barnabas.coordinator.group.classic.classic_group_terms import JoinAnswer, LeavingMember, SyncAnswer
 from barnabas.coordinator.group.classic.states import (
     TRANSITIONS,
     ClassicEvent,
@@ -22,7 +23,6 @@ from barnabas.coordinator.group.classic.states import (
     ClassicTransition,
     classic_transition,
 )
-from barnabas.coordinator.group.classic.terms import JoinAnswer, LeavingMember, SyncAnswer
 from barnabas.protocol.errors import ErrorCode
 from tests.support.classic_coordinator import Answers, ClassicCoordinator
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.consumer.group.consumer.states import TRANSITIONS, MemberEvent, MemberState, next_state
+from barnabas.clients.consumer.group.consumer.member_states import TRANSITIONS, MemberEvent, MemberState, next_state
 from barnabas.clients.consumer.subscription_state import SubscriptionPattern
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

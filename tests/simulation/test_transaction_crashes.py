@@ -33,12 +33,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.coordinator.group.loading import PartitionReplay
-from barnabas.coordinator.group.offsets.terms import OffsetFetchTerms
-from barnabas.coordinator.transaction.loading import TransactionLoading
+from barnabas.coordinator.group.group_loading import PartitionReplay
+from barnabas.coordinator.group.offsets.offset_terms import OffsetFetchTerms
 from barnabas.coordinator.transaction.marker_dispatch import MarkerDispatch, MarkerRequest
-from barnabas.coordinator.transaction.service import TransactionService
+from barnabas.coordinator.transaction.transaction_loading import TransactionLoading
 from barnabas.coordinator.transaction.transaction_metadata import COMPLETE
+from barnabas.coordinator.transaction.transaction_service import TransactionService
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -54,7 +54,7 @@ from barnabas.protocol.messages.transactions import (
 )
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.storage.producers import rebuild
+from barnabas.storage.producers import rebuilt_producers
 from tests.support.simulated_files import Moment, PowerOff, SimulatedFiles
 from tests.support.transactional_broker import (
     DATA_PLACES,
@@ -745,9 +745,9 @@ def _an_end_is_answered_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> 
 
 def _a_recovery_forgets_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_batch(*args: Any) -> None:
-        rebuild.load_batch(*args)
+        rebuilt_producers.load_batch(*args)
 
-    monkeypatch.setattr("barnabas.storage.log.recovery.load_batch", load_batch)
+    monkeypatch.setattr("barnabas.storage.log.log_recovery.load_batch", load_batch)
 
 
 def _a_group_is_loaded_without_open_transactions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,9 @@ from barnabas.clients.producer.producer_record import ProducerRecord
 from barnabas.clients.producer.sending.sender import Sender
 from barnabas.clients.producer.sequences.partition_sequences import NO_IDENTITY, ProducerIdentity
 from barnabas.clients.producer.transactions.open_transaction import CurrentTransaction
-from barnabas.clients.producer.transactions.requests import EndTransaction
-from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
+from barnabas.clients.producer.transactions.transaction_states import TransactionManagerState
+from barnabas.clients.producer.transactions.transactional_request import EndTransaction
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode

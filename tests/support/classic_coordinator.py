@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
-from barnabas.coordinator.group.classic.changes import (
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_changes import (
     ClassicFollowUp,
     ClassicGroupChanges,
     DelayedHeartbeat,
     DelayedRebalance,
 )
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.service import ClassicGroupService
-from barnabas.coordinator.group.classic.terms import (
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.classic.classic_group_terms import (
     JoinAnswer,
     JoinTerms,
     LeaveAnswer,
@@ -25,8 +25,8 @@ from barnabas.coordinator.group.classic.terms import (
     SyncTerms,
 )
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
-from barnabas.coordinator.group.environment import GroupCoordinatorConfig, GroupEnvironment
 from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig, GroupEnvironment
 from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.restore import loaded_classic_group
 from barnabas.coordinator.group.table import GroupTable

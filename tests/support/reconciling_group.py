@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from barnabas.clients.consumer.consumer import Consumer
-from barnabas.clients.consumer.group.consumer.coordinator import ReconcilingCoordinator
+from barnabas.clients.consumer.group.consumer.reconciling_coordinator import ReconcilingCoordinator
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

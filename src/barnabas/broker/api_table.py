@@ -47,8 +47,8 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 if TYPE_CHECKING:
     from barnabas.controller.controller import Controller
     from barnabas.controller.delayed_elect_leader import LeaderElections
-    from barnabas.coordinator.group.coordinator import GroupCoordinator
-    from barnabas.coordinator.transaction.coordinator import TransactionCoordinator
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.metadata.acl_admin import AclAdmin
     from barnabas.metadata.delegation_tokens import DelegationTokenManager
     from barnabas.metadata.producer_ids import ProducerIdManager

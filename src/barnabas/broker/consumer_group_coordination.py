@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.classic.service import ClassicGroupService
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.consumer.classic_members import ConsumerGroupClassicMembers
-from barnabas.coordinator.group.consumer.service import ConsumerGroupService
+from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
-from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 
 
 class ConsumerGroups(NamedTuple):

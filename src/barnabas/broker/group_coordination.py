@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.process_tuning import freeze_loaded_groups
-from barnabas.coordinator.group.admin import GroupAdminService
-from barnabas.coordinator.group.classic.changes import ClassicGroupChanges, DelayedHeartbeat, DelayedRebalance
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.service import ClassicGroupService
-from barnabas.coordinator.group.coordinator import GroupCoordinator
-from barnabas.coordinator.group.environment import GroupCoordinatorConfig, GroupEnvironment, MembershipService
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_changes import (
+    ClassicGroupChanges,
+    DelayedHeartbeat,
+    DelayedRebalance,
+)
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.group import Group, GroupType
-from barnabas.coordinator.group.loading import PartitionLoader
+from barnabas.coordinator.group.group_admin import GroupAdminService
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig, GroupEnvironment, MembershipService
+from barnabas.coordinator.group.group_loading import PartitionLoader
 from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
-from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
-from barnabas.coordinator.group.offsets.service import OffsetService
+from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
+from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.restore import restore_memberships

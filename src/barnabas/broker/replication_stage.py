@@ -19,7 +19,7 @@ from barnabas.broker.leader_connections import InterBrokerAddresses, LeaderConne
 from barnabas.broker.storage_stage import StorageStage
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.coordinator.group.coordinator import GroupCoordinator
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_managers import QuotaConfig

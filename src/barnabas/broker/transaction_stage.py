@@ -17,19 +17,22 @@ from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.coordinator.transaction.admin import TransactionAdmin
-from barnabas.coordinator.transaction.coordinator import TransactionCoordinator, register_transaction_metrics
-from barnabas.coordinator.transaction.environment import (
+from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
+from barnabas.coordinator.transaction.marker_sender import MarkerSender, TransactionCompletion
+from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin
+from barnabas.coordinator.transaction.transaction_coordinator import (
+    TransactionCoordinator,
+    register_transaction_metrics,
+)
+from barnabas.coordinator.transaction.transaction_environment import (
     TransactionCoordinatorConfig,
     TransactionEnvironment,
     TransactionTable,
 )
-from barnabas.coordinator.transaction.expiry import TransactionExpiry
-from barnabas.coordinator.transaction.loading import TransactionLoading
-from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
-from barnabas.coordinator.transaction.marker_sender import MarkerSender, TransactionCompletion
-from barnabas.coordinator.transaction.service import TransactionService
+from barnabas.coordinator.transaction.transaction_expiry import TransactionExpiry
+from barnabas.coordinator.transaction.transaction_loading import TransactionLoading
 from barnabas.coordinator.transaction.transaction_log import TransitionLog
+from barnabas.coordinator.transaction.transaction_service import TransactionService
 from barnabas.coordinator.transaction.verification_sender import VerificationSender
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager

@@ -47,7 +47,7 @@ _KAFKA_LOGGERS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka.coordinator.group": ("barnabas.coordinator.group",),
     "kafka.coordinator.group.GroupCoordinator": ("barnabas.coordinator.group",),
     "kafka.coordinator.group.GroupMetadataManager": (
-        "barnabas.coordinator.group.loading",
+        "barnabas.coordinator.group.group_loading",
         "barnabas.coordinator.group.offsets",
     ),
     "kafka.coordinator.transaction": ("barnabas.coordinator.transaction",),
@@ -56,7 +56,7 @@ _KAFKA_LOGGERS: Final[Mapping[str, tuple[str, ...]]] = {
         "barnabas.coordinator.transaction.verification_sender",
     ),
     "kafka.coordinator.transaction.TransactionStateManager": (
-        "barnabas.coordinator.transaction.loading",
+        "barnabas.coordinator.transaction.transaction_loading",
         "barnabas.coordinator.transaction.log",
     ),
     "kafka.log": ("barnabas.storage",),

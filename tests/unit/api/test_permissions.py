@@ -30,9 +30,9 @@ from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.coordinator.transaction.admin import TransactionAdmin
 from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
-from barnabas.coordinator.transaction.service import TransactionService
+from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin
+from barnabas.coordinator.transaction.transaction_service import TransactionService
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
 from barnabas.metadata.topic_admin import CreateTopicResult, TopicToCreate

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.coordinator.runtime.log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.coordinator.transaction.environment import (
+from barnabas.coordinator.transaction.transaction_environment import (
     TransactionCoordinatorConfig,
     TransactionEnvironment,
     TransactionTable,

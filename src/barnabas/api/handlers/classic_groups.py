@@ -27,8 +27,8 @@ from typing import Any
 from barnabas.api.authorize import Authorizer, is_allowed
 from barnabas.api.brief import BRIEF, JOINING_MEMBER_US, LEAVING_MEMBER_US, check_cost
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.classic.service import ClassicGroupService
-from barnabas.coordinator.group.classic.terms import (
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.classic.classic_group_terms import (
     JoinAnswer,
     JoinTerms,
     LeaveAnswer,

@@ -26,7 +26,7 @@ from barnabas.runtime.lazy import Lazy
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.consumer.service import ConsumerGroupService
+    from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 
 MEMBER_MAKES_ITS_ID_SINCE = 1
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, authorized_operations, is_allowed, permitted
 from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.admin import GroupAdminService
+from barnabas.coordinator.group.group_admin import GroupAdminService
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -111,7 +111,7 @@ class GroupAdminApi:
     def consumer_group_describe(self, request: Request[ConsumerGroupDescribeRequest]) -> None:
         """Describe groups of KIP-848, one named twice once.
 
-        Raises ApiError UNSUPPORTED_VERSION when `group.coordinator.rebalance.protocols` leaves them out.
+        Raises ApiError UNSUPPORTED_VERSION when `group.group_coordinator.rebalance.protocols` leaves them out.
         """
         if not self._groups.serves_consumer_groups:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)

@@ -29,8 +29,8 @@ from typing import Final
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import COMMITTED_OFFSET_US, FETCHED_GROUP_US, FETCHED_OFFSET_US, Brief, check_cost, check_costs
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.offsets.service import OffsetService
-from barnabas.coordinator.group.offsets.terms import (
+from barnabas.coordinator.group.offsets.offset_service import OffsetService
+from barnabas.coordinator.group.offsets.offset_terms import (
     CommitTerms,
     FetchedOffset,
     FetchedOffsets,

@@ -26,7 +26,7 @@ from barnabas.api.transaction_verification import (
     VerificationQuestion,
     VerificationTerms,
 )
-from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer, TransactionalOffsetService
 from barnabas.coordinator.group.offsets_topic import commit_error
 from barnabas.metadata.metadata_cache import MetadataCache

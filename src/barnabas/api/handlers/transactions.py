@@ -24,8 +24,8 @@ from barnabas.api.brief import each_once
 from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request
 from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
-from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
 from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
+from barnabas.coordinator.transaction.transaction_service import EndResult, InitResult, TransactionService
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, is_internal

@@ -22,16 +22,16 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from barnabas.clients.aio.async_transactions import AsyncTransactions
 from barnabas.clients.aio.call_thread import LoopResults
 from barnabas.clients.aio.send_waits import SendingTurns, SendWaits
-from barnabas.clients.aio.transactions import AsyncTransactions
 from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.errors import ClientClosed, ClientTimeout
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.producer import producer as core
 from barnabas.clients.producer.batches.record_future import UNREAD
-from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_record import (
     DeliveryCallback,
     Headers,

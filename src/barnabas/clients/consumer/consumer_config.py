@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
+from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.deserializers import Deserializer, Deserializers
 from barnabas.clients.consumer.group.config import GroupProtocol, GroupRebalanceConfig, GroupSettings
-from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.offset_reset import parse_offset_reset
 from barnabas.clients.settings.notation import setting, settings_of
 from barnabas.clients.values import ISOLATION_LEVELS

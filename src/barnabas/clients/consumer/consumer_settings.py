@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
 from barnabas.clients.consumer.deserializers import Deserializer
-from barnabas.clients.consumer.interceptors import ConsumerInterceptor
+from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor
 from barnabas.config.secret import Secret
 
 

@@ -31,9 +31,9 @@ from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
 from barnabas.clients.producer.accumulator.buffer_pool import BufferPool
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.batches.producer_batch import ProducerBatch
-from barnabas.clients.producer.interceptors import OutgoingRecord
 from barnabas.clients.producer.partitioning.partition_choice import partitioner_of
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_interceptors import OutgoingRecord
 from barnabas.clients.producer.producer_metrics import ClientState
 from barnabas.clients.producer.producer_record import (
     DeliveryCallback,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
-from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptors
 from barnabas.clients.producer.partitioning.partition_choice import Partitioner, checked_choice, partition_for_key
 from barnabas.clients.producer.producer_config import ProducerConfig
+from barnabas.clients.producer.producer_interceptors import OutgoingRecord, ProducerInterceptors
 from barnabas.clients.producer.producer_record import DeliveryCallback, ProducerRecord, RecordMetadata
 from barnabas.clients.producer.producer_topics import KnownTopic
 from barnabas.clients.producer.sending.sender_thread import SenderThread

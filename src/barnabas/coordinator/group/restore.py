@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import ClassicMember, MemberTerms
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_member import ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.group import Membership
 from barnabas.coordinator.group.offsets_topic import (

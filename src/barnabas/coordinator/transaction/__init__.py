@@ -1,11 +1,12 @@
 """The transaction coordinator: the producers with transactional ids, and the transactions that they begin and end.
 
-`coordinator.TransactionCoordinator` holds the services; `broker.transaction_stage` builds it and tells it which
+`TransactionCoordinator` holds the services; `broker.transaction_stage` builds it and tells it which
 partitions of `__transaction_state` this broker leads.
 
 A transactional id is a TransactionEntry: a lock, and an immutable TransactionMetadata. A request takes three steps:
 `decisions` says, from the metadata alone, what to answer or which metadata come next (by the transitions and the table
 of states in `transaction_metadata`); `transaction_log` writes them under the lock; when they are stored they are put in
 place, and the client is answered. An ended transaction goes on from there without its client: `marker_sender` writes a
-marker into each partition, and then the end. `loading` reads everything back, and resumes what had been decided.
+marker into each partition, and then the end. `transaction_loading` reads everything back, and resumes what had been
+decided.
 """

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from barnabas.coordinator.transaction.service import TransactionService
 from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.transaction_service import TransactionService
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

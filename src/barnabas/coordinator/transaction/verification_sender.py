@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
-from barnabas.coordinator.transaction.service import VerificationErrors
 from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.transaction_service import VerificationErrors
 from barnabas.protocol.errors import ErrorCode, error_of
 from barnabas.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from barnabas.protocol.topic_partition import TopicPartition, by_topic

@@ -26,10 +26,10 @@ from barnabas.records.record_batch import (
     NO_TIMESTAMP,
     RecordBatch,
 )
+from barnabas.storage.cleaner.cleaned_transactions import CleanedTransactions
 from barnabas.storage.cleaner.offset_map import OffsetMap
 from barnabas.storage.cleaner.record_keys import RecordKeys, batch_keys, timestamp_delta, with_timestamp_delta
 from barnabas.storage.cleaner.stats import CopyStats
-from barnabas.storage.cleaner.transactions import CleanedTransactions
 from barnabas.storage.producers.entry import LastRecord
 
 Batch = RecordBatch | LegacyBatch

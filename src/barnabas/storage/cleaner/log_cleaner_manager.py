@@ -24,7 +24,7 @@ from barnabas.storage.cleaner.choice import (
     log_to_clean,
     max_compaction_delay_ms,
 )
-from barnabas.storage.cleaner.states import ABORTED, CleaningEvent, CleaningState, CleaningStep, next_state
+from barnabas.storage.cleaner.cleaning_states import ABORTED, CleaningEvent, CleaningState, CleaningStep, next_state
 from barnabas.storage.cleaner.stats import PreCleanStats
 from barnabas.storage.log.unified_log import UnifiedLog
 

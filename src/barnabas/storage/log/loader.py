@@ -31,11 +31,11 @@ from barnabas.storage.file_names import (
 from barnabas.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
 from barnabas.storage.log.load_terms import LoadTerms
 from barnabas.storage.log.local_log import LocalLog
-from barnabas.storage.log.recovery import END_OF_ALL, LogRecovery
+from barnabas.storage.log.log_recovery import END_OF_ALL, LogRecovery
 from barnabas.storage.log.topic_identity import read_partition_metadata
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.producers.rebuild import rebuild_producer_state
+from barnabas.storage.producers.rebuilt_producers import rebuild_producer_state
 from barnabas.storage.producers.state_manager import ProducerStateManager
 from barnabas.storage.segment.batch_scan import scan_batches
 

@@ -18,7 +18,7 @@ from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.entry import BatchMetadata
-from barnabas.storage.producers.states import CompletedTransaction, ProducerStates
+from barnabas.storage.producers.producer_states import CompletedTransaction, ProducerStates
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 

@@ -19,6 +19,7 @@ from barnabas.runtime.files import Files
 from barnabas.storage.file_names import SNAPSHOT_SUFFIX, segment_file_name
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
 from barnabas.storage.producers.entry import ActiveProducer, LastRecord, ProducerStateEntry
+from barnabas.storage.producers.producer_states import ProducerStates, is_expired
 from barnabas.storage.producers.snapshot import (
     CorruptSnapshot,
     encode_snapshot,
@@ -27,7 +28,6 @@ from barnabas.storage.producers.snapshot import (
     write_content,
     write_snapshot,
 )
-from barnabas.storage.producers.states import ProducerStates, is_expired
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.readonly.log_directories import ReadableLog
+from barnabas.storage.readonly.log_transactions import AbortedRange
 from barnabas.storage.readonly.partition_log import Cut, ListedSegment
-from barnabas.storage.readonly.transactions import AbortedRange
 
 
 @dataclass(frozen=True, slots=True)

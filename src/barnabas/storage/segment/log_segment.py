@@ -20,7 +20,7 @@ from barnabas.storage.segment.batch_scan import SEARCH_CHUNK_BYTES, BatchPlace, 
 from barnabas.storage.segment.file import SegmentFile
 from barnabas.storage.segment.index_file import CorruptIndex
 from barnabas.storage.segment.indexes import SegmentIndexes
-from barnabas.storage.segment.recovery import Batch, good_batches
+from barnabas.storage.segment.recovered_batches import Batch, good_batches
 from barnabas.storage.segment.sequential_reads import MAX_BYTES, SequentialReads
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 

@@ -23,7 +23,7 @@ from barnabas.records.record_conversion import up_convert
 from barnabas.records.record_reader import Record
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
-from barnabas.storage.validation.rebuild import TargetCompression, negative_timestamp, stored_as_rebuilt
+from barnabas.storage.validation.rebuilt_batches import TargetCompression, negative_timestamp, stored_as_rebuilt
 from barnabas.storage.validation.record_rules import RecordRules
 from barnabas.storage.validation.rules import (
     LARGE_BATCHES,

@@ -50,7 +50,12 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.validation.legacy import LegacyValidator
-from barnabas.storage.validation.rebuild import TargetCompression, re_encoded, with_append_time, with_create_time
+from barnabas.storage.validation.rebuilt_batches import (
+    TargetCompression,
+    re_encoded,
+    with_append_time,
+    with_create_time,
+)
 from barnabas.storage.validation.record_rules import ReadBatch, RecordRules, TimeSpan
 from barnabas.storage.validation.record_scan import scan_pieces, scan_records
 from barnabas.storage.validation.rules import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.clients.consumer.consumer import Consumer
+from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.group.offset_commits import Offsets
-from barnabas.clients.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors
 from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

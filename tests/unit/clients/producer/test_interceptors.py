@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.clients.producer.interceptors import OutgoingRecord, ProducerInterceptor, ProducerInterceptors
 from barnabas.clients.producer.producer import Producer
+from barnabas.clients.producer.producer_interceptors import OutgoingRecord, ProducerInterceptor, ProducerInterceptors
 from barnabas.clients.producer.producer_record import RecordMetadata
 
 

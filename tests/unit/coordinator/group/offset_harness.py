@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.environment import GroupCoordinatorConfig, GroupEnvironment
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.loading import PartitionLoader
-from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
-from barnabas.coordinator.group.offsets.service import OffsetService
-from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig, GroupEnvironment
+from barnabas.coordinator.group.group_loading import PartitionLoader
+from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
+from barnabas.coordinator.group.offsets.offset_service import OffsetService
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.restore import restore_memberships

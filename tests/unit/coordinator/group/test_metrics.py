@@ -6,10 +6,10 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
 from barnabas.coordinator.runtime.loader import LoadTimes

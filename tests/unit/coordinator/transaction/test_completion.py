@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from barnabas.coordinator.runtime.loader import LoadTimes
-from barnabas.coordinator.transaction.coordinator import register_transaction_metrics
 from barnabas.coordinator.transaction.entry import TransactionEntry
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
 from barnabas.coordinator.transaction.marker_sender import RETRY_MS, TransactionCompletion
+from barnabas.coordinator.transaction.transaction_coordinator import register_transaction_metrics
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode

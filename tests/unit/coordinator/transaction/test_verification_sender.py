@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.coordinator.transaction.service import VerificationErrors
 from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from barnabas.coordinator.transaction.transaction_service import VerificationErrors
 from barnabas.coordinator.transaction.verification_sender import Question, VerificationSender
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from barnabas.coordinator.runtime.loader import CoordinatorLoader, CpuReadings
-from barnabas.coordinator.transaction.expiry import TransactionExpiry
-from barnabas.coordinator.transaction.loading import TransactionLoading
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
-from barnabas.coordinator.transaction.service import EndResult, InitResult, TransactionService
+from barnabas.coordinator.transaction.transaction_expiry import TransactionExpiry
+from barnabas.coordinator.transaction.transaction_loading import TransactionLoading
 from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
+from barnabas.coordinator.transaction.transaction_service import EndResult, InitResult, TransactionService
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.storage.cleaner.choice import group_segments
+from barnabas.storage.cleaner.cleaning_states import ABORTED, IN_PROGRESS, CleaningState, CleaningStep
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import LogCleaningAborted
-from barnabas.storage.cleaner.states import ABORTED, IN_PROGRESS, CleaningState, CleaningStep
 from barnabas.storage.cleaner.work import LONGEST_SLEEP_SECONDS, CleanerThrottle
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.offset_index import MAX_RELATIVE_OFFSET

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.storage.cleaner.states import (
+from barnabas.storage.cleaner.cleaning_states import (
     ABORTED,
     IN_PROGRESS,
     PAUSED_ONCE,

@@ -17,7 +17,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import MAX_SEQUENCE
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.producers.states import CompletedTransaction, ProducerStates
+from barnabas.storage.producers.producer_states import CompletedTransaction, ProducerStates
 
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
 

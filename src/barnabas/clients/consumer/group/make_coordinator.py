@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.group.classic.coordinator import ConsumerCoordinator
+from barnabas.clients.consumer.group.classic.classic_coordinator import ConsumerCoordinator
 from barnabas.clients.consumer.group.config import GroupProtocol
-from barnabas.clients.consumer.group.consumer.coordinator import ReconcilingCoordinator
+from barnabas.clients.consumer.group.consumer.reconciling_coordinator import ReconcilingCoordinator
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
 

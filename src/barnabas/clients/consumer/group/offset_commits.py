@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from barnabas.clients.consumer.group import requests
+from barnabas.clients.consumer.group import group_requests
 from barnabas.clients.consumer.group.committing_member import CommittingMember, Generation
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, is_retriable, reaction_to
@@ -87,7 +87,7 @@ class OffsetCommits:
         """Request committed offsets. The call's result maps each partition to its offset, or to None."""
         wanted = list(partitions)
         call = CoordinatorCall(
-            requests.offset_fetch(self.config.group_id, wanted, self._membership.reading_generation),
+            group_requests.offset_fetch(self.config.group_id, wanted, self._membership.reading_generation),
             lambda body: self._handle_fetch(wanted, body),
             deadline_ms,
         )
@@ -105,7 +105,7 @@ class OffsetCommits:
     ) -> CoordinatorCall:
         generation = self._membership.generation if as_member else None
         call = CoordinatorCall(
-            requests.offset_commit(self.config, generation, offsets),
+            group_requests.offset_commit(self.config, generation, offsets),
             lambda body: self._handle_commit(generation, body),
             deadline_ms,
             on_done=on_done if self.on_commit is None else self._observed(offsets, self.on_commit, on_done),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from barnabas.clients.producer.transactions.requests import (
+from barnabas.clients.producer.transactions.transactional_request import (
     AddOffsets,
     AddPartitions,
     FindCoordinator,

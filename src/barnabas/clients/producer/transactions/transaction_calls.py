@@ -1,7 +1,7 @@
 """The calls of a transactional producer's user, which wait for the coordinator.
 
 Made by `Producer`; any thread. It has no state of its own but the manager's. The asyncio producer makes the same calls
-on its loop, with waits of its own (`aio.transactions`). Kafka: KafkaProducer.
+on its loop, with waits of its own (`aio.async_transactions`). Kafka: KafkaProducer.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from barnabas.clients.errors import ClientTimeout, TransactionalProducerFailed
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
-from barnabas.clients.producer.transactions.states import TransactionManagerState
 from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
+from barnabas.clients.producer.transactions.transaction_states import TransactionManagerState
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata

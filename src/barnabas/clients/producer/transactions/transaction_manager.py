@@ -45,7 +45,8 @@ from barnabas.clients.producer.transactions.outcomes import (
     is_fencing,
 )
 from barnabas.clients.producer.transactions.pending_requests import Operation, PendingRequests, succeed
-from barnabas.clients.producer.transactions.requests import (
+from barnabas.clients.producer.transactions.transaction_states import TransactionManagerState, check_transition
+from barnabas.clients.producer.transactions.transactional_request import (
     AddOffsets,
     AddPartitions,
     EndTransaction,
@@ -53,7 +54,6 @@ from barnabas.clients.producer.transactions.requests import (
     TransactionalRequest,
     TxnOffsetCommit,
 )
-from barnabas.clients.producer.transactions.states import TransactionManagerState, check_transition
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition

@@ -15,7 +15,8 @@ from barnabas.clients.producer.accumulator.record_accumulator import RecordAccum
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.sequences.partition_sequences import ProducerIdentity
 from barnabas.clients.producer.transactions.outcomes import Outcome, decisive_error, outcome_of
-from barnabas.clients.producer.transactions.requests import (
+from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
+from barnabas.clients.producer.transactions.transactional_request import (
     AddOffsets,
     AddPartitions,
     CoordinatorKey,
@@ -25,7 +26,6 @@ from barnabas.clients.producer.transactions.requests import (
     TransactionalRequest,
     TxnOffsetCommit,
 )
-from barnabas.clients.producer.transactions.transaction_manager import TransactionManager
 from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse

@@ -1,6 +1,6 @@
 """The assignors that `group.consumer.assignors` can name.
 
-Called by `broker/` when the first consumer group needs one, and by `admin` for the name of the default; pure. The
+Called by `broker/` when the first consumer group needs one, and by `group_admin` for the name of the default; pure. The
 setting allows the names of `_BY_SETTING` only (`config.keys.group_keys`).
 Kafka: GroupCoordinatorConfig.consumerGroupAssignors.
 """

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
-from barnabas.coordinator.group.classic.member import ClassicMember, JoinReply, MemberTerms, Session
-from barnabas.coordinator.group.classic.outcome import ClassicOutcome
-from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, JoinAnswer, SyncAnswer
+from barnabas.coordinator.group.classic.classic_group_member import ClassicMember, JoinReply, MemberTerms, Session
+from barnabas.coordinator.group.classic.classic_group_outcome import ClassicOutcome
+from barnabas.coordinator.group.classic.classic_group_terms import UNKNOWN_MEMBER_ID, JoinAnswer, SyncAnswer
 from barnabas.protocol.consumer_protocol import decode_topics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

@@ -10,10 +10,15 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember, JoinReply, MemberTerms, SyncReply
-from barnabas.coordinator.group.classic.states import HEARTBEAT_ANSWERS, SYNC_REFUSALS, ClassicState
-from barnabas.coordinator.group.classic.terms import (
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_member import (
+    NO_ASSIGNMENT,
+    ClassicMember,
+    JoinReply,
+    MemberTerms,
+    SyncReply,
+)
+from barnabas.coordinator.group.classic.classic_group_terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -21,7 +26,8 @@ from barnabas.coordinator.group.classic.terms import (
     SyncAnswer,
     SyncTerms,
 )
-from barnabas.coordinator.group.environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.classic.states import HEARTBEAT_ANSWERS, SYNC_REFUSALS, ClassicState
+from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
 from barnabas.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000

@@ -1,6 +1,6 @@
 """The states of a classic group as tables: its transitions, and the answers of each state.
 
-Read by `classic.group` and `classic.requests`; pure. `docs/group-states.md` is drawn from `TRANSITIONS`.
+Read by `classic.classic_group` and `classic.requests`; pure. `docs/group-states.md` is drawn from `TRANSITIONS`.
 Kafka: GroupState of kafka.coordinator.group.GroupMetadata, with the `currentState match` of GroupCoordinator.
 """
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.service import ClassicProtocolRequests
-from barnabas.coordinator.group.classic.terms import (
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_service import ClassicProtocolRequests
+from barnabas.coordinator.group.classic.classic_group_terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -20,12 +20,12 @@ from barnabas.coordinator.group.classic.terms import (
     SyncAnswer,
     SyncTerms,
 )
-from barnabas.coordinator.group.consumer.changes import ConsumerFollowUp
 from barnabas.coordinator.group.consumer.classic_requests import heartbeat, join, leave, sync
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T
-from barnabas.coordinator.group.consumer.service import ConsumerGroupService, new_member_id
-from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_changes import ConsumerFollowUp
+from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, T
+from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService, new_member_id
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS
 from barnabas.protocol.errors import ApiError, ErrorCode
 

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from barnabas.coordinator.group.classic.terms import (
+from barnabas.coordinator.group.classic.classic_group_terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -35,24 +35,24 @@ from barnabas.coordinator.group.classic.terms import (
     SyncAnswer,
     SyncTerms,
 )
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.heartbeat import known_static_member
-from barnabas.coordinator.group.consumer.member import (
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import (
     ClassicMetadata,
     ConsumerGroupMember,
     ReconciliationState,
     TimerKind,
 )
+from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, T, TimerChange
+from barnabas.coordinator.group.consumer.heartbeat import known_static_member
 from barnabas.coordinator.group.consumer.migration import (
     can_downgrade_replacing,
     can_downgrade_without,
     downgraded,
     encode_partitions,
 )
-from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, TimerChange
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
-from barnabas.coordinator.group.environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
 from barnabas.protocol.errors import ApiError, DecodeError, ErrorCode
 from barnabas.runtime.clock import Clock

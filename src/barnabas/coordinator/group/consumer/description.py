@@ -1,6 +1,6 @@
 """The description of a consumer group for ConsumerGroupDescribe (KIP-848).
 
-Called by `admin` under the group's lock; pure. Kafka: ConsumerGroup.asDescribedGroup,
+Called by `group_admin` under the group's lock; pure. Kafka: ConsumerGroup.asDescribedGroup,
 ConsumerGroupMember.asConsumerGroupDescribeMember (4.3).
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 
 CLASSIC_MEMBER: Final = 0

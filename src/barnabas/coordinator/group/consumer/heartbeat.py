@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
-from barnabas.coordinator.group.consumer.member import (
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import (
     LEAVE_GROUP_EPOCH,
     LEAVE_GROUP_STATIC_EPOCH,
     ConsumerGroupMember,
     TimerKind,
 )
-from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, TimerChange
+from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, TimerChange
+from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
 from barnabas.protocol.errors import ApiError, ErrorCode
 

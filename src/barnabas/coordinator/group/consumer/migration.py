@@ -15,11 +15,15 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember, MemberTerms
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_member import NO_ASSIGNMENT, ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, ReconciliationState
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    ClassicMetadata,
+    ConsumerGroupMember,
+    ReconciliationState,
+)
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
     ConsumerGroupMetadataValue,
@@ -30,7 +34,7 @@ from barnabas.coordinator.group.consumer.records import (
     target_partitions,
 )
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
-from barnabas.coordinator.group.environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import (
     PROTOCOL_TYPE,

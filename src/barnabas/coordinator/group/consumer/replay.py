@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from barnabas.coordinator.group.consumer.group import NO_EPOCH, ConsumerGroup
-from barnabas.coordinator.group.consumer.member import LEAVE_GROUP_EPOCH, ConsumerGroupMember
+from barnabas.coordinator.group.consumer.consumer_group import NO_EPOCH, ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import LEAVE_GROUP_EPOCH, ConsumerGroupMember
 from barnabas.coordinator.group.consumer.records import (
     AnyKey,
     AnyValue,

@@ -38,9 +38,13 @@ from barnabas.coordinator.group.assignors.assignor import (
     MemberSpec,
     PartitionAssignorError,
 )
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember, ReconciliationState, TimerKind
-from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, TimerChange
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    ConsumerGroupMember,
+    ReconciliationState,
+    TimerKind,
+)
+from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, T, TimerChange
 from barnabas.coordinator.group.consumer.reconciliation import Reconciliation
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
@@ -56,7 +60,7 @@ from barnabas.coordinator.group.consumer.records import (
 )
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
-from barnabas.coordinator.group.environment import ConsumerGroupConfig
+from barnabas.coordinator.group.group_environment import ConsumerGroupConfig
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
 

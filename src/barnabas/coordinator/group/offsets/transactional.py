@@ -16,10 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.offsets.service import CommitCallback, EncodedCommit, OffsetService, encode_commit
-from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetToCommit
+from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.offsets.offset_service import (
+    CommitCallback,
+    EncodedCommit,
+    OffsetService,
+    encode_commit,
+)
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets_topic import OFFSET_ERRORS
 from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.coordinator.runtime.log import StoredAppend

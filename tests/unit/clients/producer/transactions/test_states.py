@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.producer.transactions.states import SUCCESSORS, TransactionManagerState, check_transition
+from barnabas.clients.producer.transactions.transaction_states import (
+    SUCCESSORS,
+    TransactionManagerState,
+    check_transition,
+)
 
 S = TransactionManagerState
 

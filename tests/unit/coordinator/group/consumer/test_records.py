@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member import ClassicMetadata, ConsumerGroupMember, ReconciliationState
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    ClassicMetadata,
+    ConsumerGroupMember,
+    ReconciliationState,
+)
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
     ConsumerGroupMetadataValue,

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.coordinator.group import loading
-from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group import group_loading
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.loading import PartitionReplay
-from barnabas.coordinator.group.offsets.terms import OffsetFetchTerms
+from barnabas.coordinator.group.group_loading import PartitionReplay
+from barnabas.coordinator.group.offsets.offset_terms import OffsetFetchTerms
 from barnabas.coordinator.group.offsets_topic import (
     GroupMetadataValue,
     group_key,
@@ -153,7 +153,7 @@ def test_what_was_read_before_a_failure_is_served(monkeypatch: pytest.MonkeyPatc
 
     broker = GroupBroker()
     broker.commit(("t", 0, 1))
-    monkeypatch.setattr(loading, "PartitionReplay", FailingReplay)
+    monkeypatch.setattr(group_loading, "PartitionReplay", FailingReplay)
     assert broker.restarted().committed() == {("t", 0): 1}
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.loading import PartitionReplay
+from barnabas.coordinator.group.group_loading import PartitionReplay
 from barnabas.coordinator.group.offsets_topic import OffsetCommitValue, group_key, offset_key, offset_key_prefix
 from barnabas.coordinator.runtime.record import encode_record
 from barnabas.records.compression import Codec

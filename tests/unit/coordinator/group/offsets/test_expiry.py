@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.committed_offsets import NewOffset
 from barnabas.coordinator.group.offsets_topic import GROUP_KIND
 from barnabas.coordinator.runtime.record import version_of

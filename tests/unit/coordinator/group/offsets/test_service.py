@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import ClassicMember, MemberTerms
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_member import ClassicMember, MemberTerms
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.committed_offsets import NewOffset
-from barnabas.coordinator.group.offsets import service as offset_service
-from barnabas.coordinator.group.offsets.terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.offsets import offset_service
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets_topic import CommittedOffset, committed_offset, decode_for_display
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode

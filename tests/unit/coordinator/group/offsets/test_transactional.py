@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordinator.group.loading import PartitionLoader
-from barnabas.coordinator.group.offsets.terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
+from barnabas.coordinator.group.group_loading import PartitionLoader
+from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer
 from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.protocol.errors import ErrorCode

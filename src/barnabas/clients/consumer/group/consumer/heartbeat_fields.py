@@ -10,8 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
-from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership, MemberAssignment, owned_topics
-from barnabas.clients.consumer.group.consumer.states import MemberState
+from barnabas.clients.consumer.group.consumer.consumer_membership import (
+    ConsumerMembership,
+    MemberAssignment,
+    owned_topics,
+)
+from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import RequestBuilder

@@ -22,7 +22,11 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from barnabas.clients.consumer.group.consumer.membership import AssignedPartition, ConsumerMembership, MemberAssignment
+from barnabas.clients.consumer.group.consumer.consumer_membership import (
+    AssignedPartition,
+    ConsumerMembership,
+    MemberAssignment,
+)
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.offsets import GroupOffsets
 from barnabas.protocol.topic_partition import TopicPartition

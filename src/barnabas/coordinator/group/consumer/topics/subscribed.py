@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.coordinator.group.assignors.assignor import GroupSubscriptionType
-from barnabas.coordinator.group.consumer.member import ConsumerGroupMember
+from barnabas.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.consumer_config import ConsumerConfig
-from barnabas.clients.consumer.group.consumer.states import MemberState
+from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.clients.consumer.subscription_state import RebalanceListener, SubscriptionPattern
 from barnabas.clients.errors import CommitFailed
 from barnabas.clients.values import OffsetAndMetadata

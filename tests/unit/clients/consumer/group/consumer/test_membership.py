@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.consumer.group.consumer.membership import AssignedPartition, ConsumerMembership, MemberAssignment
-from barnabas.clients.consumer.group.consumer.states import MemberState
+from barnabas.clients.consumer.group.consumer.consumer_membership import (
+    AssignedPartition,
+    ConsumerMembership,
+    MemberAssignment,
+)
+from barnabas.clients.consumer.group.consumer.member_states import MemberState
 
 
 def partitions(*numbers: int) -> frozenset[AssignedPartition]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from barnabas.clients.consumer.consumer import Consumer
-from barnabas.clients.consumer.group.consumer.states import MemberState
+from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.clients.consumer.subscription_state import RebalanceListener, SubscriptionPattern
 from barnabas.clients.errors import CommitFailed, RetriableCommitFailed
 from barnabas.clients.values import OffsetAndMetadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from barnabas.coordinator.group.classic.terms import JoinAnswer, Protocols, SyncAnswer
+from barnabas.coordinator.group.classic.classic_group_terms import JoinAnswer, Protocols, SyncAnswer
 from barnabas.coordinator.group.offsets_topic import GroupMetadataValue
 
 NO_ASSIGNMENT: Final = b""

@@ -18,11 +18,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import Session
-from barnabas.coordinator.group.classic.outcome import ClassicOutcome, StoreGroup, WaitForJoins, WaitForSyncs
-from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_member import Session
+from barnabas.coordinator.group.classic.classic_group_outcome import (
+    ClassicOutcome,
+    StoreGroup,
+    WaitForJoins,
+    WaitForSyncs,
+)
 from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP_ERRORS
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.protocol.errors import ErrorCode

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.admin import GroupAdminService
-from barnabas.coordinator.group.classic.service import ClassicGroupService
-from barnabas.coordinator.group.offsets.expiry import OffsetExpiry
-from barnabas.coordinator.group.offsets.service import OffsetService
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
+from barnabas.coordinator.group.group_admin import GroupAdminService
+from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
+from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
 from barnabas.coordinator.runtime.loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.consumer.service import ConsumerGroupService
+    from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from barnabas.coordinator.transaction.decisions import (
     verify,
 )
 from barnabas.coordinator.transaction.entry import TransactionEntry, TransitionWaiter
-from barnabas.coordinator.transaction.environment import TransactionEnvironment
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.transaction_environment import TransactionEnvironment
 from barnabas.coordinator.transaction.transaction_metadata import (
     NO_EPOCH,
     NO_PRODUCER_ID,

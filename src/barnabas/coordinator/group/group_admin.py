@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.states import ClassicState
-from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, offset_key, offset_key_prefix
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord
@@ -49,7 +49,7 @@ class GroupAdminService:
         self._on_removed = on_removed
         self._default_assignor: str | None = None
         self.serves_consumer_groups = environment.config.consumer.is_enabled
-        """Whether this broker offers groups of KIP-848 (`group.coordinator.rebalance.protocols`)."""
+        """Whether this broker offers groups of KIP-848 (`group.group_coordinator.rebalance.protocols`)."""
 
     # -- list
 
@@ -116,10 +116,10 @@ class GroupAdminService:
         if error is not ErrorCode.NONE:
             return DescribedConsumerGroup(group_id=group_id, error_code=error)
         # Imported late: a broker without consumer groups starts faster.
+        from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup  # noqa: PLC0415
         from barnabas.coordinator.group.consumer.description import (  # noqa: PLC0415
             described_consumer_group,
         )
-        from barnabas.coordinator.group.consumer.group import ConsumerGroup  # noqa: PLC0415
 
         with self._table.locked(group_id) as group:
             if group is not None and isinstance(group.membership, ConsumerGroup):

@@ -17,9 +17,9 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from barnabas.coordinator.group.committed_offsets import PartitionKey
-from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.offsets.service import remove_if_useless, remove_offsets
+from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.offsets.offset_service import remove_if_useless, remove_offsets
 from barnabas.coordinator.group.offsets_topic import NO_TIMESTAMP, commit_times
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import DecodeError

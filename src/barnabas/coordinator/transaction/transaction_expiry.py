@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 
 from barnabas.coordinator.transaction.entry import TransactionEntry
-from barnabas.coordinator.transaction.environment import TransactionEnvironment
-from barnabas.coordinator.transaction.service import TransactionService
+from barnabas.coordinator.transaction.transaction_environment import TransactionEnvironment
 from barnabas.coordinator.transaction.transaction_metadata import COMPLETE, TransactionMetadata, TransactionState
+from barnabas.coordinator.transaction.transaction_service import TransactionService
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.scheduler import ScheduledTask, Scheduler
 

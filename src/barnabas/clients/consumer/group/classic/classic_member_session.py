@@ -20,8 +20,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from barnabas.clients.consumer.group import requests
-from barnabas.clients.consumer.group.classic.membership import GroupMembership, MembershipState
+from barnabas.clients.consumer.group import group_requests
+from barnabas.clients.consumer.group.classic.classic_membership import GroupMembership, MembershipState
 from barnabas.clients.consumer.group.committing_member import Generation
 from barnabas.clients.consumer.group.config import GroupRebalanceConfig
 from barnabas.clients.consumer.group.coordinator_answers import Reaction, reaction_to
@@ -174,7 +174,7 @@ class MemberSession:
         # `max_poll_interval_ms`. A shorter request timeout would drop the connection in every slow rebalance.
         timeout_ms = max(self._config.request_timeout_ms, self._config.max_poll_interval_ms + _JOIN_LAPSE_MS)
         rebalance.call = CoordinatorCall(
-            requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
+            group_requests.join_group(self._config, sent.member_id, protocols, membership.rejoin_reason),
             lambda body: self._handle_join(rebalance, sent, body),
             now_ms + FOREVER_MS,
             timeout_ms=min(timeout_ms, FOREVER_MS),
@@ -192,7 +192,7 @@ class MemberSession:
         rebalance.phase = RebalancePhase.SYNCING
         sent = rebalance.generation
         rebalance.call = CoordinatorCall(
-            requests.sync_group(self._config, sent, assignments),
+            group_requests.sync_group(self._config, sent, assignments),
             lambda body: self._handle_sync(rebalance, sent, body),
             now_ms + self._config.request_timeout_ms,
             on_done=lambda call: self._fail_rebalance(rebalance, call),
@@ -211,7 +211,7 @@ class MemberSession:
         if self._config.group_instance_id is None and membership.generation.member_id:
             logger.info("Member %s sending LeaveGroup request due to %s", membership.generation.member_id, reason)
             call = CoordinatorCall(
-                requests.leave_group(self._config, membership.generation.member_id, reason),
+                group_requests.leave_group(self._config, membership.generation.member_id, reason),
                 _handle_leave,
                 now_ms + self._config.request_timeout_ms,
                 leaves_group=True,
@@ -266,7 +266,7 @@ class MemberSession:
         sent = self.membership.generation
         self._channel.send(
             CoordinatorCall(
-                requests.heartbeat(self._config, sent),
+                group_requests.heartbeat(self._config, sent),
                 lambda body: self._handle_heartbeat(sent, body),
                 now_ms + self._config.session_timeout_ms,
                 on_done=self._heartbeat_done,

@@ -24,8 +24,8 @@ from collections.abc import Iterable, Sequence
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor, RebalanceProtocol
 from barnabas.clients.consumer.group.classic.assignors import GroupAssignors
-from barnabas.clients.consumer.group.classic.member_session import MemberSession, Rebalance, RebalancePhase
-from barnabas.clients.consumer.group.classic.membership import MembershipState
+from barnabas.clients.consumer.group.classic.classic_member_session import MemberSession, Rebalance, RebalancePhase
+from barnabas.clients.consumer.group.classic.classic_membership import MembershipState
 from barnabas.clients.consumer.group.coordinator_answers import is_retriable
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator

@@ -15,28 +15,28 @@ from functools import partial
 from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import ConsumerGroupPartitionAssignor
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.consumer.changes import (
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.consumer.classic_requests import fence
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_changes import (
     REMOVAL_RETRY_MS,
     ClassicSuccession,
     ConsumerFollowUp,
     ConsumerGroupChanges,
     ConsumerGroupTimers,
 )
-from barnabas.coordinator.group.consumer.classic_requests import fence
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import MemberDeadline, ReconciliationState, TimerKind
+from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, is_leave, leave
 from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
-from barnabas.coordinator.group.consumer.member import MemberDeadline, ReconciliationState, TimerKind
 from barnabas.coordinator.group.consumer.migration import upgraded
-from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
-from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -16,12 +16,12 @@ from typing import Final
 
 from barnabas.coordinator.runtime.loader import CoordinatorLoader, LoadTimes, RecentLoads, recent_loads
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.coordinator.transaction.admin import TransactionAdmin
-from barnabas.coordinator.transaction.expiry import TransactionExpiry
 from barnabas.coordinator.transaction.held_back_answers import DelayedRefusal
 from barnabas.coordinator.transaction.marker_sender import MarkerSender
-from barnabas.coordinator.transaction.service import TransactionService, VerificationErrors
+from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin
+from barnabas.coordinator.transaction.transaction_expiry import TransactionExpiry
 from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
+from barnabas.coordinator.transaction.transaction_service import TransactionService, VerificationErrors
 from barnabas.coordinator.transaction.verification_sender import Question, VerificationSender
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode

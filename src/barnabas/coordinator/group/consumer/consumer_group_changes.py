@@ -17,13 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.coordinator.group.consumer.member import MemberDeadline, TimerKind
-from barnabas.coordinator.group.consumer.outcome import ConsumerOutcome, T, TimerChange
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import MemberDeadline, TimerKind
+from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, T, TimerChange
 from barnabas.coordinator.group.consumer.replay import replay
-from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, GROUP_KIND
 from barnabas.coordinator.runtime.log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, version_of

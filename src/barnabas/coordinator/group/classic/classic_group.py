@@ -2,7 +2,7 @@
 
 Made by `GroupTable` (empty) and `restore`; guarded by the group's lock. Members' requests come through
 `classic.requests`, timeouts through `ClassicGroupChanges`, commits through the offset service. Pure: time is a Clock,
-and work outside of the group (answers, timers, records) is collected in `outcome`, which the service takes and carries
+and work outside of the group (answers, timers, records) is collected in an outcome, which the service takes and carries
 out. Kafka: GroupMetadata, with the rules of GroupCoordinator.
 
 The table of `classic.states` says which state follows an event, and with which effects; `_move` looks it up and runs
@@ -30,9 +30,20 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from barnabas.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember, JoinReply, Session
+from barnabas.coordinator.group.classic.classic_group_member import NO_ASSIGNMENT, ClassicMember, JoinReply, Session
+from barnabas.coordinator.group.classic.classic_group_outcome import (
+    ClassicOutcome,
+    StoreGroup,
+    WaitForJoins,
+    WaitForSyncs,
+)
+from barnabas.coordinator.group.classic.classic_group_terms import (
+    UNKNOWN_MEMBER_ID,
+    JoinAnswer,
+    JoinedMember,
+    SyncAnswer,
+)
 from barnabas.coordinator.group.classic.members import ClassicMembers, JoinRounds
-from barnabas.coordinator.group.classic.outcome import ClassicOutcome, StoreGroup, WaitForJoins, WaitForSyncs
 from barnabas.coordinator.group.classic.states import (
     COMMIT_REFUSALS,
     DELETION_ERRORS,
@@ -41,7 +52,6 @@ from barnabas.coordinator.group.classic.states import (
     ClassicState,
     classic_transition,
 )
-from barnabas.coordinator.group.classic.terms import UNKNOWN_MEMBER_ID, JoinAnswer, JoinedMember, SyncAnswer
 from barnabas.coordinator.group.group import GroupType
 from barnabas.coordinator.group.offsets_topic import NO_TIMESTAMP, GroupMetadataValue, group_key, group_value
 from barnabas.coordinator.runtime.record import CoordinatorRecord

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from barnabas.coordinator.group.classic.changes import ClassicGroupChanges
-from barnabas.coordinator.group.classic.group import ClassicGroup
-from barnabas.coordinator.group.classic.member import JoinReply, SyncReply
-from barnabas.coordinator.group.classic.requests import heartbeat, join, leave, sync
-from barnabas.coordinator.group.classic.terms import (
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group_changes import ClassicGroupChanges
+from barnabas.coordinator.group.classic.classic_group_member import JoinReply, SyncReply
+from barnabas.coordinator.group.classic.classic_group_terms import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -25,8 +24,9 @@ from barnabas.coordinator.group.classic.terms import (
     SyncAnswer,
     SyncTerms,
 )
-from barnabas.coordinator.group.environment import GroupEnvironment
+from barnabas.coordinator.group.classic.requests import heartbeat, join, leave, sync
 from barnabas.coordinator.group.group import Group
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP_ERRORS
 from barnabas.protocol.errors import ApiError, ErrorCode
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
-from barnabas.coordinator.group.classic.group import ClassicGroup
+from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset, PartitionKey
-from barnabas.coordinator.group.environment import GroupEnvironment
 from barnabas.coordinator.group.group import Group, GroupType, Membership
-from barnabas.coordinator.group.offsets.terms import (
+from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.offsets.offset_terms import (
     CommitTerms,
     FetchedOffset,
     FetchedOffsets,
@@ -43,7 +43,8 @@ from barnabas.coordinator.runtime.record import CoordinatorRecord, KeyAndValue
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.coordinator.group.consumer.group import ConsumerGroup
+    from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+
 
 _CONSUMER: Final = "consumer"
 _DEAD: Final = "Dead"

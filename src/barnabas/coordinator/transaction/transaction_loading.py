@@ -19,8 +19,8 @@ from typing import Final
 from barnabas.coordinator.runtime.loader import LoadTimes, read_in_steps
 from barnabas.coordinator.runtime.record import version_of
 from barnabas.coordinator.transaction.entry import TransactionEntry
-from barnabas.coordinator.transaction.environment import TransactionEnvironment
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.transaction_environment import TransactionEnvironment
 from barnabas.coordinator.transaction.transaction_log import TransactionLogKey, decode_key, decode_value
 from barnabas.coordinator.transaction.transaction_metadata import DECIDED, TransactionMetadata
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import Assignment
-from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
-from barnabas.coordinator.group.consumer.member import (
+from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
     MemberDeadline,
     ReconciliationState,
     TimerKind,
 )
+from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
 from barnabas.coordinator.group.consumer.records import (
     ConsumerGroupKind,
     GroupKey,

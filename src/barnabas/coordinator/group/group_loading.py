@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, TransactionalOffsets
-from barnabas.coordinator.group.environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.group import Group, GroupType, Membership
+from barnabas.coordinator.group.group_environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.offsets_topic import OFFSET_KINDS, OffsetCommitValue, is_readable_offset
 from barnabas.coordinator.runtime.loader import LoadTimes, read_in_steps
 from barnabas.coordinator.runtime.record import version_of

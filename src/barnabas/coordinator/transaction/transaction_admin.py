@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from barnabas.coordinator.transaction.environment import TransactionEnvironment
+from barnabas.coordinator.transaction.transaction_environment import TransactionEnvironment
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.protocol.errors import ApiError, ErrorCode
 

@@ -1,6 +1,6 @@
 """Rebuilds a log's producer state from the newest snapshot and the batches behind it: at start, and after truncations.
 
-Called by `log.loader` and `log.recovery` on the loading thread, and by `log.truncation` under the log's lock. Reads
+Called by `log.loader` and `log.log_recovery` on the loading thread, and by `log.truncation` under the log's lock. Reads
 headers, and the records of control batches only.
 Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords.
 """
@@ -16,12 +16,12 @@ from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from barnabas.storage.errors import is_shortage
 from barnabas.storage.log_environment import LogEnvironment
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.producers.producer_states import CompletedTransaction
 from barnabas.storage.producers.state_manager import ProducerStateManager
-from barnabas.storage.producers.states import CompletedTransaction
 from barnabas.storage.segment.batch_scan import scan_batches
 from barnabas.storage.segment.log_segment import LogSegment
 from barnabas.storage.segment.log_segments import LogSegments
-from barnabas.storage.segment.recovery import Batch
+from barnabas.storage.segment.recovered_batches import Batch
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry
 
 logger = logging.getLogger(__name__)

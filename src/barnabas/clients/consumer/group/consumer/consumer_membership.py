@@ -1,7 +1,7 @@
 """A member of a consumer group: its state, its epoch, the partitions that it owns and those that it should own. Pure.
 
 Guarded by the coordinator channel's lock. The channel's thread takes answers in; the consumer's thread joins, reports
-what it has reconciled, and leaves. `states` has the table of the states.
+what it has reconciled, and leaves. `member_states` has the table of the states.
 
 `target` is the coordinator's newest assignment, `current` what the member owns and says that it owns. While they
 differ, the member reconciles. The consumer's thread takes a target, works on it for as long as a commit and the user's
@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from barnabas.clients.consumer.group.committing_member import NO_GENERATION, NOT_PART_OF_GROUP, REBALANCED, Generation
-from barnabas.clients.consumer.group.consumer.states import MemberEvent, MemberState, next_state
+from barnabas.clients.consumer.group.consumer.member_states import MemberEvent, MemberState, next_state
 from barnabas.clients.errors import CommitFailed
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse

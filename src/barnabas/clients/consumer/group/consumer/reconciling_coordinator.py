@@ -1,9 +1,9 @@
 """The consumer's side of a group whose coordinator assigns the partitions (KIP-848): joins, reconciles, leaves.
 
 Owned by the consumer's thread. ConsumerMembership and ConsumerMemberSession, which this thread shares with the
-channel's thread, are used under the channel's lock, for moments; `states` has the table of what may follow what. `poll`
-never waits: it does what can be done now, and is called again when the channel has progressed. The user's callbacks run
-here, without any lock. Kafka: ConsumerMembershipManager, AsyncKafkaConsumer.
+channel's thread, are used under the channel's lock, for moments; `member_states` has the table of what may follow what.
+`poll` never waits: it does what can be done now, and is called again when the channel has progressed. The user's
+callbacks run here, without any lock. Kafka: ConsumerMembershipManager, AsyncKafkaConsumer.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from barnabas.clients.consumer.group.consumer.consumer_member_session import ConsumerMemberSession
+from barnabas.clients.consumer.group.consumer.consumer_membership import ConsumerMembership
 from barnabas.clients.consumer.group.consumer.heartbeat_fields import TopicSelection
-from barnabas.clients.consumer.group.consumer.member_session import ConsumerMemberSession
-from barnabas.clients.consumer.group.consumer.membership import ConsumerMembership
+from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.clients.consumer.group.consumer.reconciliation import MemberReconciliation
-from barnabas.clients.consumer.group.consumer.states import MemberState
 from barnabas.clients.consumer.group.group_client import GroupClient
 from barnabas.clients.consumer.group.member_coordinator import MemberCoordinator
 from barnabas.clients.values import ConsumerGroupMetadata

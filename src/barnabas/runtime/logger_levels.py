@@ -57,7 +57,7 @@ _KAFKA_LOGGERS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "kafka.coordinator.transaction.TransactionStateManager": (
         "barnabas.coordinator.transaction.transaction_loading",
-        "barnabas.coordinator.transaction.log",
+        "barnabas.coordinator.transaction.transaction_log",
     ),
     "kafka.log": ("barnabas.storage",),
     "kafka.log.LocalLog": ("barnabas.storage.log.local_log",),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barnabas.transport.open_channels import SWEEP_AT_LEAST, IdleExpiry
+
+pytestmark = pytest.mark.interpreted  # compiled, IdleExpiry takes KafkaChannels alone
 
 
 class Channel:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from unittest.mock import MagicMock
 
 from barnabas.api.gates import CONTROLLER_APIS
+from barnabas.api.late_families import LateFamilies
 from barnabas.api.request import Handler
 from barnabas.config.broker_config_keys import AREAS, BROKER_CONFIG_KEYS
 from barnabas.config.config_key import ConfigKey
@@ -107,14 +108,23 @@ def protocol_coverage_page() -> str:
         "- **listed**: what ApiVersions says, where that differs. `no`: an API that is answered but not named, as",
         "  Kafka does where there is nothing that it could be used for.",
         "- **plane**: `control`: goes over `control.plane.listener.name` if there is one, and nothing else does.",
-        "- **at once**: brief; may run on the network thread (`inline.requests.enable`), from that version on.",
+        "- **at once**: brief; may run on the network thread (`inline.requests.enable`), from that version on; but not",
+        "  the first request of a family of handlers that is imported for it (`api.late_families`).",
         "- **charged for**: by client quotas; a client above its quota has its connection muted.",
         "",
         "| key | API | versions | listed | plane | at once | charged for |",
         "|---|---|---|---|---|---|---|",
-        *(_api_row(handler) for handler in build_registry(MagicMock())),
+        *(_api_row(_made(handler)) for handler in build_registry(MagicMock())),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _made(handler: Handler) -> Handler:
+    """Return the line as it is once its family has been imported."""
+    late = getattr(handler.handle, "__self__", None)
+    if isinstance(late, LateFamilies):
+        late.fill()
+    return handler
 
 
 def _api_row(handler: Handler) -> str:

@@ -65,16 +65,7 @@ class LateFamilies:
         """Return a line for each API; all are filled when a request for any of them is handled."""
         return tuple(self._lines.values())
 
-    def _handle(self, request: Request[Any]) -> None:
-        self._fill()
-        self._lines[request.handler.api_key].handle(request)
-
-    def _error_answer(self, api: ApiKey, *arguments: Any) -> Message | None:
-        """Answer for a line that was made of one of these before it was filled (`Handler.redirected`)."""
-        self._fill()
-        return self._lines[api].error_answer(*arguments)
-
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """Make the families, unless that is done. Raises what their import and their construction raise.
 
         Raises ValueError: they do not serve the APIs that are listed.
@@ -89,6 +80,15 @@ class LateFamilies:
             for api, line in made.items():
                 self._lines[api].become(line)
             self._are_made = True
+
+    def _handle(self, request: Request[Any]) -> None:
+        self.fill()
+        self._lines[request.handler.api_key].handle(request)
+
+    def _error_answer(self, api: ApiKey, *arguments: Any) -> Message | None:
+        """Answer for a line that was made of one of these before it was filled (`Handler.redirected`)."""
+        self.fill()
+        return self._lines[api].error_answer(*arguments)
 
 
 def _names(apis: Iterable[ApiKey]) -> str:

@@ -61,7 +61,11 @@ class FaultInjector:
         self._held = HeldRequests()
 
     def intercepted(self) -> Registry:
-        """Return the table whose lines lead here."""
+        """Return the table whose lines lead here.
+
+        Those of late families (`api.late_families`) stay as they are at a start: all their requests run on handler
+        threads.
+        """
         return Registry(
             handler.redirected(self.handle, Brief(handler.brief_from, handler.brief_bytes))
             for handler in self._handlers.values()

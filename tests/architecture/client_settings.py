@@ -22,8 +22,8 @@ PRODUCER = KeywordModule(
     ProducerConfig,
     "Producer",
     "from collections.abc import Callable, Sequence\nfrom typing import Literal, TypedDict\n\n"
-    "from barnabas.clients.producer.producer_interceptors import ProducerInterceptor\n"
     "from barnabas.clients.producer.partitioning.partition_choice import Partitioner\n"
+    "from barnabas.clients.producer.producer_interceptors import ProducerInterceptor\n"
     "from barnabas.clients.producer.serializers import Serializer\n"
     "from barnabas.config.secret import Secret\n",
 )
@@ -32,8 +32,8 @@ CONSUMER = KeywordModule(
     "Consumer",
     "from collections.abc import Callable, Sequence\nfrom typing import TypedDict\n\n"
     "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n"
-    "from barnabas.clients.consumer.deserializers import Deserializer\n"
     "from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor\n"
+    "from barnabas.clients.consumer.deserializers import Deserializer\n"
     "from barnabas.config.secret import Secret\n",
 )
 

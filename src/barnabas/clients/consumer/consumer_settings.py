@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor
-from barnabas.clients.consumer.deserializers import Deserializer
 from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor
+from barnabas.clients.consumer.deserializers import Deserializer
 from barnabas.config.secret import Secret
 
 

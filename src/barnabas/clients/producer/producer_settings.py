@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
-from barnabas.clients.producer.producer_interceptors import ProducerInterceptor
 from barnabas.clients.producer.partitioning.partition_choice import Partitioner
+from barnabas.clients.producer.producer_interceptors import ProducerInterceptor
 from barnabas.clients.producer.serializers import Serializer
 from barnabas.config.secret import Secret
 

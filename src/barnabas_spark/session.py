@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from socketserver import BaseServer
 from subprocess import Popen, TimeoutExpired
 from types import MappingProxyType
 from typing import Any
@@ -104,6 +105,7 @@ def local_session(
         try:
             with _output_to(log_path):
                 session = builder.getOrCreate()
+            hide_lost_connections(session.sparkContext._accumulatorServer)  # noqa: SLF001 - there is no public name
             yield session
             session.stop()
         finally:
@@ -158,6 +160,20 @@ def worker_sockets(parent: str | None = None) -> Iterator[dict[str, str]]:
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.python.unix.domain.socket.dir": directory,
         }
+
+
+def hide_lost_connections(server: BaseServer) -> None:
+    """Keep pyspark's server of accumulators from printing a trace when its connection to the JVM ends with the JVM.
+
+    The JVM may be killed, or ended here after an error. What has to be said of it, the caller of the session says.
+    """
+    handle_error = server.handle_error
+
+    def handle_other_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            handle_error(request, client_address)
+
+    vars(server)["handle_error"] = handle_other_error
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

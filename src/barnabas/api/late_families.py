@@ -1,7 +1,7 @@
 """Families of handlers that a broker imports and makes when the first of their requests comes.
 
 Most brokers answer a third of the APIs in their life, and each family brings messages and services of its own: a start
-that imported them all would take half as long again. The table of APIs (`broker.api_table`) has a line for each API all
+that imported them all would load 50 modules more. The table of APIs (`broker.api_table`) has a line for each API all
 the same, with the versions of `protocol.message_index`.
 
     first request   its bytes are left undecoded on the network thread, whatever their number (`brief.UNDECODED`);

@@ -1,8 +1,8 @@
 """Families of handlers that a broker imports and makes when the first of their requests comes.
 
 Most brokers answer a third of the APIs in their life, and each family brings messages and services of its own: a start
-that imported them all would load 50 modules more. The table of APIs (`broker.api_table`) has a line for each API all
-the same, with the versions of `protocol.message_index`.
+that imported them all would load nearly 50 modules more. The table of APIs (`broker.api_table`) has a line for each API
+all the same, with the versions of `protocol.message_index`.
 
     first request   its bytes are left undecoded on the network thread, whatever their number (`brief.UNDECODED`);
                     a handler thread decodes them, which imports the messages, and calls the line, which imports and

@@ -14,11 +14,11 @@ import re
 import statistics
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.architecture.modules_page import counterpart_of
-from tests.architecture.source_tree import SOURCE, Module, functions, modules
+from tests.architecture.source_tree import SOURCE, Module, functions, imports, modules
 
 MOST_PARAMETERS = 6
 MOST_CONSTRUCTOR_PARAMETERS = 7
@@ -266,27 +266,6 @@ def double_names() -> dict[str, list[str]]:
     return {name: paths for name, paths in sorted(places.items()) if len(paths) > 1}
 
 
-def imports() -> dict[str, set[str]]:
-    """Return what each module imports of ours, by path: at its top, in functions, and for type checkers."""
-    paths = {_dotted(module.path): module.path for module in modules()}
-    graph: dict[str, set[str]] = {}
-    for module in modules():
-        found: set[str] = set()
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                found.update(
-                    name if (name := f"{node.module}.{alias.name}") in paths else node.module for alias in node.names
-                )
-        graph[module.path] = {paths[name] for name in found if name in paths} - {module.path}
-    return graph
-
-
-def _dotted(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
 def circles() -> list[list[str]]:
     """Return the groups of modules that import each other, directly or not; those hide behind TYPE_CHECKING."""
     graph = imports()
@@ -301,7 +280,7 @@ def circles() -> list[list[str]]:
     return found
 
 
-def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+def _reachable(graph: Mapping[str, Collection[str]], start: str) -> set[str]:
     seen: set[str] = set()
     waiting = list(graph[start])
     while waiting:

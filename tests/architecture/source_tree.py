@@ -44,26 +44,24 @@ def modules() -> tuple[Module, ...]:
 
 
 @cache
-def importers_of_modules() -> Mapping[str, frozenset[str]]:
-    """By path, the paths of the modules that import each module, anywhere in their code."""
-    paths = {
-        module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module.path for module in modules()
-    }
-    importers: dict[str, set[str]] = {path: set() for path in paths.values()}
+def imports() -> Mapping[str, frozenset[str]]:
+    """What each module imports of ours, by path: at its top, in functions, and for type checkers."""
+    paths = {_dotted(module.path): module.path for module in modules()}
+    graph = {}
     for module in modules():
+        found: set[str] = set()
         for node in ast.walk(module.tree):
-            names = []
-            if isinstance(node, ast.ImportFrom) and node.module:
-                # `from package import module` names the module second.
-                names = [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
-            elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            for path in {paths[name] for name in names if name in paths} - {module.path}:
-                importers[path].add(module.path)
-    return {path: frozenset(found) for path, found in importers.items()}
+            if isinstance(node, ast.Import):
+                found.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.update(
+                    name if (name := f"{node.module}.{alias.name}") in paths else node.module for alias in node.names
+                )
+        graph[module.path] = frozenset(paths[name] for name in found if name in paths) - {module.path}
+    return graph
 
 
-def _module_name(path: str) -> str:
+def _dotted(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 

@@ -116,3 +116,4 @@ def test_the_index_agrees_with_the_classes() -> None:
         assert request.api_key == response.api_key == api_key
         assert request.flexible_from == response.flexible_from == entry.flexible_from
         assert (request.min_version, request.max_version) == (response.min_version, response.max_version)
+        assert (request.min_version, request.max_version) == entry.versions

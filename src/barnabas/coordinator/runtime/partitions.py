@@ -46,11 +46,17 @@ def java_hash(text: str) -> int:
     return _remembered_hash(text) if len(text) <= _LONGEST_REMEMBERED else _computed_hash(text)
 
 
-def _computed_hash(text: str) -> int:
+def hash_code(text: str) -> int:
+    """Return Java's String.hashCode, as an unsigned number of 32 bits."""
     result = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(encoded), 2):
         result = (31 * result + (encoded[position] << 8 | encoded[position + 1])) & _MASK
+    return result
+
+
+def _computed_hash(text: str) -> int:
+    result = hash_code(text)
     # The smallest number of Java has no positive counterpart: Utils.abs makes it 0.
     if result == 0x80000000:
         return 0

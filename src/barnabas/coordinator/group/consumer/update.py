@@ -61,6 +61,7 @@ from barnabas.coordinator.group.consumer.records import (
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
 from barnabas.coordinator.group.group_environment import ConsumerGroupConfig
+from barnabas.coordinator.runtime.partitions import hash_code
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -390,7 +391,6 @@ class ConsumerGroupUpdate:
 
 # -- the order of members
 
-_MASK: Final = 0xFFFFFFFF
 _SMALLEST_TABLE: Final = 16
 _REMEMBERED_HASHES: Final = 1 << 16
 
@@ -411,8 +411,5 @@ def _hash_order(keys: Collection[str]) -> list[str]:
 @lru_cache(_REMEMBERED_HASHES)
 def _spread_hash(text: str) -> int:
     """Return String.hashCode with its upper half mixed into the lower (HashMap.hash), as an unsigned number."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(encoded), 2):
-        value = (31 * value + (encoded[position] << 8 | encoded[position + 1])) & _MASK
+    value = hash_code(text)
     return value ^ value >> 16

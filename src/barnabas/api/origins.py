@@ -8,7 +8,7 @@ replica has the records.
 
 1. A request comes by the brokers' own listener (`inter.broker.listener.name`), one of the controller's three by the
    control plane's and no other, where there is one (`control.plane.listener.name`).
-2. An authorizer must allow CLUSTER_ACTION. Where there is none, or where it allows this only because no list is about
+2. An authorizer must allow CLUSTER_ACTION. Without an authorizer, or if it allows this only because no list is about
    the cluster (`allow.everyone.if.no.acl.found`), the sender must be a broker: its principal is the one that this
    broker itself has at the listener, or one of `super.users`. Where that principal is User:ANONYMOUS, the sender must
    also be on this machine (its address is a loopback address, or the address it connected to), or on that of a
@@ -129,12 +129,8 @@ class BrokerOrigin:
     def require_broker_or_operator(self, request: Request[Any]) -> None:
         """Let pass an operator with ALTER on the cluster, else do as `require` does. Raises ApiError: as there."""
         authorizer = self._authorizer
-        if (
-            authorizer is None
-            or authorizer.allows_for_want_of_lists(request.connection, ResourceType.CLUSTER, CLUSTER_NAME)
-            or not is_allowed(
-                authorizer, request, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
-            )
+        if _needs_known_sender(authorizer, request) or not is_allowed(
+            authorizer, request, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False
         ):
             self.require(request)
 

@@ -41,7 +41,7 @@ class RequestParser:
         """Parse by the table of `registry`. log: the request log, which keeps each request's body while enabled."""
         self._handlers = registry.handlers
         self._log = RequestLog() if log is None else log
-        self._large = LargeRequests(self._log)
+        self.large_requests = LargeRequests(self._log)
 
     def use_handlers(self, handlers: Mapping[int, Handler]) -> None:
         """Parse by another table of the same APIs from the next frame on: one assignment, from any thread."""
@@ -74,7 +74,7 @@ class RequestParser:
         body: Any
         if size > handler.brief_bytes:
             body = self._left_undecoded(handler, header, buffer, offset)
-            handler = self._large.leading_here(handler)
+            handler = self.large_requests.leading_here(handler)
         elif not handler.min_version <= version <= handler.max_version:
             body = self._unsupported_version(handler, header)
         else:
@@ -82,7 +82,7 @@ class RequestParser:
                 body, _ = handler.decoders[version](buffer, offset)
             except ManyElements:
                 body = Undecoded(buffer, offset)
-                handler = self._large.leading_here(handler)
+                handler = self.large_requests.leading_here(handler)
             except DecodeError as error:
                 raise InvalidRequest(
                     f"unreadable body of {handler.api_key.name} v{version} from client {header.client_id!r}: {error}"

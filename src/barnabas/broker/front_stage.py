@@ -19,7 +19,6 @@ from barnabas.api.authorize import Authorizer
 from barnabas.api.fetch_session_cache import FetchSessionCache
 from barnabas.api.gates import ControlPlaneApis, StartupGate
 from barnabas.api.handlers.api_versions import ApiVersionsApi
-from barnabas.api.large_requests import LargeRequests
 from barnabas.api.registry import Registry
 from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
 from barnabas.api.request_parser import RequestParser
@@ -181,7 +180,7 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
     address_quotas = sockets.connection_quotas
     # Before the sockets are bound: the first connection already counts against the quotas in the store.
     quotas.start(storage.zk_client, storage.config_changes, address_quotas.update_ip_connection_rate_quota)
-    control_plane_apis = ControlPlaneApis(registry, apis.handle, LargeRequests(request_log))
+    control_plane_apis = ControlPlaneApis(registry, apis.handle, parser.large_requests)
     handlers = HandlerPools(
         sockets, apis, control_plane_apis, clock, RequestHandlerConfig.from_kafka_config(config).threads, lifecycle.fail
     )

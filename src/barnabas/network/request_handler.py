@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.network.channel_builders import DATA_PLANE
 from barnabas.network.request_channel import CallbackRequest, RequestChannel, ShutdownRequest
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
@@ -116,7 +117,7 @@ class RequestHandlerPool:
         count: int,
         on_fatal: FatalHandler,
         *,
-        prefix: str = "data-plane",
+        prefix: str = DATA_PLANE,
     ) -> None:
         self._request_channel = request_channel
         self._handle = handle

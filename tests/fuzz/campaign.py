@@ -59,7 +59,7 @@ class FuzzCampaign:
             group_consumer_min_session_timeout_ms="10000",
             offsets_retention_minutes="1",
             offsets_retention_check_interval_ms="5000",
-            # And what they do to transactional ids and producers, each of which takes a thousand bytes for a week.
+            # And what they do to transactional ids and producers, which a broker keeps for a week and for a day.
             transactional_id_expiration_ms="10000",
             transaction_remove_expired_transaction_cleanup_interval_ms="5000",
             producer_id_expiration_ms="10000",

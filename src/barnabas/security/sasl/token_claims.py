@@ -142,7 +142,7 @@ class UnsecuredTokenValidator:
 
 
 def valid_token(claims: Mapping[str, Any], rules: ClaimRules, now_ms: int) -> ValidToken:
-    """Return the outcome of claims whose signature is verified. Raises TokenInvalid."""
+    """Return the outcome of claims; the caller has checked the signature, if there is one. Raises TokenInvalid."""
     expires_ms = _time_ms(claims, "exp")
     if expires_ms is None:
         raise TokenInvalid("no expiration time (exp)")

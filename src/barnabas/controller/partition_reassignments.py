@@ -5,7 +5,7 @@ keeps a reassignment in progress (adding and removing replicas), and the next co
 RS the replicas, ORS the original ones, TRS the target, AR = TRS - ORS, RR = ORS - TRS:
 
 - Phase U, always first: write RS = TRS + ORS, AR and RR to the store, then to the context. Stop and delete replicas
-  that an earlier reassignment was adding and this one does not add.
+  that an earlier reassignment was adding and this one does not add, after another replica leads if one of them did.
 - Phase A, while a replica of TRS is not in sync: send the next leader epoch to all of RS; AR become NewReplica. Each
   change of the in-sync replicas checks again.
 - Phase B, when all of TRS are in sync: AR become OnlineReplica; RS = TRS in the context; send the next leader epoch to
@@ -191,6 +191,8 @@ class PartitionReassignments:
             self._advance(partition, reassignment)
         except ControllerMovedError:
             raise
+        except ApiError as refused:
+            return refused.as_value()
         except Exception:
             # The other partitions of the request can be moved all the same.
             logger.exception("Error completing reassignment of partition %s", partition)
@@ -238,13 +240,43 @@ class PartitionReassignments:
         """Run phase U."""
         current = self._context.assignment(partition)
         if current != assignment:
-            self._write(partition, assignment)
-            self._context.update_assignment(partition, assignment)
             unneeded = [replica for replica in current.replicas if replica not in assignment.replicas]
+            self._context.update_assignment(partition, assignment)
+            try:
+                if unneeded:
+                    self._lead_without(unneeded, partition, assignment)
+                self._write(partition, assignment)
+            except Exception:
+                self._context.update_assignment(partition, current)
+                raise
             self._stop(partition, unneeded)
         # From here on every change of the ISR becomes an event, and leads to `on_isr_changed`.
         self._watches.watch_partition_state(partition)
         self._context.partitions_being_reassigned.add(partition)
+
+    def _lead_without(
+        self, unneeded: Collection[int], partition: TopicPartition, assignment: ReplicaAssignment
+    ) -> None:
+        """Let a replica that stays lead, before those that an earlier reassignment was adding are deleted.
+
+        Kafka 3.9 deletes them in any case: the partition has no leader afterwards, and has lost its records where only
+        they were in sync. Kafka 4 refuses that (PartitionReassignmentRevert), with an exception for topics with unclean
+        elections, which is not made here. Raises ApiError: no replica that stays is in sync.
+        """
+        state = self._zk.topics.partition_states([partition]).get(partition)
+        if state is None:
+            return
+        leadership = state.leader_and_isr
+        is_kept = any(replica in leadership.isr for replica in assignment.replicas)
+        if is_kept and leadership.leader in unneeded:
+            # The leader may have taken replicas out of the ISR since: the election reads it again.
+            is_kept = self._elect(partition, ElectionStrategy.OFFLINE)
+        if not is_kept:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to change the reassignment of {partition}: it would require an unclean leader election, since "
+                f"{_listed(leadership.isr)}, alone in sync, would be deleted, and {_listed(assignment.replicas)} stay",
+            )
 
     def _is_complete(self, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
         """Return whether all target replicas are in sync.
@@ -262,7 +294,12 @@ class PartitionReassignments:
         self._replicas.handle_state_changes(added, ReplicaState.ONLINE)
         completed = ReplicaAssignment(assignment.target_replicas)
         self._context.update_assignment(partition, completed)
-        self._move_leader_if_required(partition, completed)
+        is_led = self._move_leader_if_required(partition, completed)
+        if assignment.removing_replicas and not is_led:
+            # A target replica has died, or has left the ISR a moment ago. Kafka deletes the leader all the same. Here
+            # the next change of the ISR tries again, or the start of the broker.
+            self._context.update_assignment(partition, assignment)
+            return
         self._stop(partition, assignment.removing_replicas)
         # Last: until this write the store still names the removed replicas, so that a controller that takes over after
         # a crash stops and deletes them again.
@@ -274,18 +311,24 @@ class PartitionReassignments:
         self._send_metadata_update([partition])
         self._deletions.resume_deletion_for_topics([partition.topic])
 
-    def _move_leader_if_required(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    def _move_leader_if_required(self, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+        """Let a replica of the assignment lead, in the next epoch. Return False when none can."""
         leader = self._context.leadership[partition].leader_and_isr.leader
         if leader in assignment.replicas and self._context.is_replica_online(leader, partition):
             self._send_next_epoch(partition, assignment)
-            return
+            return True
         logger.info(
             "Leader %d for partition %s being reassigned is not in the new list of replicas %s, or dead. Re-electing",
             leader,
             partition,
             list(assignment.replicas),
         )
-        self._partitions.handle_state_changes([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGN)
+        return self._elect(partition, ElectionStrategy.REASSIGN)
+
+    def _elect(self, partition: TopicPartition, strategy: ElectionStrategy) -> bool:
+        """Elect a leader among the replicas that the context has. Return whether there is one."""
+        outcomes = self._partitions.handle_state_changes([partition], PartitionState.ONLINE, strategy)
+        return isinstance(outcomes.get(partition), LeaderAndIsr)
 
     def _stop(self, partition: TopicPartition, removed: Iterable[int]) -> None:
         """Remove replicas from the ISR, stop them and delete them. A deletion that fails is not retried."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -154,6 +154,72 @@ def test_a_reassignment_replaces_the_one_before() -> None:
     assert cluster.leadership("orders") == (2, cluster.leadership("orders")[1], (2,))
 
 
+def test_a_replica_that_stays_leads_before_the_leader_is_deleted() -> None:
+    cluster = Cluster(0, 1, 2, 3)
+    cluster.create_topic("orders", {0: [0, 1]})
+    moved(cluster, [0, 2, 3])
+    leader_writes_isr(cluster, 0, 1, 2)
+    cluster.brokers[0].stop()
+    cluster.settle()
+    assert cluster.leadership("orders")[0] == 2
+    moved(cluster, [0])
+    leader, _, isr = cluster.leadership("orders")
+    assert (leader, isr) == (1, (1,))
+    assert assignment(cluster) == ReplicaAssignment((0, 1), (), (1,))
+    assert True in deletions(cluster.brokers[2])
+
+
+def test_the_only_replica_in_sync_is_not_deleted_by_a_replacement_or_a_cancellation() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0]})
+    moved(cluster, [1, 2])
+    leader_writes_isr(cluster, 0, 1)
+    cluster.brokers[0].stop()
+    cluster.settle()
+    before = cluster.leadership("orders")
+    assert before[0] == 1
+    for broker in cluster.brokers.values():
+        broker.take()
+    for target in ([2, 0], [0], None):
+        assert refusal(cluster, target) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    ask_in_store(cluster, {ORDERS: [0]})
+    assert in_store(cluster) is None
+    assert cluster.leadership("orders") == before
+    assert in_progress(cluster) == {ORDERS: ReplicaAssignment((1, 2, 0), (1, 2), (0,))}
+    assert [deletions(broker) for broker in cluster.brokers.values()] == [[], []]
+
+    # Not when that replica is dead, too: the others have not got its records.
+    cluster.brokers[1].stop()
+    cluster.settle()
+    assert refusal(cluster, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+    cluster.start(0)
+    cluster.start(1)
+    cluster.settle()
+    leader_writes_isr(cluster, 1, 0)
+    moved(cluster, None)
+    leader, _, isr = cluster.leadership("orders")
+    assert (leader, isr) == (0, (0,))
+    assert assignment(cluster) == ReplicaAssignment((0,))
+
+
+def test_the_leader_is_not_deleted_before_another_can_lead() -> None:
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", {0: [0, 1]})
+    moved(cluster, [2])
+    cluster.brokers[2].stop()
+    cluster.settle()
+    # The leader took the replica into the ISR in the moment of its death.
+    leader_writes_isr(cluster, 0, 1, 2)
+    assert cluster.leadership("orders")[0] == 0
+    assert assignment(cluster).is_being_reassigned
+    assert [True in deletions(broker) for broker in cluster.brokers.values()] == [False, False]
+    cluster.start(2)
+    cluster.settle()
+    assert cluster.leadership("orders")[0] == 2
+    assert assignment(cluster) == ReplicaAssignment((2,))
+
+
 def test_what_one_controller_began_the_next_one_ends() -> None:
     cluster = Cluster(0, 1, 2)
     cluster.create_topic("orders", {0: [1]})
@@ -264,6 +330,8 @@ def test_a_growth_that_the_controller_has_not_heard_of_is_not_undone() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACTIONS, max_size=14))
+@example([("move", [0, 2, 3]), ("catch up", 2), ("stop", 0), ("move", [0])])
+@example([("move", [0]), ("move", [1, 2]), ("catch up", 1), ("stop", 0), ("move", [0])])
 def test_whatever_happens_it_ends_where_it_was_told_to(actions: list[tuple[str, Any]]) -> None:
     """Brokers come and go, reassignments replace each other; once all are in sync, the target is all there is."""
     cluster = Cluster(0, 1, 2, 3)

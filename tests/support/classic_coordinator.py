@@ -26,7 +26,8 @@ from barnabas.coordinator.group.classic.classic_group_terms import (
 )
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig, GroupEnvironment
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.open_transactions import OpenTransactions
 from barnabas.coordinator.group.restore import loaded_classic_group
 from barnabas.coordinator.group.table import GroupTable

@@ -15,7 +15,7 @@ from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTop
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
-from barnabas.coordinator.group.group_environment import ConsumerGroupConfig
+from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
 
 ASSIGNORS = assignors_named(("uniform", "range"))

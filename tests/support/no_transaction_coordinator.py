@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from barnabas.api.transaction_verification import VerificationErrors
+from barnabas.api.transaction_verification import TransactionVerifier, VerificationErrors
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
+
+
+class BuiltVerifier(NamedTuple):
+    """A verifier that need not be built any more."""
+
+    built: TransactionVerifier
+
+    def __call__(self) -> TransactionVerifier:
+        return self.built
 
 
 class NoTransactionCoordinator:

@@ -37,6 +37,7 @@ from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.broker_origins import broker_origin
+from tests.support.no_transaction_coordinator import BuiltVerifier
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import PowerOff, SimulatedFiles
 from tests.unit.coordinator.group.offset_harness import PARTITIONS as GROUP_PARTITIONS
@@ -121,7 +122,9 @@ class TransactionalBroker:
     def _handlers(self) -> Sequence[Any]:
         replicas, groups = self.replicas, self.groups
         origin = broker_origin()
-        verification = TransactionVerification(replicas.manager, self, VerificationMetrics(replicas.clock))
+        verification = TransactionVerification(
+            replicas.manager, BuiltVerifier(self), VerificationMetrics(replicas.clock)
+        )
         producer_ids: Any = None  # of producers without transactional ids: there are none
         families = (
             ProduceApi(replicas.manager, replicas.metadata, None, verification),

@@ -150,10 +150,21 @@ class TransactionVerifier(Protocol):
         """
 
 
+class LateVerifier(Protocol):
+    """The coordinators of transactions of a broker that builds its own when it is needed. Handed in by `broker`."""
+
+    @property
+    def built(self) -> TransactionVerifier | None:
+        """They, or None while none has been needed."""
+
+    def __call__(self) -> TransactionVerifier:
+        """Return them. Builds this broker's own, which takes too long for a network thread."""
+
+
 class TransactionVerification:
     """Asks for the partitions that a transaction has not written to yet."""
 
-    def __init__(self, replicas: ReplicaManager, verifier: TransactionVerifier, metrics: VerificationMetrics) -> None:
+    def __init__(self, replicas: ReplicaManager, verifier: LateVerifier, metrics: VerificationMetrics) -> None:
         self._hosted = replicas.hosted
         self._run_queued = replicas.waiting.run_queued
         self._verifier = verifier
@@ -209,7 +220,15 @@ class TransactionVerification:
             self.verify(request, question, go_on, deadline_ns=until_ns)
             self._run_queued()
 
-        self._verifier.verify(*producer, list(begun), verified, adds=terms.adds)
+        def built() -> None:
+            self._verifier()
+            again()
+
+        verifier = self._verifier.built
+        if verifier is None:
+            request.channel.resume(request.deferred(built))
+            return
+        verifier.verify(*producer, list(begun), verified, adds=terms.adds)
         # An answer that comes later may find this very thread at work for another request.
         asking_thread = None
 

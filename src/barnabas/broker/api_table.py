@@ -32,6 +32,7 @@ from barnabas.api.transaction_verification import TransactionVerification, Verif
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.setting import Settings, setting
+from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.cluster_features import ClusterFeatures
 from barnabas.metadata.config_repository import ConfigRepository
@@ -96,11 +97,11 @@ class ServedParts:
     topic_changes: TopicChanges
     controller: Controller
     elections: LeaderElections
-    groups: GroupCoordinator
+    groups: LateCoordinator[GroupCoordinator]
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIdManager
     features: ClusterFeatures
-    transactions: TransactionCoordinator
+    transactions: LateCoordinator[TransactionCoordinator]
     verifications: VerificationMetrics
     delegation_tokens: DelegationTokenManager | None
     acls: AclAdmin | None
@@ -232,7 +233,7 @@ class LateTable:
         """Make what serves the members of classic groups."""
         from barnabas.api.handlers.classic_groups import ClassicGroupsApi
 
-        return (ClassicGroupsApi(self._parts.groups.classic, self._authorizer),)
+        return (ClassicGroupsApi(self._parts.groups().classic, self._authorizer),)
 
     def cluster(self) -> Sequence[HandlerFamily]:
         """Make what describes the cluster."""
@@ -282,7 +283,7 @@ class LateTable:
         from barnabas.api.handlers.consumer_groups import ConsumerGroupsApi
         from barnabas.api.handlers.group_admin import GroupAdminApi
 
-        groups = self._parts.groups
+        groups = self._parts.groups()
         return (
             GroupAdminApi(groups.admin, self._authorizer),
             ConsumerGroupsApi(groups.consumer if groups.admin.serves_consumer_groups else None, self._authorizer),
@@ -303,7 +304,7 @@ class LateTable:
                 brokers,
                 parts.clock,
                 self._settings.request_timeout_ms,
-                parts.groups.transactional_offsets.end_transaction,
+                parts.groups().transactional_offsets.end_transaction,
             ),
         )
 
@@ -337,7 +338,7 @@ class LateTable:
 
         parts = self._parts
         old_offsets = OldConsumerOffsets(parts.zk_client, self._settings.max_offset_metadata_size)
-        return (OffsetsApi(parts.groups.offsets, old_offsets, parts.metadata, self._authorizer),)
+        return (OffsetsApi(parts.groups().offsets, old_offsets, parts.metadata, self._authorizer),)
 
     def quotas(self) -> Sequence[HandlerFamily]:
         """Make what describes and changes client quotas, and the passwords of users."""
@@ -409,7 +410,8 @@ class LateTable:
         from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
 
         parts, authorizer = self._parts, self._authorizer
-        service = parts.transactions.transactions
+        coordinator = parts.transactions()
+        service = coordinator.transactions
         return (
             TransactionsApi(
                 service,
@@ -418,11 +420,11 @@ class LateTable:
                 parts.metadata,
                 self._brokers,
                 authorizer,
-                PatientAdditions(service, parts.transactions.scheduler, parts.clock),
+                PatientAdditions(service, coordinator.scheduler, parts.clock),
             ),
             TransactionalOffsetsApi(
-                parts.groups.transactional_offsets, _verification(parts), parts.metadata, authorizer
+                parts.groups().transactional_offsets, _verification(parts), parts.metadata, authorizer
             ),
-            TransactionAdminApi(parts.transactions.admin, authorizer),
+            TransactionAdminApi(coordinator.admin, authorizer),
             ProducersApi(parts.replicas, parts.metadata, authorizer),
         )

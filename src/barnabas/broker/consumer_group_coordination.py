@@ -1,6 +1,6 @@
 """The construction of the services of consumer groups (KIP-848), when they are needed for the first time.
 
-Imported and called once by `group_coordination`, on a handler's thread or the loader's.
+Imported and called once by `group_coordinator_builder`, on a handler's thread or the loader's.
 Kafka: BrokerServer.createGroupCoordinator.
 """
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_metrics import register_broker_metrics, register_identity_metrics
 from barnabas.broker.foundations import Foundations
-from barnabas.broker.group_coordination import build_group_coordinator
+from barnabas.broker.group_coordination import late_group_coordinator
 from barnabas.broker.leader_connections import InterBrokerAddresses, LeaderConnections
 from barnabas.broker.storage_stage import StorageStage
 from barnabas.config.broker_settings import BrokerSettings
 from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_managers import QuotaConfig
@@ -32,6 +33,9 @@ from barnabas.replica.waiting_requests import WaitingRequests
 from barnabas.replica.zk_alter_partition_manager import ZkAlterPartitionManager
 from barnabas.zk.config_znodes import ConfigEntityType
 
+if TYPE_CHECKING:
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicationStage:
@@ -41,7 +45,7 @@ class ReplicationStage:
     connections: BrokerConnections
     """The connections to other brokers and, for the controller, to this one."""
     replicas: ReplicaManager
-    groups: GroupCoordinator
+    groups: LateCoordinator[GroupCoordinator]
     """The group coordinator, notified of leaderships from now on; its `startup` is called when requests come."""
 
 
@@ -79,7 +83,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     )
     replicas.startup(foundations.scheduler)
     lifecycle.on_stop("replicas", replicas.shutdown)
-    groups = build_group_coordinator(foundations, replicas, metadata)
+    groups = late_group_coordinator(foundations, replicas, metadata)
     # Registered after the replicas and so stopped before them: the coordinator appends to their logs.
     lifecycle.on_stop("group coordinator", groups.shutdown)
     register_broker_metrics(

@@ -1,43 +1,30 @@
-"""The fifth stage of a broker's start: its transaction coordinator, over the replicas and the connections to brokers.
+"""The fifth stage of a broker's start: producer ids, and what exists of the transaction coordinator from the start.
 
-Built by BrokerServer on the main thread, before the sockets; the coordinator's `startup` is called when requests come.
-Kafka: the part of KafkaServer.startup about TransactionCoordinator.
+Built by BrokerServer on the main thread, before the sockets; the coordinator comes with the first need of it
+(`transaction_coordinator_builder`). Kafka: the part of KafkaServer.startup about TransactionCoordinator;
+TransactionMarkerChannelManager and TransactionStateManager (metrics).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.foundations import Foundations
-from barnabas.broker.leader_connections import InterBrokerAddresses
 from barnabas.broker.replication_stage import ReplicationStage
 from barnabas.broker.storage_stage import StorageStage
-from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
-from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
+from barnabas.coordinator.runtime.loader import RecentLoads, recent_loads
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
-from barnabas.coordinator.transaction.marker_sender import MarkerSender, TransactionCompletion
-from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin
-from barnabas.coordinator.transaction.transaction_coordinator import (
-    TransactionCoordinator,
-    register_transaction_metrics,
-)
-from barnabas.coordinator.transaction.transaction_environment import (
-    TransactionCoordinatorConfig,
-    TransactionEnvironment,
-    TransactionTable,
-)
-from barnabas.coordinator.transaction.transaction_expiry import TransactionExpiry
-from barnabas.coordinator.transaction.transaction_loading import TransactionLoading
-from barnabas.coordinator.transaction.transaction_log import TransitionLog
-from barnabas.coordinator.transaction.transaction_service import TransactionService
-from barnabas.coordinator.transaction.verification_sender import VerificationSender
-from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.auto_topic_creation import InternalTopicsConfig
 from barnabas.metadata.producer_ids import ProducerIdManager
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC
-from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.metrics.metrics_registry import MetricsRegistry
+from barnabas.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,85 +32,61 @@ class TransactionStage:
     """The producer ids that this broker hands out, and the transactional ids that it coordinates."""
 
     producer_ids: ProducerIdManager
-    coordinator: TransactionCoordinator
+    coordinator: LateCoordinator[TransactionCoordinator]
     """Notified of leaderships from now on; its `startup` is called when requests come."""
 
 
 def build_transactions(
     foundations: Foundations, storage: StorageStage, replication: ReplicationStage
 ) -> TransactionStage:
-    """Build the coordinator, which is told of every change of leadership from now on."""
-    producer_ids = ProducerIdManager(storage.identity.broker_id, storage.zk_client)
-    kafka_config = foundations.dynamic.current
-    config = TransactionCoordinatorConfig.from_kafka_config(kafka_config)
-    replicas, metadata = replication.replicas, replication.metadata
-    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, metadata, config.num_partitions)
-    log = CoordinatorLog(TRANSACTION_STATE_TOPIC, replicas.appender, config.append_terms, foundations.clock)
-    environment = TransactionEnvironment(
-        config=config,
-        clock=foundations.clock,
-        actions=foundations.actions,
-        partitions=partitions,
-        table=TransactionTable(partitions),
-        log=TransitionLog(log),
-        new_producer_id=producer_ids.generate,
-    )
+    """Build the stage. The coordinator is told of every change of leadership from now on."""
+    broker_id = storage.identity.broker_id
+    producer_ids = ProducerIdManager(broker_id, storage.zk_client)
+    topics = InternalTopicsConfig.from_kafka_config(foundations.dynamic.current)
+    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replication.metadata, topics.transactions_partitions)
 
-    # The sender and the service call each other: what a client has ended goes to the sender, which stores the end.
-    def send_markers(ended: EndedTransaction) -> None:
-        sender.add(ended)
+    def build() -> TransactionCoordinator:
+        from barnabas.broker.transaction_coordinator_builder import build_transaction_coordinator
 
-    service = TransactionService(environment, send_markers)
+        return build_transaction_coordinator(foundations, replication, broker_id, partitions, producer_ids.generate)
 
-    addresses = InterBrokerAddresses(replication.connections, metadata, inter_broker_listener_name_of(kafka_config))
-    completion = TransactionCompletion(service.complete, foundations.scheduler, foundations.actions)
-    dispatch = MarkerDispatch(_is_current, completion.markers_written)
-    sender = MarkerSender(
-        dispatch,
-        addresses,
-        lambda: metadata.image,
-        foundations.actions,
-        "TxnMarkerSenderThread",
-    )
-    loading = TransactionLoading(environment, replicas.hosted.partition_or_error, send_markers)
-    register_transaction_metrics(
-        foundations.metrics,
-        lambda: dispatch.unknown_destinations,
-        lambda: completion.waiting,
-        loading.load_times,
-        foundations.clock,
-    )
-    coordinator = TransactionCoordinator(
-        partitions=partitions,
-        loader=CoordinatorLoader(partitions, loading),
-        transactions=service,
-        markers=sender,
-        verifications=VerificationSender(
-            addresses,
-            partial(_coordinator_of, partitions, metadata, storage.identity.broker_id),
-            "AddPartitionsToTxnSenderThread",
-        ),
-        expiry=TransactionExpiry(environment, service, foundations.scheduler),
-        admin=TransactionAdmin(environment),
-        scheduler=foundations.scheduler,
-    )
+    coordinator = LateCoordinator(partitions, build)
+
+    def counts() -> TransactionCounts | None:
+        return None if coordinator.built is None else coordinator.built.counts
+
+    register_transaction_metrics(foundations.metrics, counts, foundations.clock)
     # Last: a leadership may change on another thread from here on.
-    replicas.orders.listeners.add(coordinator.loader.leadership_changed)
+    replication.replicas.orders.listeners.add(coordinator.leadership_changed)
     foundations.lifecycle.on_stop("transaction coordinator", coordinator.shutdown)
     return TransactionStage(producer_ids, coordinator)
 
 
-def _coordinator_of(
-    partitions: CoordinatorPartitions, metadata: MetadataCache, own_id: int, transactional_id: str
-) -> int | None:
-    """Return the other broker that coordinates an id; None while it is not known, or about to be this broker."""
-    image = metadata.image
-    found = image.partition(TopicPartition(TRANSACTION_STATE_TOPIC, partitions.partition_for(transactional_id)))
-    if found is None or found.leader == own_id or found.leader not in image.brokers:
-        return None
-    return found.leader
+_MARKER_METRICS: Final = ("kafka.coordinator.transaction", "TransactionMarkerChannelManager")
+_LOAD_METRICS: Final = ("kafka.server", "transaction-coordinator-metrics")
 
 
-def _is_current(ended: EndedTransaction) -> bool:
-    entry = ended.entry
-    return not entry.is_removed and entry.metadata is ended.decided
+def register_transaction_metrics(
+    registry: MetricsRegistry, counts: Callable[[], TransactionCounts | None], clock: Clock
+) -> None:
+    """Register the metrics by Kafka's names. Threads that read them compute them from plain numbers, without a lock.
+
+    counts: returns None while there is no coordinator; then all is 0.
+    """
+
+    def of(count: Callable[[TransactionCounts], int]) -> Callable[[], int]:
+        def read() -> int:
+            present = counts()
+            return 0 if present is None else count(present)
+
+        return read
+
+    registry.gauge(*_MARKER_METRICS, "UnknownDestinationQueueSize", of(lambda each: each.unknown_destinations()))
+    registry.gauge(*_MARKER_METRICS, "LogAppendRetryQueueSize", of(lambda each: each.append_retries()))
+
+    def loads() -> RecentLoads:
+        present = counts()
+        return RecentLoads(0, 0) if present is None else recent_loads(present.load_times, clock.nanoseconds())
+
+    registry.attribute(*_LOAD_METRICS, "partition-load-time-max", lambda: loads().longest_ms)
+    registry.attribute(*_LOAD_METRICS, "partition-load-time-avg", lambda: loads().mean_ms)

@@ -38,7 +38,7 @@ from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_reader import Record
 from barnabas.replica.append import ReplicaAppender
 from barnabas.storage.validation.validator import AT_ONCE_BYTES, AT_ONCE_COMPRESSED_BYTES, AT_ONCE_PIECES
-from tests.support.no_transaction_coordinator import NoTransactionCoordinator
+from tests.support.no_transaction_coordinator import BuiltVerifier, NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
@@ -338,7 +338,9 @@ def produce_api(replicas: Replicas) -> ProduceApi:
         replicas.manager,
         replicas.metadata,
         None,
-        TransactionVerification(replicas.manager, NoTransactionCoordinator(), VerificationMetrics(replicas.clock)),
+        TransactionVerification(
+            replicas.manager, BuiltVerifier(NoTransactionCoordinator()), VerificationMetrics(replicas.clock)
+        ),
     )
 
 

@@ -56,7 +56,7 @@ from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.broker_origins import broker_origin, controller_origin
 from tests.support.fetch_sessions import fetch_sessions
-from tests.support.no_transaction_coordinator import NoTransactionCoordinator
+from tests.support.no_transaction_coordinator import BuiltVerifier, NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.coordinator.transaction_environment import transaction_environment
 from tests.unit.replica.replica_harness import Replicas
@@ -147,7 +147,9 @@ class Broker:
     def _for_clients(self, dynamic: DynamicBrokerConfig) -> list[HandlerFamily]:
         metadata, manager, clock = self.replicas.metadata, self.replicas.manager, self.replicas.clock
         admin: Any = self.topics
-        verification = TransactionVerification(manager, NoTransactionCoordinator(), VerificationMetrics(clock))
+        verification = TransactionVerification(
+            manager, BuiltVerifier(NoTransactionCoordinator()), VerificationMetrics(clock)
+        )
         produce = ProduceApi(manager, metadata, self.permissions, verification)
         fetch = FetchApi(
             manager, metadata, fetch_sessions(), 1 << 20, clock, self.permissions, broker_origin(self.permissions)

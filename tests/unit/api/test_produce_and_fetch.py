@@ -25,7 +25,7 @@ from barnabas.storage.segment.index_file import CorruptIndex
 from tests.support.broker_origins import broker_origin
 from tests.support.fetch_sessions import fetch_sessions
 from tests.support.mock_clock import MockClock
-from tests.support.no_transaction_coordinator import NoTransactionCoordinator
+from tests.support.no_transaction_coordinator import BuiltVerifier, NoTransactionCoordinator
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.support.simulated_files import SimulatedFile
 from tests.unit.replica.replica_harness import Replicas
@@ -40,7 +40,7 @@ class Broker:
         self.replicas.lead()
         self.replicas.announce("topic", 0, 0)
         verification = TransactionVerification(
-            self.replicas.manager, NoTransactionCoordinator(), VerificationMetrics(self.replicas.clock)
+            self.replicas.manager, BuiltVerifier(NoTransactionCoordinator()), VerificationMetrics(self.replicas.clock)
         )
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None, verification)
         fetch = FetchApi(

@@ -65,6 +65,18 @@ class Coordinator:
             self.waiting.append(callback)
 
 
+class LateVerifier:
+    """Builds the coordinator when it is called."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.built: Coordinator | None = None
+
+    def __call__(self) -> Coordinator:
+        self.built = self._coordinator
+        return self.built
+
+
 class Broker:
     """Broker 0 leads two partitions."""
 
@@ -75,7 +87,9 @@ class Broker:
             self.replicas.announce("topic", partition, 0)
         self.coordinator = Coordinator()
         self.metrics = VerificationMetrics(self.replicas.clock)
-        verification = TransactionVerification(self.replicas.manager, self.coordinator, self.metrics)
+        self.verifier = LateVerifier(self.coordinator)
+        self.verifier()
+        verification = TransactionVerification(self.replicas.manager, self.verifier, self.metrics)
         produce = ProduceApi(self.replicas.manager, self.replicas.metadata, None, verification)
         self._parser = RequestParser(Registry(produce.handlers()))
         self._apis = Apis(self.replicas.actions, lambda: 1)
@@ -280,3 +294,16 @@ def test_the_setting_switches_the_question_off() -> None:
     broker.mark()
     assert broker.produce(2) == (OK, 3)
     assert len(broker.coordinator.asked) == 1
+
+
+def test_a_coordinator_that_is_not_there_yet_is_built_on_a_handlers_thread() -> None:
+    broker = Broker()
+    broker.verifier.built = None
+    resumed: list[Callable[[], None]] = []
+    broker.channel.resume = resumed.append  # type: ignore[assignment,method-assign]
+    broker.send({0: produced(7, 0, transactional=True)})
+    assert broker.verifier.built is None
+    assert broker.coordinator.asked == broker.channel.frames == []
+    resumed[0]()
+    assert broker.results() == {0: (OK, 0)}
+    assert broker.coordinator.asked == [("t", 7, 0, [PLACES[0]])]

@@ -19,6 +19,7 @@ from barnabas.protocol.messages.transactions import TxnOffsetCommitRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.log_environment import LogManagerConfig
+from tests.support.no_transaction_coordinator import BuiltVerifier
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.api.test_permissions import Permission, Permissions
 from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
@@ -63,7 +64,9 @@ class Broker:
         self.groups.announce(MINE, THEIRS)
         self.coordinator = Coordinator()
         replicas = self.groups.replicas
-        verification = TransactionVerification(replicas.manager, self.coordinator, VerificationMetrics(replicas.clock))
+        verification = TransactionVerification(
+            replicas.manager, BuiltVerifier(self.coordinator), VerificationMetrics(replicas.clock)
+        )
         api = TransactionalOffsetsApi(self.groups.transactional, verification, replicas.metadata, authorizer)
         self._parser = RequestParser(Registry(api.handlers()))
         self._apis = Apis(replicas.actions, lambda: 1)

@@ -21,8 +21,8 @@ def transaction_environment(
     replicas: Replicas, new_producer_id: Callable[[], int], **settings: Any
 ) -> TransactionEnvironment:
     """The parts of a coordinator that has not been started and leads nothing."""
-    config = TransactionCoordinatorConfig(num_partitions=3, **settings)
-    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replicas.metadata, config.num_partitions)
+    config = TransactionCoordinatorConfig(**settings)
+    partitions = CoordinatorPartitions(TRANSACTION_STATE_TOPIC, replicas.metadata, 3)
     log = CoordinatorLog(TRANSACTION_STATE_TOPIC, replicas.manager.appender, config.append_terms, replicas.clock)
     return TransactionEnvironment(
         config=config,

@@ -1,7 +1,7 @@
 """The group coordinator of a broker: its services, and how they start and stop together.
 
-Made by `broker.group_coordination`, which hands the services to the request handlers that use them; started and stopped
-on the main thread. Immutable; each service says which lock guards it.
+Made by `broker.group_coordinator_builder` when it is first needed; started and stopped by LateCoordinator. Immutable;
+each service says which lock guards it.
 Kafka: GroupCoordinator.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.group_admin import GroupAdminService
+from barnabas.coordinator.group.metrics import GroupMetrics
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
@@ -39,6 +40,7 @@ class GroupCoordinator:
     classic: ClassicGroupService
     consumer: Lazy[ConsumerGroupService]
     admin: GroupAdminService
+    metrics: GroupMetrics
 
     def startup(self) -> None:
         """Serve the groups whose partitions this broker leads. Until then clients get COORDINATOR_NOT_AVAILABLE."""

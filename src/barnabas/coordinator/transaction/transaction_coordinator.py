@@ -1,9 +1,8 @@
-"""The transaction coordinator of a broker: its services, how they start and stop together, and its metrics.
+"""The transaction coordinator of a broker: its services, and how they start and stop together.
 
-Made by `broker.transaction_stage`, which hands the services to the request handlers, and registers the metrics once;
-started and stopped on the main thread. Immutable; each service says which lock guards it.
-Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation); TransactionMarkerChannelManager and
-TransactionStateManager (metrics).
+Made by `broker.transaction_coordinator_builder` when it is first needed; started and stopped by LateCoordinator.
+Immutable; each service says which lock guards it.
+Kafka: TransactionCoordinator (startup, shutdown, onElection, onResignation).
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from barnabas.coordinator.runtime.loader import CoordinatorLoader, LoadTimes, RecentLoads, recent_loads
+from barnabas.coordinator.runtime.loader import CoordinatorLoader, LoadTimes
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.held_back_answers import DelayedRefusal
 from barnabas.coordinator.transaction.marker_sender import MarkerSender
@@ -23,14 +22,24 @@ from barnabas.coordinator.transaction.transaction_expiry import TransactionExpir
 from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.coordinator.transaction.transaction_service import TransactionService, VerificationErrors
 from barnabas.coordinator.transaction.verification_sender import Question, VerificationSender
-from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 
 ASK_AGAIN_MS: Final = 20
 """The pause before another broker is asked again (Kafka: add.partitions.to.txn.retry.backoff.ms)."""
+
+
+class TransactionCounts(NamedTuple):
+    """What metrics tell of transactions.
+
+    unknown_destinations: the number of markers that wait for a leader. append_retries: that of complete transactions
+    that their log has not taken. load_times: of the partitions that were loaded last.
+    """
+
+    unknown_destinations: Callable[[], int]
+    append_retries: Callable[[], int]
+    load_times: deque[LoadTimes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class TransactionCoordinator:
     verifications: VerificationSender
     expiry: TransactionExpiry
     admin: TransactionAdmin
+    counts: TransactionCounts
     scheduler: Scheduler
 
     def startup(self) -> None:
@@ -99,29 +109,3 @@ class TransactionCoordinator:
         self.transactions.add_partitions(
             transactional_id, producer, partitions, refusal.answer, client_version=RAISES_EPOCH_SINCE, waiter=refusal
         )
-
-
-_MARKER_METRICS: Final = ("kafka.coordinator.transaction", "TransactionMarkerChannelManager")
-_LOAD_METRICS: Final = ("kafka.server", "transaction-coordinator-metrics")
-
-
-def register_transaction_metrics(
-    registry: MetricsRegistry,
-    unknown_destinations: Callable[[], int],
-    append_retries: Callable[[], int],
-    load_times: deque[LoadTimes],
-    clock: Clock,
-) -> None:
-    """Register the metrics by Kafka's names. Threads that read them compute them from plain numbers, without a lock.
-
-    unknown_destinations: the number of markers that wait for a leader. append_retries: that of complete transactions
-    that their log has not taken. load_times: of the partitions that were loaded last.
-    """
-    registry.gauge(*_MARKER_METRICS, "UnknownDestinationQueueSize", unknown_destinations)
-    registry.gauge(*_MARKER_METRICS, "LogAppendRetryQueueSize", append_retries)
-
-    def loads() -> RecentLoads:
-        return recent_loads(load_times, clock.nanoseconds())
-
-    registry.attribute(*_LOAD_METRICS, "partition-load-time-max", lambda: loads().longest_ms)
-    registry.attribute(*_LOAD_METRICS, "partition-load-time-avg", lambda: loads().mean_ms)

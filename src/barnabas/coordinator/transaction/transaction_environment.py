@@ -1,7 +1,8 @@
 """The settings of the transaction coordinator, and the parts that its services share: its table of ids, for one.
 
 The settings are a frozen snapshot of the broker's configuration. The environment is made once by
-`broker.transaction_stage`. Neither changes, so any thread reads them; each shared part says which lock guards it.
+`broker.transaction_coordinator_builder`. Neither changes, so any thread reads them; each shared part says which lock
+guards it.
 Kafka: TransactionConfig, TransactionStateManagerConfigs, TransactionStateManager.transactionMetadataCache.
 """
 
@@ -32,7 +33,6 @@ class TransactionCoordinatorConfig(Settings):
     load_buffer_bytes: the size of a read while loading. request_timeout_ms: the most that an append waits for replicas.
     """
 
-    num_partitions: int = setting("transaction.state.log.num.partitions")
     load_buffer_bytes: int = setting("transaction.state.log.load.buffer.size")
     max_timeout_ms: int = setting("transaction.max.timeout.ms")
     id_expiration_ms: int = setting("transactional.id.expiration.ms")

@@ -7,7 +7,8 @@ from typing import Any
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig, GroupEnvironment
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_loading import PartitionLoader
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService

@@ -15,7 +15,7 @@ from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_member import ClassicMetadata, ConsumerGroupMember
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_admin import DescribedGroup, GroupAdminService
-from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.offsets_topic import group_key, offset_key, offset_key_prefix, offset_value
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode

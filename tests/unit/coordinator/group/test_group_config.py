@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 
 PROTOCOLS, EMULATED = "group.coordinator.rebalance.protocols", "broker.emulate.version"
 

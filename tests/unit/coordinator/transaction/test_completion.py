@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from barnabas.broker.transaction_stage import register_transaction_metrics
 from barnabas.coordinator.runtime.loader import LoadTimes
 from barnabas.coordinator.transaction.entry import TransactionEntry
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
 from barnabas.coordinator.transaction.marker_sender import RETRY_MS, TransactionCompletion
-from barnabas.coordinator.transaction.transaction_coordinator import register_transaction_metrics
+from barnabas.coordinator.transaction.transaction_coordinator import TransactionCounts
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
@@ -71,13 +72,16 @@ def test_metrics() -> None:
     clock = MockClock()
     registry = MetricsRegistry()
     load_times = deque([LoadTimes(0, 10, 1, clock.nanoseconds()), LoadTimes(1, 30, 1, clock.nanoseconds())])
-    register_transaction_metrics(registry, lambda: 3, lambda: 4, load_times, clock)
+    counts: list[TransactionCounts] = []
+    register_transaction_metrics(registry, lambda: counts[0] if counts else None, clock)
 
     def shown() -> dict[str, float]:
         return {sample.name.mbean: sample.value for sample in registry.collect()}
 
     markers = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name="
     loads = "kafka.server:type=transaction-coordinator-metrics/partition-load-time"
+    assert set(shown().values()) == {0}  # no transaction so far
+    counts.append(TransactionCounts(lambda: 3, lambda: 4, load_times))
     assert shown() == {
         f"{markers}UnknownDestinationQueueSize": 3,
         f"{markers}LogAppendRetryQueueSize": 4,

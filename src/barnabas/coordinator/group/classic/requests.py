@@ -27,7 +27,7 @@ from barnabas.coordinator.group.classic.classic_group_terms import (
     SyncTerms,
 )
 from barnabas.coordinator.group.classic.states import HEARTBEAT_ANSWERS, SYNC_REFUSALS, ClassicState
-from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000

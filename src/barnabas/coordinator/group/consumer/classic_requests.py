@@ -52,7 +52,7 @@ from barnabas.coordinator.group.consumer.migration import (
 )
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
-from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
 from barnabas.protocol.errors import ApiError, DecodeError, ErrorCode
 from barnabas.runtime.clock import Clock

@@ -34,7 +34,7 @@ from barnabas.coordinator.group.consumer.records import (
     target_partitions,
 )
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
-from barnabas.coordinator.group.group_environment import GroupCoordinatorConfig
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import (
     PROTOCOL_TYPE,

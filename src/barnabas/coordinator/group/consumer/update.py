@@ -60,7 +60,7 @@ from barnabas.coordinator.group.consumer.records import (
 )
 from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
-from barnabas.coordinator.group.group_environment import ConsumerGroupConfig
+from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.coordinator.runtime.partitions import hash_code
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import barnabas
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerInterrupted
 from barnabas.storage.cleaner.messages import GroupRequest, GroupResult, MapRequest, MapResult
 from barnabas.storage.cleaner.process import BUILD_MAP, CLEAN_GROUP, DONE, OS_ERROR
-from barnabas.storage.cleaner.work import CleanerInterrupted
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,9 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.storage.cleaner.choice import LogToClean, group_segments
 from barnabas.storage.cleaner.config import CleanerConfig
-from barnabas.storage.cleaner.messages import DirtySegment, GroupRequest, MapRequest, SourceSegment
+from barnabas.storage.cleaner.messages import CleanerWorker, DirtySegment, GroupRequest, MapRequest, SourceSegment
 from barnabas.storage.cleaner.segment_writer import CleanedSegmentTerms, remove_cleaned_files
 from barnabas.storage.cleaner.stats import CleaningStats, CopyStats
-from barnabas.storage.cleaner.work import CleanerWorker
 from barnabas.storage.file_names import LOG_SUFFIX
 from barnabas.storage.segment.log_segment import LogSegment
 

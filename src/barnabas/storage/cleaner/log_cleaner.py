@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.config.config_error import ConfigError
 from barnabas.metrics.meter import Meter
@@ -20,8 +21,10 @@ from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerCheckpoints, CleanerLogs, LogCleanerManager
 from barnabas.storage.cleaner.stats import CleanerIo
 from barnabas.storage.cleaner.thread import CleanerThread, CleaningTools
-from barnabas.storage.cleaner.work import CleanerWorker
 from barnabas.storage.log.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from barnabas.storage.cleaner.messages import CleanerWorker
 
 logger = logging.getLogger(__name__)
 

@@ -35,6 +35,10 @@ class LogCleaningAborted(Exception):
     """The cleaning was aborted on request; nothing is wrong with the log."""
 
 
+class CleanerInterrupted(Exception):
+    """The work ended without a result: it was interrupted, or the worker's process has died."""
+
+
 class LogCleaningError(Exception):
     """The log could not be cleaned, for a reason that lies in the log."""
 

@@ -1,13 +1,14 @@
 """The requests of the cleaner's thread to its worker, and the answers: numbers and paths that can cross a pipe.
 
-Immutable values. Between the broker and the cleaner's process a request and its answer are one line of JSON each: JSON
-makes arrays of them, and `of` makes requests of these arrays again. Kafka has no counterpart.
+Immutable values, and the Protocol of a worker: `work.CleanerWork`, or `child.CleanerChild` in front of one. Between the
+broker and the cleaner's process a request and its answer are one line of JSON each: JSON makes arrays of them, and `of`
+makes requests of these arrays again. Kafka has no counterpart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.storage.cleaner.segment_writer import CleanedSegmentTerms
 from barnabas.storage.cleaner.stats import CopyStats
@@ -102,3 +103,25 @@ class GroupResult(NamedTuple):
 
 def _entries(plain: Sequence[Sequence[int]]) -> list[AbortedTransactionEntry]:
     return [AbortedTransactionEntry(*each) for each in plain]
+
+
+class CleanerWorker(Protocol):
+    """Does the work on files. Requests raise OSError, CorruptRecord, CleanerInterrupted, and other errors.
+
+    Any thread may call `interrupt`; only the owner's thread calls the other methods.
+    """
+
+    def open(self) -> None:
+        """Accept requests. From now on `interrupt` aborts the current request, or the next one."""
+
+    def interrupt(self) -> None:
+        """Abort the current request, which raises CleanerInterrupted, if the worker can do that."""
+
+    def build_map(self, request: MapRequest) -> MapResult:
+        """Begin a cleaning: fill the offset map."""
+
+    def clean_group(self, request: GroupRequest) -> GroupResult:
+        """Write the `.cleaned` files of one group of segments; none are left when this raises."""
+
+    def close(self) -> None:
+        """Give up resources: no request follows for now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -17,17 +17,20 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.thread import ShutdownableThread
 from barnabas.storage.cleaner.choice import LogToClean
-from barnabas.storage.cleaner.cleaning import LogCleaning
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import (
+    CleanerInterrupted,
     CleanerLogs,
     LogCleanerManager,
     LogCleaningAborted,
     LogCleaningError,
 )
 from barnabas.storage.cleaner.stats import CleanerIo, CleaningStats, PreCleanStats
-from barnabas.storage.cleaner.work import CleanerInterrupted, CleanerWorker
 from barnabas.storage.errors import is_shortage
+
+if TYPE_CHECKING:
+    from barnabas.storage.cleaner.cleaning import LogCleaning
+    from barnabas.storage.cleaner.messages import CleanerWorker
 
 logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 
@@ -151,6 +154,8 @@ class CleanerThread:
 
     def _cleaning_of(self, cleanable: LogToClean) -> LogCleaning:
         """Return the cleaning of a log; make the worker if this is the first one."""
+        from barnabas.storage.cleaner.cleaning import LogCleaning  # noqa: PLC0415 - few brokers ever clean
+
         if self._worker is None:
             self._worker = self._tools.make_worker()
 

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import cast
 
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.runtime.clock import Clock, SystemClock
@@ -62,32 +62,6 @@ class CleanerThrottle:
                 self._sleep(min((wanted_ns - elapsed_ns) / 1e9, LONGEST_SLEEP_SECONDS))
             self._period_start_ns = self._clock.nanoseconds()
             self._bytes_so_far = 0
-
-
-class CleanerInterrupted(Exception):
-    """The work ended without a result: it was interrupted, or the worker's process has died."""
-
-
-class CleanerWorker(Protocol):
-    """Does the work on files. Requests raise OSError, CorruptRecord, CleanerInterrupted, and other errors.
-
-    Any thread may call `interrupt`; only the owner's thread calls the other methods.
-    """
-
-    def open(self) -> None:
-        """Accept requests. From now on `interrupt` aborts the current request, or the next one."""
-
-    def interrupt(self) -> None:
-        """Abort the current request, which raises CleanerInterrupted, if the worker can do that."""
-
-    def build_map(self, request: MapRequest) -> MapResult:
-        """Begin a cleaning: fill the offset map."""
-
-    def clean_group(self, request: GroupRequest) -> GroupResult:
-        """Write the `.cleaned` files of one group of segments; none are left when this raises."""
-
-    def close(self) -> None:
-        """Give up resources: no request follows for now."""
 
 
 class CleanerWork:

@@ -21,10 +21,17 @@ from barnabas.storage.cleaner.child import MODULE, CleanerChild, CleaningFailed
 from barnabas.storage.cleaner.cleaning_states import IN_PROGRESS, PAUSED_ONCE
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner, child_process
-from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
-from barnabas.storage.cleaner.messages import DirtySegment, GroupRequest, GroupResult, MapRequest, MapResult
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerInterrupted, CleanerLogs
+from barnabas.storage.cleaner.messages import (
+    CleanerWorker,
+    DirtySegment,
+    GroupRequest,
+    GroupResult,
+    MapRequest,
+    MapResult,
+)
 from barnabas.storage.cleaner.process import BUILD_MAP
-from barnabas.storage.cleaner.work import CleanerInterrupted, CleanerWork, CleanerWorker
+from barnabas.storage.cleaner.work import CleanerWork
 from barnabas.storage.directories.log_dirs import LogDirectories
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_environment import LogManagerConfig

@@ -13,7 +13,6 @@ Kafka: KafkaApis.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.api.authorize import Authorizer
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 FIRST_TWO_VERSIONS: Final = (0, 1)
 
 
-@dataclass(frozen=True, slots=True)
 class ApiConfig(Settings):
     """Limits of requests and answers, and what clients may do. None of them changes while the broker runs."""
 
@@ -72,8 +70,7 @@ class ApiConfig(Settings):
     request_timeout_ms: int = setting("request.timeout.ms")
 
 
-@dataclass(frozen=True, slots=True)
-class ServedParts:
+class ServedParts(NamedTuple):
     """The parts of a broker that requests reach.
 
     broker_epoch: of the registration in force. inter_broker_listener: the name of the brokers' own listener.

@@ -6,8 +6,7 @@ answered before all lists are loaded. Kafka: the part of KafkaServer.startup abo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.broker.foundations import Foundations
 from barnabas.config.config_error import ConfigError
@@ -33,7 +32,6 @@ def _allow_if_none(config: ConfigValues) -> bool:
     return parse_value(_ALLOW_EVERYONE, ConfigType.BOOLEAN, config.originals.get(_ALLOW_EVERYONE, "false")) is True
 
 
-@dataclass(frozen=True, slots=True)
 class AuthorizerConfig(Settings):
     """The settings of the authorizer. class_name: empty without one."""
 
@@ -42,8 +40,7 @@ class AuthorizerConfig(Settings):
     allow_if_none: bool = computed(_allow_if_none)
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(NamedTuple):
     """The authorizer, and the keeper of its lists."""
 
     authorizer: AclAuthorizer

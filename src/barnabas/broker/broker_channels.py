@@ -11,7 +11,6 @@ the certificate. Kafka: ControllerChannelManager.addNewBroker, which always take
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Final
@@ -47,7 +46,6 @@ GROUP, KIND, QUEUE_SIZE, QUEUE_TIME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectionConfig(Settings):
     """Timeouts of connections to brokers. controller_listener: its name, where the controller reaches brokers."""
 

@@ -6,7 +6,7 @@ getOrGenerateClusterId, and the checks of meta.properties.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
@@ -19,7 +19,6 @@ from barnabas.zk.kafka_zk_client import KafkaZkClient
 GENERATE = -1
 
 
-@dataclass(frozen=True, slots=True)
 class IdentityConfig(Settings):
     """The settings from which a broker gets its id."""
 
@@ -28,8 +27,7 @@ class IdentityConfig(Settings):
     largest_given_id: int = setting("reserved.broker.max.id")
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
+class BrokerIdentity(NamedTuple):
     """The ids of a broker and of its cluster."""
 
     broker_id: int

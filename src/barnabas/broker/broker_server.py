@@ -3,7 +3,7 @@
 Made by the command line (or a test) on the main thread, which also calls `startup` and `shutdown`. Any thread may
 report a fatal error (BrokerLifecycle.fail), which asks for a stop with a non-zero exit status.
 
-A stage is a value: a frozen dataclass with the parts it has built, handed to the later stages. A part that is built too
+A stage is an immutable value: the parts that it has built, handed to the later stages. A part that is built too
 early is a type error, since the parts it needs are fields of a stage that does not exist yet:
 
     start_foundations   threads, timer, scheduler

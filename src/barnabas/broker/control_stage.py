@@ -8,7 +8,7 @@ Kafka: the part of KafkaServer.startup about KafkaController.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.api.origins import RefusedOrders
 from barnabas.broker.broker_channels import BrokerConnections
@@ -22,8 +22,7 @@ from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.zk.config_znodes import ConfigEntityType
 
 
-@dataclass(frozen=True, slots=True)
-class ControlStage:
+class ControlStage(NamedTuple):
     """This broker's controller, not elected yet."""
 
     controller: Controller

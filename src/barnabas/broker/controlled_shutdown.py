@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from barnabas.broker.broker_channels import BrokerConnections
@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 PATIENCE_ALONE_MS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
 class ShutdownTerms(Settings):
     """Whether a broker hands over its leaderships before it stops, how often it tries, how long an attempt lasts."""
 

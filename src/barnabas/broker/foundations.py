@@ -6,7 +6,7 @@ stop: whatever is closed before may still schedule work. Kafka: the first lines 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.lifecycle import BrokerLifecycle
@@ -21,8 +21,7 @@ from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.runtime.scheduler import ThreadScheduler
 
 
-@dataclass(frozen=True, slots=True)
-class Foundations:
+class Foundations(NamedTuple):
     """The settings, time, disk, threads, metrics and life cycle of a broker."""
 
     static: KafkaConfig

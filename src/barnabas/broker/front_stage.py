@@ -10,9 +10,8 @@ KafkaRequestHandlerPool.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.api.apis import Apis
 from barnabas.api.authorize import Authorizer
@@ -63,8 +62,7 @@ if TYPE_CHECKING:
 CONTROL_PLANE_HANDLERS: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRules:
+class AccessRules(NamedTuple):
     """The rules of access: how clients connect and what they may do."""
 
     authorizer: Authorizer | None = None
@@ -75,8 +73,7 @@ class AccessRules:
     """The builders of channels by security protocol, for tests; None: those of each listener's settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltStages:
+class BuiltStages(NamedTuple):
     """The stages below this one."""
 
     foundations: Foundations
@@ -126,8 +123,7 @@ class HandlerPools:
             self.control_plane.shutdown()
 
 
-@dataclass(frozen=True, slots=True)
-class FrontStage:
+class FrontStage(NamedTuple):
     """The parts between clients and the stages below; the sockets are bound and nothing is read yet."""
 
     sockets: SocketServer

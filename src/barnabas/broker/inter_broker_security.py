@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.broker.listener_channels import tls_config_of
@@ -41,7 +40,6 @@ logger = logging.getLogger(__name__)
 _MECHANISM = "sasl.mechanism.inter.broker.protocol"
 
 
-@dataclass(frozen=True, slots=True)
 class InterBrokerConfig(Settings):
     """The settings of the client's role. endpoint_identification: `https`, or empty to trust any name."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.broker.broker_metrics import register_broker_metrics, register_identity_metrics
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationStage:
+class ReplicationStage(NamedTuple):
     """The replicas of this broker, its metadata of the cluster, and the groups it coordinates."""
 
     metadata: MetadataCache

@@ -7,7 +7,6 @@ Kafka: DynamicThreadPool in kafka.server.DynamicBrokerConfig.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import uses_zookeeper
@@ -20,7 +19,6 @@ def _metadata_dir(config: ConfigValues) -> str | None:
     return os.path.abspath(config.optional_string("metadata.log.dir") or config.log_dirs[0])
 
 
-@dataclass(frozen=True, slots=True)
 class ServerConfig(Settings):
     """The settings of a broker as a whole, and the place of its data.
 
@@ -40,14 +38,12 @@ class ServerConfig(Settings):
     are_listeners_advertised: bool = setting("advertised.listeners", lambda text: not text)
 
 
-@dataclass(frozen=True, slots=True)
 class RequestHandlerConfig(Settings):
     """The pool of request handlers."""
 
     threads: int = setting("num.io.threads")
 
 
-@dataclass(frozen=True, slots=True)
 class SchedulerConfig(Settings):
     """The threads that flush, retain and checkpoint."""
 

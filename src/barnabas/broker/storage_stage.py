@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
 from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
@@ -49,8 +48,7 @@ EXPIRY_SLACK_MS: Final = 5_000
 """ZooKeeper rounds the end of a session up to its next tick, of two seconds by default."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageStage:
+class StorageStage(NamedTuple):
     """The store and the logs, opened and loaded, and the identity of this broker."""
 
     identity: BrokerIdentity

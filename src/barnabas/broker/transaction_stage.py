@@ -8,8 +8,7 @@ TransactionMarkerChannelManager and TransactionStateManager (metrics).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.replication_stage import ReplicationStage
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionStage:
+class TransactionStage(NamedTuple):
     """The producer ids that this broker hands out, and the transactional ids that it coordinates."""
 
     producer_ids: ProducerIdManager

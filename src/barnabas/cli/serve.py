@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -51,7 +50,6 @@ _REASONS = {_BROKER_ENDED: "the broker ended", _STDIN_CLOSED: "stdin was closed"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class ConsoleConfig(Settings):
     """The address at which metrics are served, as host:port. None: they are not served."""
 

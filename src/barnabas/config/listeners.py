@@ -187,7 +187,6 @@ def early_start_listeners_of(config: ConfigValues) -> frozenset[str]:
     return names
 
 
-@dataclass(frozen=True, slots=True)
 class ListenersConfig(Settings):
     """All listeners. listening: where. advertised: what clients are told. inter_broker: the name of the brokers' own.
 

@@ -1,6 +1,5 @@
 """The notation in which a part of the broker declares the settings it acts on: one field a setting.
 
-    @dataclass(frozen=True, slots=True)
     class FlushConfig(Settings):
         check_ms: int = setting("log.flush.scheduler.interval.ms")
 
@@ -9,15 +8,18 @@ The field takes its type's value, its default, bounds and documentation from the
 (`Settings.from_kafka_config`), which settings it takes over while the broker runs (`Settings.dynamic_names`), and which
 class the documentation names beside each setting. A name that is in no table fails at import.
 
-Used by the config class of every layer. Instances are frozen, so any thread reads them.
+A config class is a frozen dataclass, so any thread reads its instances. `dataclass` would compile six methods for each
+class, which takes a tenth of a broker's start: the methods of all of them are in `Settings`.
+
+Used by the config class of every layer.
 Kafka: ConfigDef.define, and the vals of kafka.server.KafkaConfig.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, fields
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from typing import Any, Final, NamedTuple, Self, dataclass_transform
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_key import Scope
@@ -58,10 +60,54 @@ def _field(declaration: Declaration) -> Any:
     return field(default_factory=lambda: declaration.read(DEFAULTS), metadata={_DECLARATION: declaration})
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Settings:
-    """The base of config classes, which are frozen slotted dataclasses. Other fields are passed to the constructor."""
+    """The base of config classes. Fields without a declaration are passed to the constructor, or have a default.
 
-    __slots__ = ()
+    Raises TypeError: a field is missing, given twice, or unknown. Raises FrozenInstanceError: one is set or deleted.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Find the fields; `fields` and `replace` of `dataclasses` know them from here on."""
+        super().__init_subclass__()
+        dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+
+    def __init__(self, *values: object, **named: object) -> None:
+        own = fields(self)  # type: ignore[arg-type] # subclasses are dataclasses
+        if len(values) > len(own):
+            raise TypeError(f"{type(self).__name__} has {len(own)} fields, but {len(values)} values were given")
+        for each, value in zip(own, values, strict=False):
+            if each.name in named:
+                raise TypeError(f"{type(self).__name__} got two values for {each.name!r}")
+            named[each.name] = value
+        for each in own:
+            if each.name in named:
+                value = named.pop(each.name)
+            elif each.default is not MISSING:
+                value = each.default
+            elif each.default_factory is not MISSING:
+                value = each.default_factory()
+            else:
+                raise TypeError(f"{type(self).__name__} lacks a value for {each.name!r}")
+            object.__setattr__(self, each.name, value)
+        if named:
+            raise TypeError(f"{type(self).__name__} has no fields {', '.join(named)}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).items()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)  # type: ignore[arg-type]
+        return f"{type(self).__name__}({shown})"
 
     @classmethod
     def from_kafka_config(cls, config: ConfigValues, **given: object) -> Self:

@@ -7,7 +7,6 @@ KafkaController reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from barnabas.config.setting import Settings, setting
 
@@ -17,14 +16,12 @@ def unclean_election_disabled() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
 class ElectionConfig(Settings):
     """The settings of an election, read anew for each: they may change while the broker runs."""
 
     unclean_leader_election_enable: bool = setting("unclean.leader.election.enable")
 
 
-@dataclass(frozen=True, slots=True)
 class ControllerConfig(Settings):
     """The settings of a controller, named after Kafka's, and the values that the caller gives.
 

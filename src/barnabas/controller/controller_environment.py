@@ -7,7 +7,7 @@ KafkaController.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
 from barnabas.controller.controller_channel_manager import ControllerChannelManager
@@ -21,8 +21,7 @@ from barnabas.controller.store_watches import StoreWatches
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerEnvironment:
+class ControllerEnvironment(NamedTuple):
     """The objects that every part of a controller works with."""
 
     config: ControllerConfig
@@ -39,8 +38,7 @@ class ControllerEnvironment:
         return BrokerRequestBatch(self.config, self.context, self.channels, self.put_event)
 
 
-@dataclass(frozen=True, slots=True)
-class StateMachines:
+class StateMachines(NamedTuple):
     """The state machines of partitions and replicas, with a batch of requests for the parts beside them.
 
     Each has a batch of its own, as in Kafka: a batch that one of them has begun must not be sent by another.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barnabas.config.cross_checks import uses_zookeeper
@@ -31,7 +30,6 @@ MANY: Final = 1 << 15
 """More replicas than a topic can have."""
 
 
-@dataclass(frozen=True, slots=True)
 class InternalTopicsConfig(Settings):
     """The properties of the topics that the broker creates for itself (`offsets.topic.`, `transaction.state.log.`)."""
 

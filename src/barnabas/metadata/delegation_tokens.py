@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.setting import Settings, computed, setting
@@ -38,7 +37,6 @@ def _secret_key(config: ConfigValues) -> str | None:
     return next((secret for secret in map(config.optional_string, names) if secret), None)
 
 
-@dataclass(frozen=True, slots=True)
 class TokenConfig(Settings):
     """The settings of delegation tokens. secret_key: signs them, and is never shown; None: there are no tokens."""
 
@@ -185,7 +183,7 @@ class DelegationTokenManager:
         if information.is_expired(now_ms):
             raise ApiError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         expiry_ms = min(information.max_timestamp_ms, now_ms + period_ms)
-        self._write(replace(information, expiry_timestamp_ms=expiry_ms))
+        self._write(information._replace(expiry_timestamp_ms=expiry_ms))
         return expiry_ms
 
     def _write(self, information: TokenInformation) -> DelegationToken:

@@ -50,7 +50,6 @@ _MOST_LOGGED: Final = 20
 DEFAULT_COUNT = -1
 
 
-@dataclass(frozen=True, slots=True)
 class TopicAdminConfig(Settings):
     """The defaults for new topics, and a function that checks the settings of a topic (raising ConfigError)."""
 

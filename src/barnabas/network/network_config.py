@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Self
 
 from barnabas.config.broker_config_keys import LISTENER_PREFIX
@@ -85,7 +85,6 @@ def _listener_name(name: str | None) -> str | None:
     return name and name.upper()
 
 
-@dataclass(frozen=True, slots=True)
 class ListenerConfig(Settings):
     """The settings that a listener may override, as listener.name.<listener>.<setting>.
 
@@ -102,7 +101,6 @@ class ListenerConfig(Settings):
     max_idle_ms: int = setting("connections.max.idle.ms")
 
 
-@dataclass(frozen=True, slots=True)
 class NetworkConfig(Settings):
     """The network layer's settings: sizes in bytes, times in milliseconds, Kafka's defaults unless documented here."""
 
@@ -141,7 +139,7 @@ class NetworkConfig(Settings):
         """
         names = {key.split(".")[2] for key in config.originals if key.startswith(LISTENER_PREFIX)}
         # Named, because `slots` makes a second class, which super() without arguments does not know.
-        return super(NetworkConfig, cls).from_kafka_config(
+        return super().from_kafka_config(
             config,
             any_listener=ListenerConfig.from_kafka_config(config),
             listeners={name.upper(): ListenerConfig.from_kafka_config(config.of_listener(name)) for name in names},

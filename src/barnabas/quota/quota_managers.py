@@ -12,7 +12,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.config.kafka_config import KafkaConfig
@@ -48,7 +47,6 @@ def _in_milliseconds(seconds: int) -> int:
     return seconds * 1000
 
 
-@dataclass(frozen=True, slots=True)
 class QuotaConfig(Settings):
     """The windows: numbers of samples, and the length of one. They change with the file only.
 

@@ -5,6 +5,28 @@ Kafka: Crc32C. The `crc32c` package takes memoryview slices without a copy and r
 
 from __future__ import annotations
 
-from crc32c import crc32c
+from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
+from importlib.util import find_spec, module_from_spec
 
-__all__ = ["crc32c"]
+
+def _function_of_extension() -> Callable[..., int]:
+    """Return the package's function without the package, which asks for its version and prepares a command line.
+
+    That imports 40 modules of the standard library, `email` and `zipfile` among them, and reads the list of installed
+    distributions: a tenth of a broker's start. The extension is the package's own, of the version that is installed.
+    """
+    package = find_spec("crc32c")
+    for directory in (package.submodule_search_locations or ()) if package is not None else ():
+        spec = FileFinder(directory, (ExtensionFileLoader, EXTENSION_SUFFIXES)).find_spec("crc32c._crc32c")
+        if spec is not None and spec.loader is not None:
+            extension = module_from_spec(spec)
+            spec.loader.exec_module(extension)
+            return extension.crc32c  # type: ignore[no-any-return]
+    # The package is laid out in another way, or is not there: it says so.
+    from crc32c import crc32c as of_package  # noqa: PLC0415
+
+    return of_package
+
+
+crc32c = _function_of_extension()

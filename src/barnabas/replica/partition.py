@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -67,8 +66,7 @@ class EpochEndOffset(NamedTuple):
     end_offset: int = _UNDEFINED_EPOCH_OFFSET
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEnvironment:
+class PartitionEnvironment(NamedTuple):
     """The values that all partitions of a broker share: its id, its time, and its rules for followers.
 
     Made by ReplicaManager. max_lag_ms: `replica.lag.time.max.ms`. is_alive: whether the metadata says that a broker is

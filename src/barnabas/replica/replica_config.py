@@ -6,7 +6,6 @@ Kafka: what ReplicaManager and ReplicaFetcherThread read of KafkaConfig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.config.keys.bounds import METADATA_VERSIONS
@@ -27,7 +26,6 @@ def alter_partition_version_of(inter_broker_protocol: str) -> int | None:
     return AlterPartitionRequest.max_version
 
 
-@dataclass(frozen=True, slots=True)
 class ReplicaConfig(Settings):
     """Settings of the replica layer. broker_id: given by the caller, since it may have been generated."""
 
@@ -43,7 +41,6 @@ class ReplicaConfig(Settings):
     alter_partition_version: int | None = setting("inter.broker.protocol.version", alter_partition_version_of)
 
 
-@dataclass(frozen=True, slots=True)
 class FetcherConfig(Settings):
     """Settings of a follower's fetches: sizes in bytes, times in milliseconds. fetchers: threads for each leader."""
 

@@ -17,14 +17,12 @@ import hmac
 import threading
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.security.sasl.scram_mechanism import ScramCredential
 
 
-@dataclass(frozen=True, slots=True)
-class TokenInformation:
+class TokenInformation(NamedTuple):
     """A token as the store keeps it. Principals are text, `User:alice`; time stamps are milliseconds.
 
     owner: the principal of those who log in by the token. requester: the client that asked for it (KIP-373).

@@ -14,8 +14,7 @@ import base64
 import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.secret import Secret
@@ -37,7 +36,6 @@ class UndecodablePassword(Exception):
     """The error for a text that this secret does not decode. It quotes nothing of the text."""
 
 
-@dataclass(frozen=True, slots=True)
 class PasswordEncoderConfig(Settings):
     """All settings. They are those of new passwords: an encoded password says how it was encoded."""
 
@@ -49,8 +47,7 @@ class PasswordEncoderConfig(Settings):
     iterations: int = setting("password.encoder.iterations")
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameters:
+class _Parameters(NamedTuple):
     """The way in which one password is encrypted. vector: the initialization vector."""
 
     key_factory: str

@@ -20,7 +20,6 @@ from barnabas.storage.segment.open_files import DEFAULT_LIMIT
 from barnabas.storage.validation.validator import LogValidator
 
 
-@dataclass(frozen=True, slots=True)
 class LogManagerConfig(Settings):
     """Intervals of the background tasks, and the threads that load a directory's logs at start and flush them at stop.
 

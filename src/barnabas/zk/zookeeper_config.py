@@ -6,7 +6,6 @@ Read by `broker` when it opens the store. Immutable. Kafka: ZkConfigs. ZooKeeper
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.config.config_error import ConfigError
@@ -24,7 +23,6 @@ _PEM: Final = "PEM"
 _PKCS12: Final = "PKCS12"
 
 
-@dataclass(frozen=True, slots=True)
 class ZookeeperTlsConfig(Settings):
     """The settings of TLS to ZooKeeper. endpoint_identification: `https`, or empty to trust any name.
 
@@ -105,7 +103,6 @@ def _connection_timeout_ms(config: ConfigValues) -> int:
     return config.integer("zookeeper.connection.timeout.ms" if is_given else "zookeeper.session.timeout.ms")
 
 
-@dataclass(frozen=True, slots=True)
 class ZookeeperConfig(Settings):
     """Where ZooKeeper is (`host:port,.../chroot`; empty: the embedded store is used), and how long to wait for it.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, field, replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,6 @@ def _backlog(config: ConfigValues) -> int:
     return config.integer("socket.listen.backlog.size") if config.is_set("socket.listen.backlog.size") else 1024
 
 
-@dataclass(frozen=True, slots=True)
 class Example(Settings):
     name: str
     threads: int = setting("num.io.threads")
@@ -65,9 +65,45 @@ def test_a_value_that_a_field_cannot_be_made_of_is_named() -> None:
     def refuse(value: int) -> int:
         raise ConfigError.invalid("num.io.threads", value, "no")
 
-    @dataclass(frozen=True, slots=True)
     class Refusing(Settings):
         threads: int = setting("num.io.threads", refuse)
 
     with pytest.raises(ConfigError, match=r"Invalid value 8 for configuration num\.io\.threads: no"):
         Refusing.from_kafka_config(KafkaConfig.parse({}))
+
+
+class Mixed(Settings):
+    name: str
+    threads: int = setting("num.io.threads")
+    lines: list[str] = field(default_factory=list, repr=False)
+
+
+def test_a_config_class_is_a_frozen_dataclass() -> None:
+    mixed = Mixed("a", lines=["secret"])
+    assert mixed == Mixed(name="a", threads=8, lines=["secret"]) != Mixed("b", lines=["secret"])
+    assert repr(mixed) == "Mixed(name='a', threads=8)"
+    assert replace(mixed, threads=3) == Mixed("a", 3, ["secret"])
+    assert Mixed("a").lines is not Mixed("a").lines
+    with pytest.raises(FrozenInstanceError, match="threads"):
+        mixed.threads = 3  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="threads"):
+        del mixed.threads
+    assert len({Few(), Few()}) == 1
+
+
+class Few(Settings):
+    threads: int = setting("num.io.threads")
+
+
+@pytest.mark.parametrize(
+    ("values", "named", "reason"),
+    [
+        ((), {}, "Mixed lacks a value for 'name'"),
+        (("a", 1, [], 2), {}, "Mixed has 3 fields, but 4 values were given"),
+        (("a",), {"name": "b"}, "Mixed got two values for 'name'"),
+        (("a",), {"nome": "b"}, "Mixed has no fields nome"),
+    ],
+)
+def test_a_wrong_field_is_named(values: tuple[Any, ...], named: dict[str, Any], reason: str) -> None:
+    with pytest.raises(TypeError, match=reason):
+        Mixed(*values, **named)

@@ -6,7 +6,7 @@ setting among them. Kafka: GroupCoordinatorConfig, OffsetConfig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from barnabas.config.config_error import ConfigError
@@ -44,7 +44,6 @@ def _in_milliseconds(minutes: int) -> int:
     return minutes * _MILLISECONDS_PER_MINUTE
 
 
-@dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig(Settings):
     """Settings of KIP-848's groups (`group.consumer.` and Kafka's names, dots for underscores).
 
@@ -63,7 +62,6 @@ class ConsumerGroupConfig(Settings):
     regex_refresh_interval_ms: int = 600_000
 
 
-@dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig(Settings):
     """Settings of groups and committed offsets.
 
@@ -96,4 +94,4 @@ class GroupCoordinatorConfig(Settings):
         """Read the settings of all groups. Raises ConfigError when the codec of the offsets' topic is unknown."""
         consumer = ConsumerGroupConfig.from_kafka_config(config)
         # Named, because `slots` makes a second class, which super() without arguments does not know.
-        return super(GroupCoordinatorConfig, cls).from_kafka_config(config, consumer=consumer, **given)
+        return super().from_kafka_config(config, consumer=consumer, **given)

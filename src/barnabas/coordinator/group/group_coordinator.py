@@ -7,8 +7,7 @@ Kafka: GroupCoordinator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.group_admin import GroupAdminService
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCoordinator:
+class GroupCoordinator(NamedTuple):
     """The services for the groups of this broker and their offsets.
 
     classic: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. consumer: ConsumerGroupHeartbeat; made when first called,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -42,8 +41,7 @@ class TransactionCounts(NamedTuple):
     load_times: deque[LoadTimes]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionCoordinator:
+class TransactionCoordinator(NamedTuple):
     """The services for the transactional ids of this broker."""
 
     partitions: CoordinatorPartitions

@@ -24,7 +24,6 @@ from barnabas.records.compression import Codec
 from barnabas.runtime.clock import Clock
 
 
-@dataclass(frozen=True, slots=True)
 class TransactionCoordinatorConfig(Settings):
     """Settings of transactions.
 

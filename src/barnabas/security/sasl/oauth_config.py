@@ -5,7 +5,6 @@ Read with the listener's other settings of SASL; immutable. Kafka: SaslConfigs, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.config.protection import TOKEN_HANDLERS
@@ -19,7 +18,6 @@ UNSECURED_HANDLER: Final = TOKEN_HANDLERS[2]
 """Kafka's class that believes every token. Kafka uses it where none is named."""
 
 
-@dataclass(frozen=True, slots=True)
 class OAuthConfig(Settings):
     """All settings. expected_audience: any of these is right; empty: tokens have no audience."""
 

@@ -6,7 +6,7 @@ Made by `broker/` when the listener is opened or checked; immutable. Kafka: Brok
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_values import ConfigValues
@@ -19,7 +19,6 @@ _HANDLER = ".sasl.server.callback.handler.class"
 _MAX_REAUTH = ".connections.max.reauth.ms"
 
 
-@dataclass(frozen=True, slots=True)
 class SaslConfig(Settings):
     """All settings. logins: mechanism, in upper case -> login context, in Java's notation.
 

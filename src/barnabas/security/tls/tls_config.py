@@ -6,7 +6,7 @@ immutable. Kafka: SslConfigs, BrokerSecurityConfigs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from barnabas.config.config_values import ConfigValues
@@ -19,7 +19,6 @@ def text_if_given(value: Any) -> str | None:
     return str(value) if value else None
 
 
-@dataclass(frozen=True, slots=True)
 class KeyStoreConfig(Settings):
     """The place of the private key and its certificates: a file, or PEM in the settings themselves (KIP-651)."""
 
@@ -31,7 +30,6 @@ class KeyStoreConfig(Settings):
     certificate_chain: Secret | None = setting("ssl.keystore.certificate.chain", Secret.of)
 
 
-@dataclass(frozen=True, slots=True)
 class TrustStoreConfig(Settings):
     """The place of the trusted certificates: a file, or PEM in the settings themselves.
 
@@ -45,7 +43,6 @@ class TrustStoreConfig(Settings):
     crl_location: str | None = setting("ssl.crl.location", text_if_given)
 
 
-@dataclass(frozen=True, slots=True)
 class TlsConfig(Settings):
     """All settings. client_auth: none, requested or required. cipher_suites: IANA's names; empty for OpenSSL's choice.
 

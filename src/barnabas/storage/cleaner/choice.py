@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.protocol.topic_partition import TopicPartition
@@ -30,8 +30,7 @@ logger = logging.getLogger("barnabas.storage.cleaner.log_cleaner")
 # min.compaction.lag.ms, or in the active segment. The dirty ratio is dirty / (clean + dirty), in bytes.
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsToClean:
+class OffsetsToClean(NamedTuple):
     """The offsets from `first_dirty` to below `first_uncleanable`. resets_checkpoint: the checkpoint was wrong."""
 
     first_dirty: int
@@ -39,8 +38,7 @@ class OffsetsToClean:
     resets_checkpoint: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogToClean:
+class LogToClean(NamedTuple):
     """A log that may be cleaned.
 
     first_uncleanable_offset: where the first segment begins that must not be touched. must_clean_now: the log has

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from barnabas.config.config_error import ConfigError
 from barnabas.config.setting import Settings, setting
 from barnabas.storage.cleaner.offset_map import SKIMPY_BYTES_PER_ENTRY
 
 
-@dataclass(frozen=True, slots=True)
 class CleanerConfig(Settings):
     """Settings of the cleaner. Sizes are of all threads together, in bytes; load_factor: how full a key map may get."""
 

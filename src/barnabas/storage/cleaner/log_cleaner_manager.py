@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
@@ -47,8 +47,7 @@ class LogCleaningError(Exception):
         self.log = log
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerLogs:
+class CleanerLogs(NamedTuple):
     """The cleaner's view of the log manager's logs. on_failure: called with log directory, operation and error."""
 
     get: Callable[[TopicPartition], UnifiedLog | None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from barnabas.runtime.files import Files
 from barnabas.storage.errors import InconsistentMetaProperties
@@ -16,8 +16,7 @@ from barnabas.storage.errors import InconsistentMetaProperties
 FILE_NAME = "meta.properties"
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(NamedTuple):
     """The content of the file, None for missing fields.
 
     directory_id: of KIP-858; kept as it is found. version: 1 when KRaft has written the file.

@@ -201,6 +201,9 @@ def _open_faults(fault_pipes: str) -> FaultLayer:
 
 def _run(config: KafkaConfig, stop: _StopRequest, faults: FaultLayer | None) -> int:
     """Start the broker, wait for a signal or its own end, and stop it. Returns the exit status."""
+    from barnabas.broker.process_tuning import pause_collection
+
+    pause_collection()
     # Imported only here, so that errors in settings show without a wait for this import.
     from barnabas.broker.broker_server import BrokerServer
 

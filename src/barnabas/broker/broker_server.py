@@ -37,7 +37,6 @@ from barnabas.broker.own_listeners import OwnListeners, unauthenticated_listener
 from barnabas.broker.process_tuning import (
     freeze_startup_objects,
     raise_descriptor_limit,
-    tune_memory_allocation,
     tune_thread_switching,
 )
 from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
@@ -119,11 +118,9 @@ class BrokerServer:
             logger.warning("%s It is ignored", unknown if unknown.endswith("?") else f"{unknown}.")
         if kept := kept_settings(self._config):
             logger.warning("These settings are kept, and nothing acts on them: %s", by_reason(kept))
-        # Before any thread is started: glibc picks the heap of a thread when the thread first allocates, and the limit
-        # of descriptors decides how many segment files may stay open.
+        # Before any log is opened: the limit of descriptors decides how many segment files may stay open.
         descriptors = raise_descriptor_limit()
         tune_thread_switching()
-        tune_memory_allocation()
         foundations = start_foundations(self._config, self.metrics, lifecycle)
         self._listeners = foundations.listeners
         storage = open_storage(foundations, int(descriptors * DESCRIPTORS_FOR_LOGS))

@@ -47,7 +47,7 @@ def raise_descriptor_limit() -> int:
 
 
 def tune_memory_allocation() -> None:
-    """Have glibc give freed memory back to the system. Other C libraries are left alone.
+    """Have glibc give freed memory back to the system, before any thread is started. Other C libraries are left alone.
 
     By its own rule glibc raises the size from which a block is mapped to that of any large block ever freed. From then
     on large frames and answers come from the heaps, one per thread, and leave them full of holes: under mutated

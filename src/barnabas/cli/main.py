@@ -63,15 +63,18 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="barnabas")
-def barnabas() -> None:
+@click.pass_context
+def barnabas(context: click.Context) -> None:
     """An event streaming broker that speaks Kafka's wire protocol."""
+    # `serve` watches later: it prepares the process before the first thread.
+    if context.invoked_subcommand != "serve":
+        watch_signals()
 
 
 def main() -> None:
     """Run the command line. An error of arguments, input or output is one line on stderr."""
     # Before anything opens a file: the lowest free numbers are those of the closed streams.
     _replace_closed_streams()
-    watch_signals()
     status = None
     try:
         # Not standalone: click would print usage errors in its own form, of several lines, and end the process itself.

@@ -127,6 +127,11 @@ def serve(
             f"barnabas: warning: the value of --override {name} shows in the list of processes; put it into the file",
             err=True,
         )
+    from barnabas.broker.process_tuning import pause_collection, tune_memory_allocation
+
+    # Before the first thread: glibc gives a heap of its own to each thread that allocates before the call.
+    tune_memory_allocation()
+    pause_collection()
     faults = None if fault_pipes is None else _open_faults(fault_pipes)
     # The log has a stream of its own over the same descriptor, because its writer holds the stream's lock while it
     # waits for a full pipe.
@@ -201,9 +206,6 @@ def _open_faults(fault_pipes: str) -> FaultLayer:
 
 def _run(config: KafkaConfig, stop: _StopRequest, faults: FaultLayer | None) -> int:
     """Start the broker, wait for a signal or its own end, and stop it. Returns the exit status."""
-    from barnabas.broker.process_tuning import pause_collection
-
-    pause_collection()
     # Imported only here, so that errors in settings show without a wait for this import.
     from barnabas.broker.broker_server import BrokerServer
 

@@ -1,7 +1,7 @@
 """The one owner of signals in the command line: a signal that Python handles is never left waiting.
 
-Used by `main` for all commands, and by those that stop in their own order; called on the main thread. One daemon
-thread, `signals`, waits on a pipe and owns nothing else.
+Used by `main` for all commands but `serve`, and by those that stop in their own order; called on the main thread. One
+daemon thread, `signals`, waits on a pipe and owns nothing else.
 
 Python runs the handler of a signal on the main thread, between two instructions. The kernel may deliver the signal to
 any thread. Delivered to the main thread, it interrupts the call that this thread waits in, and the handler runs.

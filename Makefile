@@ -157,6 +157,7 @@ measure-source: $(VENV)/.installed-test ## print the shape of the source: sizes,
 docs: $(VENV)/.installed-test ## rewrite the pages that are made from tables and from a running broker
 	$(BIN)/python -m tests.architecture.generated_docs
 	$(BIN)/python -m tests.architecture.metrics_page
+	$(BIN)/python -m tests.architecture.call_tree
 
 .PHONY: lock
 lock: ## resolve the requirements again (pins new versions)

@@ -6,7 +6,7 @@
     python -m benchmarks.broker --systems barnabas-before barnabas --before ../other-version/src  # what a change costs
 
 All systems are up at once; each round goes round the systems, so that the machine's moods hit them alike. JVMs are
-warmed first. No file is deleted between cells: fresh pages would then decide large writes (docs/performance.md).
+warmed first. No file is deleted between cells: fresh pages would then decide large writes (benchmarks/README.md).
 The memory that holds nothing (MemFree) is noted with every run for the same reason; --fill-page-cache uses it up first.
 """
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable
 from unittest.mock import MagicMock
 
@@ -22,10 +24,11 @@ from tests.architecture.controller_states_page import controller_states_page
 from tests.architecture.declared_settings import CHECKED_BY_RULES, acted_on
 from tests.architecture.group_states_page import group_states_page
 from tests.architecture.member_states_page import member_states_page
-from tests.architecture.modules_page import modules_page
-from tests.architecture.source_tree import ROOT
+from tests.architecture.source_tree import ROOT, modules
 from tests.architecture.spark_page import spark_page
 from tests.architecture.transaction_states_page import transaction_states_page
+
+_FIRST_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]\"'])\. (?=[A-Z`])")
 
 
 def configuration_page() -> str:
@@ -140,6 +143,25 @@ def _api_row(handler: Handler) -> str:
         handler.throttled_by.value,
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def modules_page() -> str:
+    """docs/modules.md."""
+    lines = [
+        "# Packages",
+        "",
+        "Made from the packages' docstrings by `make docs`. [architecture.md](architecture.md) has the layers, and the",
+        "paths that lead through them. The docstring of a module says what it is, who calls it, which thread owns it,",
+        "which lock guards it, and the Kafka class that plays the same role: `grep -rn GroupMetadataManager src` finds",
+        "those that do that class's work.",
+        "",
+    ]
+    for module in modules():
+        if module.is_package:
+            package = module.path.removesuffix("/__init__.py").replace("/", ".")
+            paragraph = " ".join((ast.get_docstring(module.tree) or "").partition("\n\n")[0].split())
+            lines.append(f"- `{package}`: {_FIRST_SENTENCE_END.split(paragraph)[0].rstrip('.')}.")
+    return "\n".join(lines) + "\n"
 
 
 PAGES: dict[str, Callable[[], str]] = {

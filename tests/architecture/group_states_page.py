@@ -17,7 +17,7 @@ def group_states_page() -> str:
         "# States of a classic group",
         "",
         "Made from the table in `barnabas.coordinator.group.classic.states` by `make docs`. What happens to a",
-        "group is an event; the table says the state that follows, and what that takes. `docs/architecture.md` tells",
+        "group is an event; the table says the state that follows, and what that takes. [groups.md](groups.md) tells",
         "the story.",
         "",
         "```mermaid",

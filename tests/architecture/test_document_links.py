@@ -40,3 +40,10 @@ def test_links_lead_somewhere() -> None:
             if not target.exists() or (fragment and fragment not in fragments_of(target)):
                 broken.append((str(page.relative_to(ROOT)), link))
     assert not broken
+
+
+def test_every_page_stands_behind_a_door() -> None:
+    """docs/README.md leads to each page of docs."""
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(text_of(index))}
+    assert {page for page in index.parent.glob("*.md") if page != index} <= linked

@@ -117,11 +117,15 @@ def register_transaction_metrics(
     unknown_destinations: the number of markers that wait for a leader. append_retries: that of complete transactions
     that their log has not taken. load_times: of the partitions that were loaded last.
     """
-    registry.gauge(*_MARKER_METRICS, "UnknownDestinationQueueSize", unknown_destinations)
-    registry.gauge(*_MARKER_METRICS, "LogAppendRetryQueueSize", append_retries)
+    text = "Markers of transactions that wait for their partition's leader"
+    registry.register(*_MARKER_METRICS, "UnknownDestinationQueueSize", text, unknown_destinations)
+    text = "Transactions with all markers whose log did not take that they are complete"
+    registry.register(*_MARKER_METRICS, "LogAppendRetryQueueSize", text, append_retries)
 
     def loads() -> RecentLoads:
         return recent_loads(load_times, clock.nanoseconds())
 
-    registry.attribute(*_LOAD_METRICS, "partition-load-time-max", lambda: loads().longest_ms)
-    registry.attribute(*_LOAD_METRICS, "partition-load-time-avg", lambda: loads().mean_ms)
+    longest, mean = "partition-load-time-max", "partition-load-time-avg"
+    text = "Mean milliseconds that loading a partition's transactions took, over half a minute"
+    registry.register(*_LOAD_METRICS, longest, "Longest of these", lambda: loads().longest_ms, is_attribute=True)
+    registry.register(*_LOAD_METRICS, mean, text, lambda: loads().mean_ms, is_attribute=True)

@@ -175,9 +175,8 @@ class NetworkMetrics:
             yield _attribute("connection-count", processor.connection_count, "Open connections", tags)
             for (software, version), count in islice(_clients(processor), MOST_CLIENTS):
                 client = (("clientSoftwareName", software), ("clientSoftwareVersion", version))
-                yield _attribute(
-                    "connections", count, "Open connections by client software (KIP-511)", (*client, *tags)
-                )
+                description = "Open connections by client software (KIP-511)"
+                yield _attribute("connections", count, description, (*client, *tags))
 
     def _of_selector(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
         counters = processor.counters
@@ -240,9 +239,10 @@ class NetworkMetrics:
 
     def _of_memory(self) -> Iterator[Sample]:
         pool = self._sockets.memory_pool
-        available, used = (MBeanName(NETWORK, "SocketServer", f"MemoryPool{what}") for what in ("Available", "Used"))
-        yield Sample(available, pool.available_memory, "Bytes left of queued.max.request.bytes")
-        yield Sample(used, pool.size - pool.available_memory, "Bytes of queued.max.request.bytes in use")
+        name = MBeanName(NETWORK, "SocketServer", "MemoryPoolAvailable")
+        yield Sample(name, pool.available_memory, "Bytes left of queued.max.request.bytes")
+        name = MBeanName(NETWORK, "SocketServer", "MemoryPoolUsed")
+        yield Sample(name, pool.size - pool.available_memory, "Bytes of queued.max.request.bytes in use")
         depleted_ms = pool.depleted_ns // 1_000_000
         yield _attribute("MemoryPoolDepletedTimeTotal", depleted_ms, "Milliseconds without memory for requests", ())
         share = self._share(DEPLETED, pool.depleted_ns)

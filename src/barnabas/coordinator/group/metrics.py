@@ -34,6 +34,7 @@ CLASSIC_GROUPS: Final = {
     ClassicState.STABLE: "Classic groups whose members may have their assignment",
     ClassicState.DEAD: "Classic groups that are about to vanish",
 }
+"""State -> the description of the gauge of groups in it."""
 COUNTS: Final = {
     "offset-commit": "Offsets committed",
     "offset-expiration": "Offsets that expired",

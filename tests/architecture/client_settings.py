@@ -11,47 +11,57 @@ from barnabas.clients.settings.notation import Setting, settings_of
 
 
 class KeywordModule(NamedTuple):
-    """A module with a TypedDict of settings: what it imports, and the config class that it mirrors."""
+    """A module with a TypedDict of settings: whose they are, what it imports, and the config class that it mirrors."""
 
     config_class: type[ClientConfig]
-    client: str
+    clients: str
     imports: str
+    base: str = "ClientSettings"
 
 
+CLIENT = KeywordModule(
+    ClientConfig,
+    "both clients",
+    "from collections.abc import Callable, Sequence\nfrom typing import TypedDict\n\n"
+    "from barnabas.config.secret import Secret\n",
+    base="TypedDict",
+)
 PRODUCER = KeywordModule(
     ProducerConfig,
-    "Producer",
-    "from collections.abc import Callable, Sequence\nfrom typing import Literal, TypedDict\n\n"
+    "`Producer`",
+    "from collections.abc import Sequence\nfrom typing import Literal\n\n"
     "from barnabas.clients.producer.partitioning.partition_choice import Partitioner\n"
     "from barnabas.clients.producer.producer_interceptors import ProducerInterceptor\n"
     "from barnabas.clients.producer.serializers import Serializer\n"
-    "from barnabas.config.secret import Secret\n",
+    "from barnabas.clients.settings.client_settings import ClientSettings\n",
 )
 CONSUMER = KeywordModule(
     ConsumerConfig,
-    "Consumer",
-    "from collections.abc import Callable, Sequence\nfrom typing import TypedDict\n\n"
+    "`Consumer`",
+    "from collections.abc import Sequence\n\n"
     "from barnabas.clients.consumer.assignors.partition_assignor import PartitionAssignor\n"
     "from barnabas.clients.consumer.consumer_interceptors import ConsumerInterceptor\n"
     "from barnabas.clients.consumer.deserializers import Deserializer\n"
-    "from barnabas.config.secret import Secret\n",
+    "from barnabas.clients.settings.client_settings import ClientSettings\n",
 )
 
 
 def keyword_module(module: KeywordModule) -> str:
     """The source of the module that types the keyword arguments of a client. Python has no way to compute it."""
     name = module.config_class.__name__
+    inherited = [] if module is CLIENT else [each.name for each in settings_of(ClientConfig)]
+    settings = [each for each in settings_of(module.config_class) if each.name not in inherited]
     lines = [
-        f'"""The keyword arguments of `{module.client}`, made from {name} by `make docs`: change that one."""',
+        f'"""The keyword arguments of {module.clients}, made from {name} by `make docs`: change that one."""',
         "",
         "from __future__ import annotations",
         "",
         module.imports,
         "",
-        f"class {module.client}Settings(TypedDict, total=False):",
-        f'    """The settings that `{module.client}(...)` takes by name; {name} has their meaning and defaults."""',
+        f"class {name.removesuffix('Config')}Settings({module.base}, total=False):",
+        f'    """The keyword arguments of {module.clients}; {name} has their meaning and defaults."""',
         "",
-        *(f"    {each.name}: {each.type}" for each in settings_of(module.config_class)),
+        *(f"    {each.name}: {each.type}" for each in settings),
     ]
     return "\n".join(lines) + "\n"
 

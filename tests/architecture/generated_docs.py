@@ -18,7 +18,7 @@ from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS, PLUGIN_SETTING
 from barnabas.config.protection import PROMISES
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
-from tests.architecture.client_settings import CONSUMER, PRODUCER, client_settings_page, keyword_module
+from tests.architecture.client_settings import CLIENT, CONSUMER, PRODUCER, client_settings_page, keyword_module
 from tests.architecture.command_line_page import command_line_page
 from tests.architecture.controller_states_page import controller_states_page
 from tests.architecture.declared_settings import CHECKED_BY_RULES, acted_on
@@ -178,6 +178,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/spark.md": spark_page,
     "src/barnabas/clients/consumer/consumer_settings.py": lambda: keyword_module(CONSUMER),
     "src/barnabas/clients/producer/producer_settings.py": lambda: keyword_module(PRODUCER),
+    "src/barnabas/clients/settings/client_settings.py": lambda: keyword_module(CLIENT),
 }
 """Path in the repository -> what it should say."""
 

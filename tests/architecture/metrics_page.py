@@ -19,7 +19,6 @@ from typing import Any
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
-from barnabas.console.metric_descriptions import description_of
 from barnabas.console.prometheus_names import help_of, is_counter, prometheus_names
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
@@ -120,7 +119,7 @@ def _row(sample: Sample) -> str:
     tags = "".join(f", {tag}" for tag, _ in name.tags)
     shape = "summary" if sample.distribution is not None else "counter" if is_counter(sample) else "gauge"
     published = ", ".join(f"`{each}`" for each in prometheus_names(sample))
-    return f"| `{name.name}`{tags} | {published} {shape} | {description_of(name) or ''} |"
+    return f"| `{name.name}`{tags} | {published} {shape} | {sample.description} |"
 
 
 def main() -> None:

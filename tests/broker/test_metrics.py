@@ -329,7 +329,7 @@ def made_page() -> subprocess.CompletedProcess[str]:
 def test_the_page_in_docs_is_what_a_running_broker_has(made_page: subprocess.CompletedProcess[str]) -> None:
     assert made_page.stdout == (ROOT / "docs" / "metrics.md").read_text(), "make docs"
     undescribed = [line for line in made_page.stdout.splitlines() if line.endswith("|  |")]
-    assert not undescribed, "console/metric_descriptions.py"
+    assert not undescribed, "these are registered with an empty description"
 
 
 def test_the_names_are_those_of_the_exporters_example_for_kafka(made_page: subprocess.CompletedProcess[str]) -> None:

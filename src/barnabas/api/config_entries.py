@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, INTERNAL, find_key
+from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS, find_key
 from barnabas.config.broker_settings import BrokerSettings
-from barnabas.config.config_key import ConfigKey, ConfigType
+from barnabas.config.config_key import PASSWORD, ConfigKey
 from barnabas.config.dynamic_settings import DYNAMIC_ONLY_KEYS, is_dynamic, synonyms_of
 from barnabas.config.log_config import topic_values
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
@@ -70,7 +70,7 @@ def broker_entries(
     """
     entries = []
     for name, key in BROKER_CONFIG_KEYS.items():
-        if wanted(name) and (name not in INTERNAL or settings.current.is_set(name)):
+        if wanted(name) and (not key.is_internal or settings.current.is_set(name)):
             value, synonyms = settings.current.text(name), _synonyms(settings, name)
             if name == "advertised.listeners" and not synonyms and advertised_listeners is not None:
                 synonyms = _listeners_given_at_start(settings)
@@ -116,7 +116,7 @@ def _dynamic_only(settings: Mapping[str, str]) -> dict[str, str]:
 def _key_of(name: str) -> ConfigKey:
     """Return the definition of a setting; one that no table knows may be a secret."""
     key = find_key(name) or DYNAMIC_ONLY_KEYS.get(name)
-    return ConfigKey(name, ConfigType.PASSWORD, None, "") if key is None else key._replace(name=name)
+    return PASSWORD(name, None) | "" if key is None else key._replace(name=name)
 
 
 def _synonyms(settings: BrokerSettings, name: str) -> tuple[ConfigSynonym, ...]:

@@ -67,10 +67,13 @@ class FetchSessionCache:
 
     def register(self, registry: MetricsRegistry) -> None:
         """Register the cache's metrics."""
-        kind = "FetchSessionCache"
-        registry.gauge("kafka.server", kind, "NumIncrementalFetchSessions", lambda: self.session_count)
-        registry.gauge("kafka.server", kind, "NumIncrementalFetchPartitionsCached", lambda: self.partition_count)
-        registry.meter("kafka.server", kind, "IncrementalFetchSessionEvictionsPerSec", self.evictions)
+        bean = ("kafka.server", "FetchSessionCache")
+        text = "Incremental fetch sessions kept for clients (KIP-227)"
+        registry.register(*bean, "NumIncrementalFetchSessions", text, lambda: self.session_count)
+        name = "NumIncrementalFetchPartitionsCached"
+        registry.register(*bean, name, "Partitions in them", lambda: self.partition_count)
+        name = "IncrementalFetchSessionEvictionsPerSec"
+        registry.register(*bean, name, "Fetch sessions that made room for others", self.evictions)
 
     @property
     def session_count(self) -> int:

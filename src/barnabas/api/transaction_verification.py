@@ -117,8 +117,10 @@ class VerificationMetrics:
 
     def register(self, registry: MetricsRegistry) -> None:
         """Register both by Kafka's names."""
-        registry.meter(_METRICS_GROUP, _METRICS_TYPE, "VerificationFailureRate", self.failures)
-        registry.histogram(_METRICS_GROUP, _METRICS_TYPE, "VerificationTimeMs", self.times_ms)
+        text = "Partitions for which the first batch of a transaction was not verified"
+        registry.register(_METRICS_GROUP, _METRICS_TYPE, "VerificationFailureRate", text, self.failures)
+        text = "Until the transaction's coordinator had verified a first batch"
+        registry.register(_METRICS_GROUP, _METRICS_TYPE, "VerificationTimeMs", text, self.times_ms)
 
     def count(self, asked_ns: int, failures: int) -> None:
         """Count an answer to the question that was asked at `asked_ns`, with this number of failures."""

@@ -22,6 +22,7 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import controller_listener_name_of
 from barnabas.config.setting import Settings, computed, setting
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel
+from barnabas.metrics.histogram import DurationTimer
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
@@ -77,7 +78,10 @@ class BrokerConnections:
         self._metrics = metrics
         self._random = Random()
         self._channels: dict[int, NetworkBrokerChannel] = {}
-        metrics.gauge(GROUP, KIND, "TotalQueueSize", lambda: sum(c.queue_size for c in self._channels.values()))
+        text = "Requests of the controller that wait to be sent"
+        metrics.register(
+            GROUP, KIND, "TotalQueueSize", text, lambda: sum(c.queue_size for c in self._channels.values())
+        )
 
     def node(self, broker_id: int, addresses: Mapping[str, tuple[str, int]], listener_name: str) -> Node:
         """Return the address at which a broker's listener is reached from here.
@@ -142,7 +146,8 @@ class BrokerConnections:
         addresses = {each.listener_name: (each.host, each.port) for each in broker.endpoints}
         node = self.node(broker.id, addresses, listener_name)
         tags = {"broker-id": str(broker.id)}
-        timer = self._metrics.timer(GROUP, KIND, QUEUE_TIME, tags=tags)
+        text = "Requests of the controller, and how long they waited, by broker"
+        timer = self._metrics.register(GROUP, KIND, QUEUE_TIME, text, DurationTimer(), tags)
         channel = NetworkBrokerChannel(
             self._broker_id,
             node,
@@ -153,7 +158,8 @@ class BrokerConnections:
             # Not of this broker itself: whether its own listener is open, it knows.
             refuses_connections=None if broker.id == self._broker_id else partial(_refuses_connections, node),
         )
-        self._metrics.gauge(GROUP, KIND, QUEUE_SIZE, lambda: channel.queue_size, tags)
+        text = "Requests of the controller that wait to be sent, by broker"
+        self._metrics.register(GROUP, KIND, QUEUE_SIZE, text, lambda: channel.queue_size, tags)
         # Replaced, not changed: the gauge may be adding up the old dict on another thread.
         self._channels = {**self._channels, broker.id: channel}
         return channel

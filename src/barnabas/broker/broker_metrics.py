@@ -26,6 +26,10 @@ from barnabas.storage.storage_metrics import register_storage_metrics
 
 LINUX_COUNTERS: Final = "/proc/self/io"
 _COUNTED: Final = {"read_bytes": "read-bytes", "write_bytes": "write-bytes"}
+_DISKS: Final = {
+    "read-bytes": "Bytes this process has had read from disks",
+    "write-bytes": "Bytes this process has had written to disks",
+}
 
 
 def linux_io_counters() -> dict[str, int]:
@@ -56,7 +60,7 @@ def register_broker_metrics(
     register_storage_metrics(registry, log_manager)
     for name in linux_io_counters():
         # `partial` binds the name now; a lambda in this loop would read the last one.
-        registry.gauge("kafka.server", "KafkaServer", f"linux-disk-{name}", partial(_linux_io, name))
+        registry.register("kafka.server", "KafkaServer", f"linux-disk-{name}", _DISKS[name], partial(_linux_io, name))
     scheduler.schedule("metrics-tick", lambda: registry.tick(clock.nanoseconds()), period_ms=TICK_INTERVAL_MS)
 
 
@@ -64,14 +68,19 @@ def register_identity_metrics(
     registry: MetricsRegistry, identity: BrokerIdentity, controller_id: Callable[[], int], clock: Clock
 ) -> None:
     """Register what this broker is: its cluster, version and start. Kafka: KafkaBroker, AppInfoParser."""
-    registry.text("kafka.server", "KafkaServer", "ClusterId", identity.cluster_id)
-    registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId", controller_id)
-    tags = {"id": str(identity.broker_id)}
-    registry.text("kafka.server", "app-info", "version", __version__, tags, is_attribute=True)
+    text = "The cluster's id, in the label `value`"
+    registry.register("kafka.server", "KafkaServer", "ClusterId", text, lambda: 1, {"value": identity.cluster_id})
+    text = "The broker that is the controller; -1 while there is none"
+    registry.register("kafka.server", "MetadataLoader", "CurrentControllerId", text, controller_id)
+    bean, tags = ("kafka.server", "app-info"), {"id": str(identity.broker_id)}
+    text = "The version, in the label `value`"
+    registry.register(*bean, "version", text, lambda: 1, tags | {"value": __version__}, is_attribute=True)
+    text = "The commit, in the label `value`; unknown for an installed package"
     # Kafka's word for a build that does not know its commit: an installed package knows its version only.
-    registry.text("kafka.server", "app-info", "commit-id", "unknown", tags, is_attribute=True)
+    registry.register(*bean, "commit-id", text, lambda: 1, tags | {"value": "unknown"}, is_attribute=True)
     started_ms = clock.milliseconds()
-    registry.attribute("kafka.server", "app-info", "start-time-ms", lambda: started_ms, tags)
+    text = "The time of the start, in milliseconds since 1970"
+    registry.register(*bean, "start-time-ms", text, lambda: started_ms, tags, is_attribute=True)
 
 
 def _linux_io(name: str) -> float:

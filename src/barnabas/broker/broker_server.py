@@ -87,7 +87,8 @@ class BrokerServer:
         self._lifecycle = lifecycle = BrokerLifecycle()
         self._listeners: OwnListeners | None = None
         self.metrics = MetricsRegistry()
-        self.metrics.gauge("kafka.server", "KafkaServer", "BrokerState", lambda: lifecycle.state)
+        text = "0 not running, 1 starting, 2 recovering logs, 3 running, 6 handing over, 7 shutting down"
+        self.metrics.register("kafka.server", "KafkaServer", "BrokerState", text, lambda: lifecycle.state)
         self.broker_id = -1
         self.cluster_id = ""
 

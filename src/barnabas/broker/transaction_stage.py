@@ -79,12 +79,18 @@ def register_transaction_metrics(
 
         return read
 
-    registry.gauge(*_MARKER_METRICS, "UnknownDestinationQueueSize", of(lambda each: each.unknown_destinations()))
-    registry.gauge(*_MARKER_METRICS, "LogAppendRetryQueueSize", of(lambda each: each.append_retries()))
+    text = "Markers of transactions that wait for their partition's leader"
+    registry.register(
+        *_MARKER_METRICS, "UnknownDestinationQueueSize", text, of(lambda each: each.unknown_destinations())
+    )
+    text = "Transactions with all markers whose log did not take that they are complete"
+    registry.register(*_MARKER_METRICS, "LogAppendRetryQueueSize", text, of(lambda each: each.append_retries()))
 
     def loads() -> RecentLoads:
         present = counts()
         return RecentLoads(0, 0) if present is None else recent_loads(present.load_times, clock.nanoseconds())
 
-    registry.attribute(*_LOAD_METRICS, "partition-load-time-max", lambda: loads().longest_ms)
-    registry.attribute(*_LOAD_METRICS, "partition-load-time-avg", lambda: loads().mean_ms)
+    longest, mean = "partition-load-time-max", "partition-load-time-avg"
+    text = "Mean milliseconds that loading a partition's transactions took, over half a minute"
+    registry.register(*_LOAD_METRICS, longest, "Longest of these", lambda: loads().longest_ms, is_attribute=True)
+    registry.register(*_LOAD_METRICS, mean, text, lambda: loads().mean_ms, is_attribute=True)

@@ -52,26 +52,6 @@ def _table() -> dict[str, ConfigKey]:
 BROKER_CONFIG_KEYS: dict[str, ConfigKey] = _table()
 """Name -> setting."""
 
-INTERNAL = frozenset(
-    {
-        "group.consumer.migration.policy",
-        "group.coordinator.new.enable",
-        "group.share.enable",
-        "log.initial.task.delay.ms",
-        "metadata.log.segment.min.bytes",
-        "producer.id.expiration.check.interval.ms",
-        "remote.log.manager.task.retry.backoff.max.ms",
-        "remote.log.manager.task.retry.backoff.ms",
-        "remote.log.manager.task.retry.jitter",
-        "server.max.startup.time.ms",
-        "unclean.leader.election.interval.ms",
-        "unstable.api.versions.enable",
-        "unstable.feature.versions.enable",
-        "zookeeper.metadata.migration.min.batch.size",
-    }
-)
-"""Kafka's internal settings: they can be set, and are shown to clients only when they are set."""
-
 RENAMED = {
     "advertised.host.name": "advertised.listeners",
     "advertised.port": "advertised.listeners",

@@ -1,7 +1,13 @@
 """The row of a setting: its name, type, default, valid values, and whether it may change while the broker runs.
 
-The tables in this package are made of rows; `KafkaConfig` and `LogConfig` parse with them. Immutable after import, so
-no thread owns them. The messages are Kafka's. Kafka: org.apache.kafka.common.config.ConfigDef.
+The tables in this package are made of rows; `KafkaConfig` and `LogConfig` parse with them. A table writes a row as its
+type with the name and the default, and the sentence that documents the setting behind a bar:
+
+    INT("log.segment.bytes", 1_073_741_824, Range(14), CLUSTER_WIDE)
+    | "The size at which a segment is closed and the next one begins.",
+
+Immutable after import, so no thread owns them. The messages are Kafka's.
+Kafka: org.apache.kafka.common.config.ConfigDef.
 """
 
 from __future__ import annotations
@@ -10,7 +16,7 @@ import math
 import re
 from collections.abc import Callable
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
 
@@ -128,16 +134,20 @@ class ThrottledReplicas:
 class ConfigKey(NamedTuple):
     """One setting: a row of the tables in `barnabas.config.keys`.
 
-    is_thread_count: the size of a pool, which a change at run time may at most halve or double.
+    is_thread_count: the size of a pool, which a change at run time may at most halve or double. is_internal: Kafka's
+    internal setting: it can be set, and is shown to clients only when it is set. kept: why the setting is only checked,
+    kept and shown, where no part acts on it (`kept_settings`).
     """
 
     name: str
     type: ConfigType
     default: ConfigValue
+    validator: Validator | None
+    scope: Scope
+    is_thread_count: bool
+    is_internal: bool
+    kept: str | None
     documentation: str
-    validator: Validator | None = None
-    scope: Scope = Scope.READ_ONLY
-    is_thread_count: bool = False
 
     @property
     def is_sensitive(self) -> bool:
@@ -169,8 +179,55 @@ class ConfigKey(NamedTuple):
         return _java_double(value) if isinstance(value, float) else str(value)
 
 
+class _Undocumented(tuple[Any, ...]):
+    """A row before its sentence, the last field of a ConfigKey: `|` takes the sentence and makes the ConfigKey."""
+
+    __slots__ = ()
+
+    def __or__(self, documentation: str) -> ConfigKey:
+        # The constructors of tuples: 337 rows are made at every start.
+        return tuple.__new__(ConfigKey, (*self, documentation))
+
+
+class RowOf:
+    """The rows of one type: the notation of the tables."""
+
+    __slots__ = ("_type",)
+
+    def __init__(self, type_: ConfigType) -> None:
+        self._type = type_
+
+    def __call__(
+        self,
+        name: str,
+        default: ConfigValue,
+        validator: Validator | None = None,
+        scope: Scope = Scope.READ_ONLY,
+        *,
+        is_thread_count: bool = False,
+        is_internal: bool = False,
+        kept: str | None = None,
+    ) -> _Undocumented:
+        """Return a row, which lacks only its sentence. The arguments are the fields of ConfigKey."""
+        return _Undocumented((name, self._type, default, validator, scope, is_thread_count, is_internal, kept))
+
+
+BOOLEAN: Final = RowOf(ConfigType.BOOLEAN)
+STRING: Final = RowOf(ConfigType.STRING)
+INT: Final = RowOf(ConfigType.INT)
+SHORT: Final = RowOf(ConfigType.SHORT)
+LONG: Final = RowOf(ConfigType.LONG)
+DOUBLE: Final = RowOf(ConfigType.DOUBLE)
+LIST: Final = RowOf(ConfigType.LIST)
+CLASS: Final = RowOf(ConfigType.CLASS)
+PASSWORD: Final = RowOf(ConfigType.PASSWORD)
+PER_BROKER: Final = Scope.PER_BROKER
+CLUSTER_WIDE: Final = Scope.CLUSTER_WIDE
+
+
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?)")
+# Not compiled here: it takes as long as making half of the rows, and few files have a DOUBLE.
+_DOUBLE = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?)"
 # The number of value bits of Java's types: a number outside is "Not a number of type INT", as in Kafka.
 _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
@@ -189,7 +246,7 @@ def parse_value(name: str, type_: ConfigType, text: str) -> ConfigValue:
             raise ConfigError.invalid(name, text, "Expected value to be either true or false")
         return trimmed.lower() == "true"
     if type_ is ConfigType.DOUBLE:
-        if not _DOUBLE.fullmatch(trimmed):
+        if not re.fullmatch(_DOUBLE, trimmed):
             raise ConfigError.invalid(name, text, "Not a number of type DOUBLE")
         # Java's literals may end in a letter for the type, which Double.parseDouble accepts.
         return float(trimmed.rstrip("dDfF"))

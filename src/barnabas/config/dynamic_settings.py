@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError, StepTooLarge
-from barnabas.config.config_key import ConfigKey, ConfigType, Scope
+from barnabas.config.config_key import CLUSTER_WIDE, LONG, ConfigKey, ConfigType, Scope
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.keys.bounds import AT_LEAST_0, LONG_MAX
 from barnabas.config.keys.plugin_keys import is_of_plugin
@@ -21,17 +21,14 @@ from barnabas.config.keys.plugin_keys import is_of_plugin
 _LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 DYNAMIC_ONLY_KEYS: Final[Mapping[str, ConfigKey]] = {
-    name: ConfigKey(name, ConfigType.LONG, LONG_MAX, documentation, AT_LEAST_0, Scope.CLUSTER_WIDE)
-    for name, documentation in (
-        (
-            "leader.replication.throttled.rate",
-            "The bytes per second that throttled replicas may read from leaders.",
-        ),
-        ("follower.replication.throttled.rate", "The bytes per second that throttled replicas may fetch."),
-        (
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            "The bytes per second for moves between log directories.",
-        ),
+    key.name: key
+    for key in (
+        LONG("leader.replication.throttled.rate", LONG_MAX, AT_LEAST_0, CLUSTER_WIDE)
+        | "The bytes per second that throttled replicas may read from leaders.",
+        LONG("follower.replication.throttled.rate", LONG_MAX, AT_LEAST_0, CLUSTER_WIDE)
+        | "The bytes per second that throttled replicas may fetch.",
+        LONG("replica.alter.log.dirs.io.max.bytes.per.second", LONG_MAX, AT_LEAST_0, CLUSTER_WIDE)
+        | "The bytes per second for moves between log directories.",
     )
 }
 """Settings of a broker that can only be set by requests. Kafka: QuotaConfigs.brokerQuotaConfigs."""

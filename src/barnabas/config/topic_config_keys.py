@@ -7,10 +7,11 @@ Kafka: LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
-from barnabas.config.config_key import ConfigKey, ConfigType, ConfigValue, Range, ThrottledReplicas, Validator
+from barnabas.config.config_key import BOOLEAN, LIST, ConfigKey, Range, ThrottledReplicas, Validator
+from barnabas.config.keys.remote_storage_keys import NO_TIERS
 
 MILLISECONDS_PER_MINUTE = 60_000
 MILLISECONDS_PER_HOUR = 3_600_000
@@ -35,26 +36,28 @@ class TopicConfigKey(NamedTuple):
         return self.key.name
 
 
-def _from_broker_setting(
-    name: str, *synonyms: Synonym | str, **changes: ConfigValue | Validator | ConfigType
-) -> TopicConfigKey:
+def _from_broker_setting(name: str, *synonyms: Synonym | str, validator: Validator | None = None) -> TopicConfigKey:
     """Make a topic setting like its broker synonyms, of which the last has the default."""
     resolved = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
-    model = BROKER_CONFIG_KEYS[resolved[-1].name]
-    default = model.default
+    default = BROKER_CONFIG_KEYS[resolved[-1].name].default
     if isinstance(default, int) and not isinstance(default, bool):
         default *= resolved[-1].factor
     first = BROKER_CONFIG_KEYS[resolved[0].name]
-    properties: dict[str, Any] = {"type": first.type, "validator": first.validator, "default": default, **changes}
-    return TopicConfigKey(first._replace(name=name, **properties), resolved)
+    validator = first.validator if validator is None else validator
+    return TopicConfigKey(first._replace(name=name, default=default, validator=validator), resolved)
 
 
-def _topic_only(
-    name: str, type_: ConfigType, default: ConfigValue, documentation: str, validator: Validator | None = None
-) -> TopicConfigKey:
-    """Make a topic setting whose default no broker setting gives."""
-    return TopicConfigKey(ConfigKey(name, type_, default, documentation, validator))
-
+_TOPIC_ONLY = (
+    LIST("leader.replication.throttled.replicas", (), ThrottledReplicas())
+    | "The replicas whose reads are throttled on the leader: partition:broker pairs, or *.",
+    LIST("follower.replication.throttled.replicas", (), ThrottledReplicas())
+    | "The replicas whose fetches are throttled on the follower: partition:broker pairs, or *.",
+    BOOLEAN("remote.storage.enable", False, kept=NO_TIERS) | "Whether the topic's segments go to remote storage.",
+    BOOLEAN("remote.log.copy.disable", False, kept=NO_TIERS) | "Whether copies to remote storage are disabled.",
+    BOOLEAN("remote.log.delete.on.disable", False, kept=NO_TIERS)
+    | "Whether remote data are deleted when a topic's remote storage is disabled.",
+)
+"""The settings whose default no broker setting gives."""
 
 # In Kafka's order, in which DescribeConfigs lists them. Bounds are given where the topic's differ from the broker's: a
 # broker's setting that may be unset has none, while the topic's always has a value.
@@ -104,35 +107,7 @@ _KEYS = (
     _from_broker_setting("local.retention.ms", "log.local.retention.ms"),
     _from_broker_setting("local.retention.bytes", "log.local.retention.bytes"),
     _from_broker_setting("record.validation", "record.validation"),
-    _topic_only(
-        "leader.replication.throttled.replicas",
-        ConfigType.LIST,
-        (),
-        "The replicas whose reads are throttled on the leader: partition:broker pairs, or *.",
-        ThrottledReplicas(),
-    ),
-    _topic_only(
-        "follower.replication.throttled.replicas",
-        ConfigType.LIST,
-        (),
-        "The replicas whose fetches are throttled on the follower: partition:broker pairs, or *.",
-        ThrottledReplicas(),
-    ),
-    _topic_only(
-        "remote.storage.enable", ConfigType.BOOLEAN, False, "Whether the topic's segments go to remote storage."
-    ),
-    _topic_only(
-        "remote.log.copy.disable",
-        ConfigType.BOOLEAN,
-        False,
-        "Whether copies to remote storage are disabled.",
-    ),
-    _topic_only(
-        "remote.log.delete.on.disable",
-        ConfigType.BOOLEAN,
-        False,
-        "Whether remote data are deleted when a topic's remote storage is disabled.",
-    ),
+    *map(TopicConfigKey, _TOPIC_ONLY),
 )
 
 TOPIC_CONFIG_KEYS: dict[str, TopicConfigKey] = {key.name: key for key in _KEYS}

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from barnabas.console.metric_descriptions import description_of
 from barnabas.console.prometheus_names import (
     COUNTER_SUFFIX,
     QUANTILES,
@@ -48,7 +47,7 @@ class MetricsCollector(Collector):
 def _family(families: dict[str, Metric], name: str, kind: str, sample: Sample) -> Metric:
     family = families.get(name)
     if family is None:
-        text = f"{description_of(sample.name) or 'No description'} ({help_of(sample.name)})"
+        text = f"{sample.description} ({help_of(sample.name)})"
         family = families[name] = Metric(name, text, kind)
     return family
 

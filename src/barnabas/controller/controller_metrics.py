@@ -10,6 +10,7 @@ Kafka: KafkaController, ControllerStats, ControllerEventManager.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from barnabas.controller.controller import Controller
@@ -27,17 +28,26 @@ ZOOKEEPER_MODE: Final = 4
 def register_controller_metrics(registry: MetricsRegistry, controller: Controller) -> None:
     """Register every metric of the controller, without those of its channels."""
     stats = controller.stats
-    registry.gauge(GROUP, "KafkaController", "ActiveControllerCount", lambda: int(controller.is_active))
-    registry.gauge(GROUP, "KafkaController", "ControllerState", lambda: int(stats.state))
-    registry.gauge(GROUP, "KafkaController", "ZkMigrationState", lambda: ZOOKEEPER_MODE)
-    registry.gauge(GROUP, "KafkaController", "FencedBrokerCount", lambda: 0)
-    for name, count in _COUNTS.items():
-        registry.gauge(GROUP, "KafkaController", name, _while_active(controller, count))
-    registry.gauge(GROUP, "ControllerEventManager", "EventQueueSize", lambda: controller.event_queue_size)
-    registry.histogram(GROUP, "ControllerEventManager", "EventQueueTimeMs", stats.event_queue_time_ms)
-    registry.meter(GROUP, "ControllerStats", "UncleanLeaderElectionsPerSec", stats.unclean_elections)
+    bean = (GROUP, "KafkaController")
+    text = "1 where the controller is"
+    registry.register(*bean, "ActiveControllerCount", text, lambda: int(controller.is_active))
+    text = "What the controller is doing (Kafka's numbers)"
+    registry.register(*bean, "ControllerState", text, lambda: int(stats.state))
+    text = "Always that of a cluster that is not migrating"
+    registry.register(*bean, "ZkMigrationState", text, lambda: ZOOKEEPER_MODE)
+    registry.register(*bean, "FencedBrokerCount", "Brokers shut out; none in ZooKeeper mode", lambda: 0)
+    for name, (text, count) in _COUNTS.items():
+        registry.register(*bean, name, text, _while_active(controller, count))
+    bean = (GROUP, "ControllerEventManager")
+    text = "Events that wait for the controller"
+    registry.register(*bean, "EventQueueSize", text, lambda: controller.event_queue_size)
+    registry.register(*bean, "EventQueueTimeMs", "How long they waited", stats.event_queue_time_ms)
+    bean = (GROUP, "ControllerStats")
+    text = "Leaders elected out of sync: records were lost"
+    registry.register(*bean, "UncleanLeaderElectionsPerSec", text, stats.unclean_elections)
     for state, name in RATE_AND_TIME_METRICS.items():
-        registry.timer(GROUP, "ControllerStats", name, stats.timers[state])
+        text = "How often the controller handled this event, and how long that took"
+        registry.register(*bean, name, f"{text}: {name.removesuffix('RateAndTimeMs')}", stats.timers[state])
 
 
 def _while_active(controller: Controller, count: Callable[[ControllerContext], int]) -> Callable[[], int]:
@@ -82,14 +92,24 @@ def _replicas_to_delete(context: ControllerContext, *, only_ineligible: bool) ->
     )
 
 
-_COUNTS: Final[dict[str, Callable[[ControllerContext], int]]] = {
-    "OfflinePartitionsCount": offline_partitions,
-    "PreferredReplicaImbalanceCount": preferred_replica_imbalance,
-    "GlobalTopicCount": lambda context: len(context.all_topics),
-    "GlobalPartitionCount": lambda context: len(context.leadership),
-    "TopicsToDeleteCount": lambda context: len(context.topics_to_be_deleted),
-    "ReplicasToDeleteCount": lambda context: _replicas_to_delete(context, only_ineligible=False),
-    "TopicsIneligibleToDeleteCount": lambda context: len(context.topics_ineligible_for_deletion),
-    "ReplicasIneligibleToDeleteCount": lambda context: _replicas_to_delete(context, only_ineligible=True),
-    "ActiveBrokerCount": lambda context: len(context.live_brokers),
+_COUNTS: Final[dict[str, tuple[str, Callable[[ControllerContext], int]]]] = {
+    "OfflinePartitionsCount": ("Partitions without a leader", offline_partitions),
+    "PreferredReplicaImbalanceCount": (
+        "Partitions not led by their preferred replica",
+        preferred_replica_imbalance,
+    ),
+    "GlobalTopicCount": ("Topics of the cluster", lambda context: len(context.all_topics)),
+    "GlobalPartitionCount": ("Partitions of the cluster", lambda context: len(context.leadership)),
+    "TopicsToDeleteCount": ("Topics being deleted", lambda context: len(context.topics_to_be_deleted)),
+    "ReplicasToDeleteCount": ("Replicas being deleted", partial(_replicas_to_delete, only_ineligible=False)),
+    "TopicsIneligibleToDeleteCount": (
+        "Topics whose deletion waits",
+        lambda context: len(context.topics_ineligible_for_deletion),
+    ),
+    "ReplicasIneligibleToDeleteCount": (
+        "Replicas whose deletion waits",
+        partial(_replicas_to_delete, only_ineligible=True),
+    ),
+    "ActiveBrokerCount": ("Live brokers", lambda context: len(context.live_brokers)),
 }
+"""Name of a gauge -> its description, and the number that it counts."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from barnabas.metrics.histogram import Distribution, DurationTimer, Histogram
 from barnabas.metrics.meter import Meter, Rates
@@ -46,10 +46,14 @@ class MBeanName(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A metric at one moment. `value` of a meter and of a histogram is its count."""
+    """A metric at one moment. `value` of a meter and of a histogram is its count.
+
+    description: what the metric says, for the help text of `/metrics` and for docs/metrics.md.
+    """
 
     name: MBeanName
     value: float
+    description: str
     rates: Rates | None = None
     distribution: Distribution | None = None
     is_counter: bool = False
@@ -66,81 +70,45 @@ class MetricFamily(Protocol):
         """Take the events since the last tick into the rates."""
 
 
+Gauge = Callable[[], float]
+"""A metric that is computed when it is read."""
+Metric = TypeVar("Metric", bound=Gauge | Meter | Histogram | DurationTimer)
+
+
+class _Registered(NamedTuple):
+    metric: Gauge | Meter | Histogram | DurationTimer
+    description: str
+
+
 class MetricsRegistry:
     """The table of all metrics. Registering a name again replaces its metric."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._gauges: dict[MBeanName, Callable[[], float]] = {}
-        self._meters: dict[MBeanName, Meter] = {}
-        self._histograms: dict[MBeanName, Histogram] = {}
-        self._timers: dict[MBeanName, DurationTimer] = {}
+        self._metrics: dict[MBeanName, _Registered] = {}
         self._families: list[MetricFamily] = []
         self._ticked_ns: int | None = None
 
-    def gauge(
-        self, group: str, kind: str, name: str, value: Callable[[], float], tags: Mapping[str, str] = NO_TAGS
-    ) -> None:
-        """Register a metric that is computed when it is read."""
-        with self._lock:
-            self._gauges[MBeanName(group, kind, name, tuple(tags.items()))] = value
-
-    def meter(
-        self, group: str, kind: str, name: str, meter: Meter | None = None, tags: Mapping[str, str] = NO_TAGS
-    ) -> Meter:
-        """Register a counter with rates: `meter`, or a new one. Returns it."""
-        registered = Meter() if meter is None else meter
-        with self._lock:
-            self._meters[MBeanName(group, kind, name, tuple(tags.items()))] = registered
-        return registered
-
-    def histogram(
+    def register(
         self,
         group: str,
         kind: str,
         name: str,
-        histogram: Histogram | None = None,
-        tags: Mapping[str, str] = NO_TAGS,
-    ) -> Histogram:
-        """Register numbers counted by size: `histogram`, or a new one. Returns it."""
-        registered = Histogram() if histogram is None else histogram
-        with self._lock:
-            self._histograms[MBeanName(group, kind, name, tuple(tags.items()))] = registered
-        return registered
-
-    def timer(
-        self, group: str, kind: str, name: str, timer: DurationTimer | None = None, tags: Mapping[str, str] = NO_TAGS
-    ) -> DurationTimer:
-        """Register durations with rates: `timer`, or a new one. Returns it."""
-        registered = DurationTimer() if timer is None else timer
-        with self._lock:
-            self._timers[MBeanName(group, kind, name, tuple(tags.items()))] = registered
-        return registered
-
-    def attribute(
-        self, group: str, kind: str, name: str, value: Callable[[], float], tags: Mapping[str, str] = NO_TAGS
-    ) -> None:
-        """Register a gauge of Kafka's second library. One that ends in `-total` only grows.
-
-        `kind` is its group there (`Produce`), `name` what is measured (`byte-rate`).
-        """
-        with self._lock:
-            self._gauges[MBeanName(group, kind, name, tuple(tags.items()), is_attribute=True)] = value
-
-    def text(
-        self,
-        group: str,
-        kind: str,
-        name: str,
-        text: str,
+        description: str,
+        metric: Metric,
         tags: Mapping[str, str] = NO_TAGS,
         *,
         is_attribute: bool = False,
-    ) -> None:
-        """Register a text that does not change. It is published as a gauge of 1 with the tag `value`."""
-        tagged = (*tags.items(), ("value", text))
+    ) -> Metric:
+        """Register a metric, and return it. A text is a gauge of 1 with the text in the tag `value`.
+
+        is_attribute: whether it is one of Kafka's second library. Then `kind` is its group there (`Produce`), `name`
+        what is measured (`byte-rate`), and a gauge that ends in `-total` only grows.
+        """
         with self._lock:
-            self._gauges[MBeanName(group, kind, name, tagged, is_attribute=is_attribute)] = lambda: 1
+            key = MBeanName(group, kind, name, tuple(tags.items()), is_attribute)
+            self._metrics[key] = _Registered(metric, description)
+        return metric
 
     def family(self, family: MetricFamily) -> None:
         """Register metrics whose number changes."""
@@ -150,28 +118,23 @@ class MetricsRegistry:
     def remove(self, group: str, kind: str, name: str, tags: Mapping[str, str] = NO_TAGS) -> None:
         """Forget a metric of any sort, because its subject is gone. An unknown one is no error."""
         plain = MBeanName(group, kind, name, tuple(tags.items()))
-        tables: tuple[dict[MBeanName, Any], ...] = (self._gauges, self._meters, self._histograms, self._timers)
         with self._lock:
-            for table in tables:
-                table.pop(plain, None)
-            self._gauges.pop(plain._replace(is_attribute=True), None)
+            self._metrics.pop(plain, None)
+            self._metrics.pop(plain._replace(is_attribute=True), None)
 
     def tick(self, now_ns: int) -> None:
         """Bring all rates up to date; `now_ns` is monotonic time. Called by one thread at a time."""
         with self._lock:
             before, self._ticked_ns = self._ticked_ns, now_ns
-            ticking: list[Meter | Histogram | DurationTimer | MetricFamily] = [
-                *self._meters.values(),
-                *self._histograms.values(),
-                *self._timers.values(),
-                *self._families,
-            ]
+            metrics = [each.metric for each in self._metrics.values()]
+            ticking = [each for each in metrics if isinstance(each, Meter | Histogram | DurationTimer)]
+            families = list(self._families)
         # The first tick only sets the origin. The metrics tick without the lock, since a family may take locks of its
         # own.
         if before is None or now_ns <= before:
             return
         elapsed_seconds = (now_ns - before) / 1e9
-        for each in ticking:
+        for each in (*ticking, *families):
             try:
                 each.tick(elapsed_seconds)
             except Exception:
@@ -180,29 +143,31 @@ class MetricsRegistry:
     def collect(self) -> list[Sample]:
         """Return the current value of every metric. A gauge that fails is logged and left out."""
         with self._lock:
-            gauges = list(self._gauges.items())
-            meters = list(self._meters.items())
-            histograms = list(self._histograms.items())
-            timers = list(self._timers.items())
+            metrics = list(self._metrics.items())
             families = list(self._families)
         # Without the lock from here on: a gauge may take locks of its own, in an order that the registry does not know.
         samples = []
-        for name, value in gauges:
+        for name, registered in metrics:
             try:
-                is_counter = name.is_attribute and name.name.endswith("-total")
-                samples.append(Sample(name, value(), is_counter=is_counter))
+                samples.append(_sample(name, *registered))
             except Exception:
                 logger.exception("reading %s failed", name.mbean)
-        samples += [Sample(name, meter.count, meter.rates) for name, meter in meters]
-        for name, histogram in histograms:
-            spread = histogram.distribution()
-            samples.append(Sample(name, spread.count, distribution=spread))
-        for name, timer in timers:
-            spread = timer.durations.distribution()
-            samples.append(Sample(name, spread.count, timer.meter.rates, spread))
         for family in families:
             try:
                 samples += family.samples()
             except Exception:
                 logger.exception("reading the metrics of %s failed", family)
         return samples
+
+
+def _sample(name: MBeanName, metric: Gauge | Meter | Histogram | DurationTimer, description: str) -> Sample:
+    """Return the current value of a metric. Raises what a gauge raises."""
+    if isinstance(metric, Meter):
+        return Sample(name, metric.count, description, metric.rates)
+    if isinstance(metric, Histogram):
+        spread = metric.distribution()
+        return Sample(name, spread.count, description, distribution=spread)
+    if isinstance(metric, DurationTimer):
+        spread = metric.durations.distribution()
+        return Sample(name, spread.count, description, metric.meter.rates, spread)
+    return Sample(name, metric(), description, is_counter=name.is_attribute and name.name.endswith("-total"))

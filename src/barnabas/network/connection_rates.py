@@ -39,6 +39,7 @@ class RateSample(NamedTuple):
     name: str
     tags: tuple[tuple[str, str], ...]
     value: float
+    description: str
 
 
 class _ListenerRates:
@@ -140,14 +141,18 @@ class ConnectionRates:
 
     def samples(self, now_ms: int) -> Iterator[RateSample]:
         """Yield the current rates and mean delays, by the names of Kafka's group socket-server-metrics."""
-        yield RateSample("broker-connection-accept-rate", (), self._broker.measure(now_ms))
+        accepted = "Connections accepted a second, by the measure of quotas, a second"
+        of_all = "Connections accepted a second on all listeners, by the measure of quotas, a second"
+        delayed = "Mean delay of accepted connections, milliseconds"
+        refused = "Mean delay of connections closed because of their address, milliseconds"
+        yield RateSample("broker-connection-accept-rate", (), self._broker.measure(now_ms), of_all)
         for listener, rates in self._listeners.items():
             tags = (("listener", listener),)
-            yield RateSample("connection-accept-rate", tags, rates.accepted.measure(now_ms))
-            yield RateSample("connection-accept-throttle-time", tags, rates.delays.measure(now_ms))
-            yield RateSample("ip-connection-accept-throttle-time", tags, rates.address_delays.measure(now_ms))
+            yield RateSample("connection-accept-rate", tags, rates.accepted.measure(now_ms), accepted)
+            yield RateSample("connection-accept-throttle-time", tags, rates.delays.measure(now_ms), delayed)
+            yield RateSample("ip-connection-accept-throttle-time", tags, rates.address_delays.measure(now_ms), refused)
         for address, rate in self._addresses.items():
-            yield RateSample("connection-accept-rate", (("ip", address),), rate.accepted.measure(now_ms))
+            yield RateSample("connection-accept-rate", (("ip", address),), rate.accepted.measure(now_ms), accepted)
 
     def _record(self, rate: Rate, limit: int, now_ms: int) -> int:
         rate.record(1, now_ms)

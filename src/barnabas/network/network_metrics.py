@@ -33,22 +33,28 @@ MOST_CLIENTS: Final = 100
 """How many kinds of client software are named for one network thread, as in Kafka (IntGaugeSuite)."""
 
 TOTALS: Final = (
-    ("connection-creation", "connections_created"),
-    ("connection-close", "connections_closed"),
-    ("successful-authentication", "successful_authentications"),
-    ("failed-authentication", "failed_authentications"),
-    ("incoming-byte", "bytes_received"),
-    ("outgoing-byte", "bytes_sent"),
-    ("select", "select_calls"),
+    ("connection-creation", "connections_created", "Connections accepted"),
+    ("connection-close", "connections_closed", "Connections closed"),
+    ("successful-authentication", "successful_authentications", "Connections that authenticated"),
+    ("failed-authentication", "failed_authentications", "Connections that did not"),
+    ("incoming-byte", "bytes_received", "Bytes received"),
+    ("outgoing-byte", "bytes_sent", "Bytes sent"),
+    ("select", "select_calls", "Turns of the network thread"),
 )
-"""Kafka's name of a rate and a total, and the Selector's counter."""
+"""Kafka's name of a rate and a total, the Selector's counter, and the description."""
 SESSION_TOTALS: Final = (
-    ("successful-reauthentication", "successful_reauthentications"),
-    ("failed-reauthentication", "failed_reauthentications"),
+    ("successful-reauthentication", "successful_reauthentications", "Logins on live connections (KIP-368)"),
+    ("failed-reauthentication", "failed_reauthentications", "Logins on live connections that failed"),
 )
 """The same, of the counters about sessions."""
-TIMES: Final = (("io-wait", "idle_ns"), ("io", "io_ns"))
-"""Kafka's name of a share of time, and the Selector's counter of nanoseconds."""
+TIMES: Final = (("io-wait", "idle_ns", "waiting"), ("io", "io_ns", "moving bytes"))
+"""Kafka's name of a share of time, the Selector's counter of nanoseconds, and what the time is spent on."""
+EXCHANGES: Final = {
+    "request": "Answers sent; Kafka's Selector, also the clients', calls them requests",
+    "response": "Requests received; Kafka's Selector calls them responses",
+    "network-io": "Requests received and answers sent",
+}
+EXPIRED: Final = "Connections closed because their session had ended"
 
 DEPLETED: Final = "memory pool"
 """The key of the memory pool's time without memory."""
@@ -106,9 +112,9 @@ class NetworkMetrics:
     def _totals(self, processors: Sequence[Processor]) -> Iterator[tuple[Hashable, int]]:
         for processor in processors:
             counters = processor.counters
-            for _, counter in (*TOTALS, *TIMES):
+            for _, counter, _ in (*TOTALS, *TIMES):
                 yield (processor.processor_id, counter), getattr(counters, counter)
-            for _, counter in SESSION_TOTALS:
+            for _, counter, _ in SESSION_TOTALS:
                 yield (processor.processor_id, counter), getattr(counters.sessions, counter)
             for name, total in _exchanges(self._requests.counts_of(processor.processor_id)).items():
                 yield (processor.processor_id, name), total
@@ -150,87 +156,101 @@ class NetworkMetrics:
             processors = [each for each in sockets.processors if _is_control_plane(each) == is_control_plane]
             idle = [self._idle(processor) for processor in processors]
             name = f"{channel.metric_prefix}NetworkProcessorAvgIdlePercent"
-            yield Sample(MBeanName(NETWORK, "SocketServer", name), sum(idle) / len(idle) if idle else 1.0)
+            description = "Share of time that network threads wait, 0 to 1, over half a minute"
+            yield Sample(MBeanName(NETWORK, "SocketServer", name), sum(idle) / len(idle) if idle else 1.0, description)
             name = f"{channel.metric_prefix}ExpiredConnectionsKilledCount"
             expired = sum(processor.counters.sessions.expired for processor in processors)
-            yield Sample(MBeanName(NETWORK, "SocketServer", name), expired)
+            yield Sample(MBeanName(NETWORK, "SocketServer", name), expired, EXPIRED)
 
     def _of_processors(self) -> Iterator[Sample]:
         for processor in self._sockets.processors:
             number = str(processor.processor_id)
-            yield Sample(
-                MBeanName(NETWORK, "Processor", "IdlePercent", (("networkProcessor", number),)), self._idle(processor)
-            )
+            name = MBeanName(NETWORK, "Processor", "IdlePercent", (("networkProcessor", number),))
+            description = "Share of time that this network thread waits, 0 to 1, over half a minute"
+            yield Sample(name, self._idle(processor), description)
             tags = (("listener", processor.listener.name), ("networkProcessor", number))
             yield from self._of_selector(processor, tags)
             yield from self._of_exchanges(processor, tags)
             yield from self._of_sessions(processor, tags)
-            yield _attribute("connection-count", processor.connection_count, tags)
-            for (name, version), count in islice(_clients(processor), MOST_CLIENTS):
-                client = (("clientSoftwareName", name), ("clientSoftwareVersion", version))
-                yield _attribute("connections", count, (*client, *tags))
+            yield _attribute("connection-count", processor.connection_count, "Open connections", tags)
+            for (software, version), count in islice(_clients(processor), MOST_CLIENTS):
+                client = (("clientSoftwareName", software), ("clientSoftwareVersion", version))
+                description = "Open connections by client software (KIP-511)"
+                yield _attribute("connections", count, description, (*client, *tags))
 
     def _of_selector(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
         counters = processor.counters
         number = processor.processor_id
-        for name, counter in TOTALS:
+        for name, counter, description in TOTALS:
             total = self._monotonic((number, counter), getattr(counters, counter))
-            yield from self._rate_and_total(name, (number, counter), total, tags)
-        for name, counter in TIMES:
+            yield from self._rate_and_total(name, (number, counter), total, description, tags)
+        for name, counter, what in TIMES:
             total_ns = getattr(counters, counter)
-            yield _attribute(f"{name}-ratio", self._share((number, counter), total_ns), tags)
+            yield _attribute(f"{name}-ratio", self._share((number, counter), total_ns), f"Share of time {what}", tags)
+            description = f"Nanoseconds {what}: in all, or a turn"
             # Kafka has the old names of KIP-773 (`io-waittime-total`) beside the new ones, for dashboards made before.
-            yield _attribute(f"{name}-time-ns-total", total_ns, tags)
-            yield _attribute(f"{name}time-total", total_ns, tags)
-            yield _attribute(f"{name}-time-ns-avg", total_ns / max(counters.select_calls, 1), tags)
+            yield _attribute(f"{name}-time-ns-total", total_ns, description, tags)
+            yield _attribute(f"{name}time-total", total_ns, f"Nanoseconds {what} (Kafka's old name)", tags)
+            yield _attribute(f"{name}-time-ns-avg", total_ns / max(counters.select_calls, 1), description, tags)
 
     def _of_exchanges(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
         number = processor.processor_id
         counts = self._requests.counts_of(number)
         for name, total in _exchanges(counts).items():
-            yield from self._rate_and_total(name, (number, name), total, tags)
+            yield from self._rate_and_total(name, (number, name), total, EXCHANGES[name], tags)
         sent = self._rate((number, "bytes_sent"), processor.counters.bytes_sent)
         answers = self._rate((number, "request"), counts.answers)
-        yield _attribute("request-size-avg", sent / answers if answers > 0 else 0.0, tags)
-        yield _attribute("request-size-max", counts.largest_answer_bytes, tags)
+        mean = sent / answers if answers > 0 else 0.0
+        yield _attribute("request-size-avg", mean, "Mean bytes of an answer, over half a minute", tags)
+        largest = counts.largest_answer_bytes
+        yield _attribute("request-size-max", largest, "Bytes of the largest answer since the start", tags)
 
     def _of_sessions(self, processor: Processor, tags: Tags) -> Iterator[Sample]:
         sessions = processor.counters.sessions
-        for name, counter in SESSION_TOTALS:
-            yield from self._rate_and_total(name, (processor.processor_id, counter), getattr(sessions, counter), tags)
-        yield _attribute("successful-authentication-no-reauth-total", sessions.without_reauthentication, tags)
+        for name, counter, description in SESSION_TOTALS:
+            key, total = (processor.processor_id, counter), getattr(sessions, counter)
+            yield from self._rate_and_total(name, key, total, description, tags)
+        without, description = sessions.without_reauthentication, "Logins by SASL of clients that cannot log in again"
+        yield _attribute("successful-authentication-no-reauth-total", without, description, tags)
         latency_ms = sessions.latency_total_ns / max(sessions.successful_reauthentications, 1) / 1e6
-        yield _attribute("reauthentication-latency-avg", latency_ms, tags)
-        yield _attribute("reauthentication-latency-max", sessions.latency_max_ns / 1e6, tags)
-        yield _attribute("expired-connections-killed-count", sessions.expired, tags)
+        description = "Mean milliseconds of a login on a live connection"
+        yield _attribute("reauthentication-latency-avg", latency_ms, description, tags)
+        description = "Milliseconds of the longest login on a live connection"
+        yield _attribute("reauthentication-latency-max", sessions.latency_max_ns / 1e6, description, tags)
+        yield _attribute("expired-connections-killed-count", sessions.expired, EXPIRED, tags)
 
-    def _rate_and_total(self, name: str, key: Hashable, total: int, tags: Tags) -> Iterator[Sample]:
-        yield _attribute(f"{name}-rate", self._rate(key, total), tags)
-        yield _attribute(f"{name}-total", total, tags)
+    def _rate_and_total(self, name: str, key: Hashable, total: int, description: str, tags: Tags) -> Iterator[Sample]:
+        yield _attribute(f"{name}-rate", self._rate(key, total), f"{description}, a second", tags)
+        yield _attribute(f"{name}-total", total, description, tags)
 
     def _of_acceptors(self) -> Iterator[Sample]:
         for acceptor in self._sockets.acceptors:
             prefix = CONTROL_PLANE_PREFIX if _is_control_plane(acceptor) else ""
-            name = MBeanName(
-                NETWORK, "Acceptor", f"{prefix}AcceptorBlockedPercent", (("listener", acceptor.listener.name),)
-            )
-            yield Sample(name, self._share(acceptor, acceptor.blocked_ns))
+            tags = (("listener", acceptor.listener.name),)
+            name = MBeanName(NETWORK, "Acceptor", f"{prefix}AcceptorBlockedPercent", tags)
+            description = "Share of time that a listener's acceptor waits for room or for quotas"
+            yield Sample(name, self._share(acceptor, acceptor.blocked_ns), description)
 
     def _of_handlers(self) -> Iterator[Sample]:
         for pool, prefix in zip(self._pools, ("", CONTROL_PLANE_PREFIX), strict=False):
             name = MBeanName(SERVER, "KafkaRequestHandlerPool", f"{prefix}RequestHandlerAvgIdlePercent")
-            yield Sample(name, self._share(pool, pool.idle_ns, pool.size))
+            description = "Share of time that request handlers wait, 0 to 1"
+            yield Sample(name, self._share(pool, pool.idle_ns, pool.size), description)
 
     def _of_memory(self) -> Iterator[Sample]:
         pool = self._sockets.memory_pool
-        yield Sample(MBeanName(NETWORK, "SocketServer", "MemoryPoolAvailable"), pool.available_memory)
-        yield Sample(MBeanName(NETWORK, "SocketServer", "MemoryPoolUsed"), pool.size - pool.available_memory)
-        yield _attribute("MemoryPoolDepletedTimeTotal", pool.depleted_ns // 1_000_000, ())
-        yield _attribute("MemoryPoolAvgDepletedPercent", self._share(DEPLETED, pool.depleted_ns), ())
+        name = MBeanName(NETWORK, "SocketServer", "MemoryPoolAvailable")
+        yield Sample(name, pool.available_memory, "Bytes left of queued.max.request.bytes")
+        name = MBeanName(NETWORK, "SocketServer", "MemoryPoolUsed")
+        yield Sample(name, pool.size - pool.available_memory, "Bytes of queued.max.request.bytes in use")
+        depleted_ms = pool.depleted_ns // 1_000_000
+        yield _attribute("MemoryPoolDepletedTimeTotal", depleted_ms, "Milliseconds without memory for requests", ())
+        share = self._share(DEPLETED, pool.depleted_ns)
+        yield _attribute("MemoryPoolAvgDepletedPercent", share, "Share of time without memory for requests", ())
 
     def _of_connections(self) -> Iterator[Sample]:
         for rate in self._sockets.connection_quotas.rate_samples():
-            yield _attribute(rate.name, rate.value, rate.tags)
+            yield _attribute(rate.name, rate.value, rate.description, rate.tags)
 
 
 def _exchanges(counts: ProcessorCounts) -> dict[str, int]:
@@ -241,21 +261,22 @@ def _exchanges(counts: ProcessorCounts) -> dict[str, int]:
 
 def _of_channel(channel: RequestChannel) -> Iterator[Sample]:
     kind, prefix = "RequestChannel", channel.metric_prefix
-    yield Sample(MBeanName(NETWORK, kind, f"{prefix}RequestQueueSize"), channel.request_queue_size)
+    name = MBeanName(NETWORK, kind, f"{prefix}RequestQueueSize")
+    yield Sample(name, channel.request_queue_size, "Requests that wait for a handler")
     sizes = channel.response_queue_sizes
-    yield Sample(MBeanName(NETWORK, kind, f"{prefix}ResponseQueueSize"), sum(sizes.values()))
+    name, description = MBeanName(NETWORK, kind, f"{prefix}ResponseQueueSize"), "Answers that wait for a network thread"
+    yield Sample(name, sum(sizes.values()), description)
     for number, size in sizes.items():
-        tags = (("processor", str(number)),)
-        yield Sample(MBeanName(NETWORK, kind, f"{prefix}ResponseQueueSize", tags), size)
+        yield Sample(name._replace(tags=(("processor", str(number)),)), size, description)
 
 
 def _is_control_plane(of: Processor | Acceptor) -> bool:
     return of.listener.plane == CONTROL_PLANE
 
 
-def _attribute(name: str, value: float, tags: Tags) -> Sample:
-    is_counter = name.endswith("-total")
-    return Sample(MBeanName(SERVER, SOCKET_METRICS, name, tags, is_attribute=True), value, is_counter=is_counter)
+def _attribute(name: str, value: float, description: str, tags: Tags) -> Sample:
+    bean = MBeanName(SERVER, SOCKET_METRICS, name, tags, is_attribute=True)
+    return Sample(bean, value, description, is_counter=name.endswith("-total"))
 
 
 def _clients(processor: Processor) -> Iterator[tuple[tuple[str, str], int]]:

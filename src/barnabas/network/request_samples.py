@@ -23,14 +23,17 @@ PATH_KIND: Final = "RequestPath"
 CONSUMER_FETCH: Final = "FetchConsumer"
 FOLLOWER_FETCH: Final = "FetchFollower"
 REQUESTS: Final = "RequestsPerSec"
+ERRORS: Final = "ErrorsPerSec"
+DEPRECATED: Final = "DeprecatedRequestsPerSec"
 UNKNOWN_VERSION: Final = "unknown"
 BYTES: Final = 1.0
 
 
 class Stage(NamedTuple):
-    """One histogram of an API: its name, the attribute of a RequestTable that holds it, its unit."""
+    """One histogram of an API: its name, its description, the attribute of a RequestTable that holds it, its unit."""
 
     name: str
+    description: str
     buckets: str
     unit: float = DURATION_UNIT_MS
     is_sparse: bool = False
@@ -38,20 +41,34 @@ class Stage(NamedTuple):
 
 
 STAGES: Final = (
-    Stage("RequestQueueTimeMs", "request_queue", is_sparse=True),
-    Stage("LocalTimeMs", "local"),
-    Stage("RemoteTimeMs", "remote", is_sparse=True),
-    Stage("ThrottleTimeMs", "throttle", is_sparse=True),
-    Stage("ResponseQueueTimeMs", "response_queue", is_sparse=True),
-    Stage("ResponseSendTimeMs", "response_send"),
-    Stage("TotalTimeMs", "total"),
-    Stage("RequestBytes", "request_bytes", BYTES),
-    Stage("ResponseBytes", "response_bytes", BYTES),
+    Stage(
+        "RequestQueueTimeMs",
+        "Until a request handler took the request; 0 where it was run at once",
+        "request_queue",
+        is_sparse=True,
+    ),
+    Stage("LocalTimeMs", "While the request was handled", "local"),
+    Stage("RemoteTimeMs", "Until others let it complete: replicas, or records to fetch", "remote", is_sparse=True),
+    Stage("ThrottleTimeMs", "How long quotas held its client up", "throttle", is_sparse=True),
+    Stage("ResponseQueueTimeMs", "Until the network thread took the answer", "response_queue", is_sparse=True),
+    Stage("ResponseSendTimeMs", "Until the answer's last byte had left", "response_send"),
+    Stage("TotalTimeMs", "From the request's last byte to the answer's", "total"),
+    Stage("RequestBytes", "Size of the request", "request_bytes", BYTES),
+    Stage("ResponseBytes", "Size of the answer (ours)", "response_bytes", BYTES),
 )
 CONVERSION_STAGES: Final = (
-    Stage("MessageConversionsTimeMs", "conversions", is_sparse=True),
-    Stage("TemporaryMemoryBytes", "temporary_memory", BYTES, is_sparse=True),
+    Stage(
+        "MessageConversionsTimeMs", "Converting records between formats of different age", "conversions", is_sparse=True
+    ),
+    Stage("TemporaryMemoryBytes", "Memory that took, beyond the request", "temporary_memory", BYTES, is_sparse=True),
 )
+COUNTERS: Final = {
+    (KIND, REQUESTS): "Requests by API and version",
+    (KIND, ERRORS): "Errors in answers, NONE among them; a request may have several",
+    (KIND, DEPRECATED): "Requests of a version that Kafka 4 no longer takes, by client software",
+    (PATH_KIND, REQUESTS): "Requests by the way they took: a queue, or at once on the network thread",
+}
+"""Kind and name of a counter -> its description."""
 CONVERTING: Final = ("Fetch", "Produce")
 """The APIs that convert records. As in Kafka, FetchConsumer and FetchFollower have no such histograms."""
 
@@ -90,13 +107,14 @@ class RequestSamples:
         """Return the current value of every metric."""
         samples = []
         unknown = RecentWeights()
-        for name, counts, unit in _histograms(tables):
+        for name, counts, stage in _histograms(tables):
             weights = self._weights.get(name, unknown).now(counts)
-            spread = distribution(counts, weights, unit)
-            samples.append(Sample(name, spread.count, distribution=spread))
+            spread = distribution(counts, weights, stage.unit)
+            samples.append(Sample(name, spread.count, stage.description, distribution=spread))
         nothing = Meter()
         for name, count in _counters(tables, deprecated):
-            samples.append(Sample(name, count, self._meters.get(name, nothing).rates))
+            rates = self._meters.get(name, nothing).rates
+            samples.append(Sample(name, count, COUNTERS[name.type, name.name], rates))
         return samples
 
 
@@ -110,8 +128,8 @@ def _by_name(tables: Tables) -> dict[str, list[RequestTable]]:
     return by_name
 
 
-def _histograms(tables: Tables) -> Iterator[tuple[MBeanName, list[int], float]]:
-    """Yield name, bucket counts and unit of every histogram."""
+def _histograms(tables: Tables) -> Iterator[tuple[MBeanName, list[int], Stage]]:
+    """Yield name, bucket counts and stage of every histogram."""
     for request, several in _by_name(tables).items():
         requests = sum(sum(table.versions) for table in several)
         if not requests:
@@ -122,7 +140,7 @@ def _histograms(tables: Tables) -> Iterator[tuple[MBeanName, list[int], float]]:
             # Bucket 0 is for zero. The tables are read while they are filled, so the difference may be below zero.
             if stage.is_sparse:
                 counts[0] += max(requests - sum(counts), 0)
-            yield MBeanName(GROUP, KIND, stage.name, tags), counts, stage.unit
+            yield MBeanName(GROUP, KIND, stage.name, tags), counts, stage
 
 
 def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterator[tuple[MBeanName, int]]:
@@ -139,11 +157,11 @@ def _counters(tables: Tables, deprecated: Mapping[DeprecatedKey, int]) -> Iterat
         for code in range(-1, len(errors) - 1):
             if errors[code]:
                 error = (("request", request), ("error", _error_name(code)))
-                yield MBeanName(GROUP, KIND, "ErrorsPerSec", error), errors[code]
+                yield MBeanName(GROUP, KIND, ERRORS, error), errors[code]
     for (request, old_version, software, software_version), count in deprecated.items():
         client = (("clientSoftwareName", software), ("clientSoftwareVersion", software_version))
         tags = (("request", request), ("version", str(old_version)), *client)
-        yield MBeanName(GROUP, KIND, "DeprecatedRequestsPerSec", tags), count
+        yield MBeanName(GROUP, KIND, DEPRECATED, tags), count
     yield from _paths(tables)
 
 

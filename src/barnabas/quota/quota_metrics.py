@@ -14,6 +14,14 @@ from barnabas.quota.client_quota_manager import ClientQuotaManager
 from barnabas.quota.quota_managers import QuotaManagers
 
 GROUP = "kafka.server"
+DESCRIPTIONS = {
+    "byte-rate": "Bytes a second",
+    "request-time": "Percent of a thread's time spent on the client's requests",
+    "mutation-rate": "Partitions created and deleted a second",
+    "tokens": "Partitions that may be created or deleted at once",
+    "throttle-time": "Mean milliseconds that quotas held the client up",
+}
+"""Kafka's name of a sensor's value -> its description."""
 
 
 class QuotaMetrics:
@@ -37,16 +45,22 @@ class QuotaMetrics:
             share = sensor.share
             tags = tuple((tag, text) for tag, text in (("user", share.user), ("client-id", share.client_id)) if text)
             for name, value in sensor.values(now_ms):
-                yield Sample(MBeanName(GROUP, kind, name, tags, is_attribute=True), value)
+                yield Sample(MBeanName(GROUP, kind, name, tags, is_attribute=True), value, DESCRIPTIONS[name])
 
 
 def register_quota_metrics(registry: MetricsRegistry, quotas: QuotaManagers) -> None:
     """Register the metrics of all quotas."""
     for manager in quotas:
         registry.family(QuotaMetrics(manager, quotas))
-        registry.attribute(GROUP, manager.quota_type.value, "queue-size", _queue_size_of(manager))
-    registry.attribute(
-        GROUP, "Request", "exempt-request-time", lambda: quotas.request.exempt_request_time(quotas.now_ms())
+        kind, text = manager.quota_type.value, "Connections held up by this quota now"
+        registry.register(GROUP, kind, "queue-size", text, _queue_size_of(manager), is_attribute=True)
+    registry.register(
+        GROUP,
+        "Request",
+        "exempt-request-time",
+        "Percent of a thread's time spent on requests that no quota is for",
+        lambda: quotas.request.exempt_request_time(quotas.now_ms()),
+        is_attribute=True,
     )
 
 

@@ -9,7 +9,6 @@ unlike Kafka's. Kafka: ReplicationQuotaManager.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from barnabas.config.keys.bounds import LONG_MAX
@@ -78,10 +77,9 @@ class ReplicationQuotas(NamedTuple):
 
 def register_replication_quota_metrics(registry: MetricsRegistry, quotas: ReplicationQuotas) -> None:
     """Register the rates by Kafka's names."""
-    rates: tuple[tuple[str, Callable[[], float]], ...] = (
-        ("LeaderReplication", quotas.leader.byte_rate),
-        ("FollowerReplication", quotas.follower.byte_rate),
-        ("AlterLogDirsReplication", quotas.alter_log_dirs.byte_rate),
-    )
-    for kind, read in rates:
-        registry.attribute(GROUP, kind, "byte-rate", read)
+    for kind, description, read in (
+        ("LeaderReplication", "Bytes a second sent to throttled replicas", quotas.leader.byte_rate),
+        ("FollowerReplication", "Bytes a second fetched for throttled replicas", quotas.follower.byte_rate),
+        ("AlterLogDirsReplication", "Bytes a second copied between log directories", quotas.alter_log_dirs.byte_rate),
+    ):
+        registry.register(GROUP, kind, "byte-rate", description, read, is_attribute=True)

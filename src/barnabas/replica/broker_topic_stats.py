@@ -12,31 +12,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from barnabas.metrics.meter import NO_RATES, Rates, decayed
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 
-METRIC_NAMES = {
-    "messages_in": "MessagesInPerSec",
-    "bytes_in": "BytesInPerSec",
-    "bytes_out": "BytesOutPerSec",
-    "bytes_rejected": "BytesRejectedPerSec",
-    "failed_produce_requests": "FailedProduceRequestsPerSec",
-    "failed_fetch_requests": "FailedFetchRequestsPerSec",
-    "total_produce_requests": "TotalProduceRequestsPerSec",
-    "total_fetch_requests": "TotalFetchRequestsPerSec",
-    "fetch_message_conversions": "FetchMessageConversionsPerSec",
-    "produce_message_conversions": "ProduceMessageConversionsPerSec",
-    "no_key_compacted_topic_records": "NoKeyCompactedTopicRecordsPerSec",
-    "invalid_magic_number_records": "InvalidMagicNumberRecordsPerSec",
-    "invalid_message_crc_records": "InvalidMessageCrcRecordsPerSec",
-    "invalid_offset_or_sequence_records": "InvalidOffsetOrSequenceRecordsPerSec",
-    "replication_bytes_in": "ReplicationBytesInPerSec",
-    "replication_bytes_out": "ReplicationBytesOutPerSec",
-    "reassignment_bytes_in": "ReassignmentBytesInPerSec",
-    "reassignment_bytes_out": "ReassignmentBytesOutPerSec",
+
+class _Counter(NamedTuple):
+    """Kafka's name of a counter, and its description."""
+
+    name: str
+    description: str
+
+
+COUNTERS = {
+    "messages_in": _Counter("MessagesInPerSec", "Records appended"),
+    "bytes_in": _Counter("BytesInPerSec", "Bytes appended"),
+    "bytes_out": _Counter("BytesOutPerSec", "Bytes sent to consumers"),
+    "bytes_rejected": _Counter("BytesRejectedPerSec", "Bytes refused because a batch was too large"),
+    "failed_produce_requests": _Counter("FailedProduceRequestsPerSec", "Produces that failed for a reason on our side"),
+    "failed_fetch_requests": _Counter("FailedFetchRequestsPerSec", "Fetches that failed for a reason on our side"),
+    "total_produce_requests": _Counter("TotalProduceRequestsPerSec", "Produces, each partition of a request counted"),
+    "total_fetch_requests": _Counter("TotalFetchRequestsPerSec", "Fetches, each partition of a request counted"),
+    "fetch_message_conversions": _Counter("FetchMessageConversionsPerSec", "Records converted on their way out"),
+    "produce_message_conversions": _Counter("ProduceMessageConversionsPerSec", "Records converted on their way in"),
+    "no_key_compacted_topic_records": _Counter(
+        "NoKeyCompactedTopicRecordsPerSec", "Records refused: without a key in a compacted topic"
+    ),
+    "invalid_magic_number_records": _Counter("InvalidMagicNumberRecordsPerSec", "Records refused: of a wrong format"),
+    "invalid_message_crc_records": _Counter("InvalidMessageCrcRecordsPerSec", "Records refused: damaged"),
+    "invalid_offset_or_sequence_records": _Counter(
+        "InvalidOffsetOrSequenceRecordsPerSec", "Records refused: offsets or sequence numbers that do not follow"
+    ),
+    "replication_bytes_in": _Counter("ReplicationBytesInPerSec", "Bytes copied from leaders"),
+    "replication_bytes_out": _Counter("ReplicationBytesOutPerSec", "Bytes sent to followers"),
+    "reassignment_bytes_in": _Counter("ReassignmentBytesInPerSec", "Bytes copied because of a reassignment"),
+    "reassignment_bytes_out": _Counter("ReassignmentBytesOutPerSec", "Bytes sent because of a reassignment"),
 }
-"""Counters by their attribute, with Kafka's names."""
+"""Attribute of TopicStats -> counter."""
 
 ONLY_FOR_ALL_TOPICS = frozenset(
     {"replication_bytes_in", "replication_bytes_out", "reassignment_bytes_in", "reassignment_bytes_out"}
@@ -49,7 +62,7 @@ UNHOSTED = ""
 class TopicStats:
     """The counters of one topic. The object that `BrokerTopicStats.topic` returns belongs to the calling thread."""
 
-    __slots__ = tuple(METRIC_NAMES)
+    __slots__ = tuple(COUNTERS)
 
     messages_in: int
     bytes_in: int
@@ -71,12 +84,12 @@ class TopicStats:
     reassignment_bytes_out: int
 
     def __init__(self) -> None:
-        for name in METRIC_NAMES:
+        for name in COUNTERS:
             setattr(self, name, 0)
 
     def add(self, other: TopicStats) -> None:
         """Add the counts of `other`."""
-        for name in METRIC_NAMES:
+        for name in COUNTERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -105,7 +118,7 @@ class BrokerTopicStats:
         self._seen: dict[str, TopicStats] = {}
         self._seen_requests: dict[str, int] = {}
         self._rates: dict[str, dict[str, Rates]] = {}
-        self._rates_of_all = dict.fromkeys(METRIC_NAMES, NO_RATES)
+        self._rates_of_all = dict.fromkeys(COUNTERS, NO_RATES)
 
     def topic(self, name: str) -> TopicStats:
         """Return the calling thread's counters of a topic."""
@@ -156,8 +169,8 @@ class BrokerTopicStats:
 
     def samples(self) -> Iterator[Sample]:
         """Yield every counter of every topic with counters, and of all topics together."""
-        yield from self._samples_of(self.all_topics, METRIC_NAMES, (), self._rates_of_all)
-        per_topic = [name for name in METRIC_NAMES if name not in ONLY_FOR_ALL_TOPICS]
+        yield from self._samples_of(self.all_topics, COUNTERS, (), self._rates_of_all)
+        per_topic = [name for name in COUNTERS if name not in ONLY_FOR_ALL_TOPICS]
         for topic in self.topic_names():
             rates = self._rates.get(topic, {})
             yield from self._samples_of(self.totals(topic), per_topic, (("topic", topic),), rates)
@@ -167,7 +180,7 @@ class BrokerTopicStats:
 
         A topic that had no request since the last tick, and has no rate left, costs a comparison.
         """
-        events_of_all = dict.fromkeys(METRIC_NAMES, 0)
+        events_of_all = dict.fromkeys(COUNTERS, 0)
         requests = self._requests()
         seen = self._seen_requests
         changed = [topic for topic, number in requests.items() if seen.get(topic) != number]
@@ -187,7 +200,7 @@ class BrokerTopicStats:
         now = self.totals(topic)
         rates = self._rates.get(topic, {})
         updated = {}
-        for name in METRIC_NAMES:
+        for name in COUNTERS:
             # Fewer than before: the topic was deleted, and another one of that name counts from 0.
             events = max(0, getattr(now, name) - getattr(before, name))
             events_of_all[name] += events
@@ -214,8 +227,8 @@ class BrokerTopicStats:
         stats: TopicStats, names: Iterable[str], tags: tuple[tuple[str, str], ...], rates: dict[str, Rates]
     ) -> Iterator[Sample]:
         for name in names:
-            metric = MBeanName("kafka.server", "BrokerTopicMetrics", METRIC_NAMES[name], tags)
-            yield Sample(metric, getattr(stats, name), rates.get(name, NO_RATES))
+            metric = MBeanName("kafka.server", "BrokerTopicMetrics", COUNTERS[name].name, tags)
+            yield Sample(metric, getattr(stats, name), COUNTERS[name].description, rates.get(name, NO_RATES))
 
     def _snapshot(self) -> list[dict[str, TopicStats]]:
         with self._lock:

@@ -20,6 +20,7 @@ from barnabas.replica.partition_append import PartitionAppend
 _GROUP: Final = "kafka.server"
 _KIND: Final = "DelayedProduceMetrics"
 _NAME: Final = "ExpiresPerSec"
+_DESCRIPTION: Final = "Batches that waited in vain for replicas"
 
 
 class ProduceExpirations:
@@ -44,10 +45,10 @@ class ProduceExpirations:
 
     def samples(self) -> Iterator[Sample]:
         """Yield the meter of all partitions, and one for each that had an expiration."""
-        yield Sample(MBeanName(_GROUP, _KIND, _NAME), self.total.count, self.total.rates)
+        yield Sample(MBeanName(_GROUP, _KIND, _NAME), self.total.count, _DESCRIPTION, self.total.rates)
         for key, meter in self.by_partition.items():
             tags = (("topic", key.topic), ("partition", str(key.partition)))
-            yield Sample(MBeanName(_GROUP, _KIND, _NAME, tags), meter.count, meter.rates)
+            yield Sample(MBeanName(_GROUP, _KIND, _NAME, tags), meter.count, _DESCRIPTION, meter.rates)
 
     def tick(self, elapsed_seconds: float) -> None:
         """Bring the rates up to date."""

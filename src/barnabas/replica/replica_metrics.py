@@ -22,8 +22,15 @@ from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 
 SERVER = "kafka.server"
-REPLICA_MANAGER = "ReplicaManager"
-FETCHER_MANAGER = "ReplicaFetcherManager"
+OF_PARTITION = {
+    "UnderReplicated": "1 if it lacks in-sync replicas",
+    "InSyncReplicasCount": "In-sync replicas, where it is led",
+    "UnderMinIsr": "1 if it has fewer in-sync replicas than min.insync.replicas",
+    "AtMinIsr": "1 if it has just as many in-sync replicas as min.insync.replicas",
+    "ReplicasCount": "Replicas, where it is led",
+    "LastStableOffsetLag": "From the last stable offset to the high watermark",
+}
+"""Name of a partition's gauge -> its description."""
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 """The time by which a transaction may exceed transaction.max.timeout.ms before it counts as late."""
 
@@ -40,7 +47,7 @@ class PartitionMetrics:
             key = partition.topic_partition
             tags = (("topic", key.topic), ("partition", str(key.partition)))
             for name, value in self._values(partition):
-                yield Sample(MBeanName("kafka.cluster", "Partition", name, tags), value)
+                yield Sample(MBeanName("kafka.cluster", "Partition", name, tags), value, OF_PARTITION[name])
 
     def tick(self, elapsed_seconds: float) -> None:
         """Do nothing: gauges have no rates."""
@@ -65,27 +72,36 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
     def count(condition: Callable[[Partition], bool]) -> Callable[[], float]:
         return lambda: sum(1 for partition in replicas.partitions() if condition(partition))
 
-    counts: dict[str, Callable[[], float]] = {
-        "LeaderCount": count(lambda partition: partition.is_leader),
-        "PartitionCount": lambda: len(replicas.hosted) + replicas.offline_partition_count,
-        "OfflineReplicaCount": lambda: replicas.offline_partition_count,
-        "UnderReplicatedPartitions": count(lambda partition: partition.is_under_replicated),
-        "UnderMinIsrPartitionCount": count(lambda partition: partition.is_under_min_isr),
-        "AtMinIsrPartitionCount": count(lambda partition: partition.is_at_min_isr),
-        "ReassigningPartitions": count(lambda partition: partition.is_leader and partition.is_reassigning),
-        "PartitionsWithLateTransactionsCount": count(
-            lambda partition: (
-                partition.is_leader and _has_late_transaction(partition, clock.milliseconds() - late_after_ms)
-            )
-        ),
-        "ProducerIdCount": lambda: sum(each.log.producer_states.producer_id_count for each in replicas.partitions()),
-    }
-    for name, value in counts.items():
-        registry.gauge(SERVER, REPLICA_MANAGER, name, value)
+    bean = (SERVER, "ReplicaManager")
+    text = "Partitions led here"
+    registry.register(*bean, "LeaderCount", text, count(lambda partition: partition.is_leader))
+    text = "Partitions here"
+    registry.register(*bean, "PartitionCount", text, lambda: len(replicas.hosted) + replicas.offline_partition_count)
+    text = "Partitions in failed log directories"
+    registry.register(*bean, "OfflineReplicaCount", text, lambda: replicas.offline_partition_count)
+    text = "Partitions led here that lack in-sync replicas"
+    registry.register(*bean, "UnderReplicatedPartitions", text, count(lambda partition: partition.is_under_replicated))
+    text = "Partitions with fewer in-sync replicas than min.insync.replicas"
+    registry.register(*bean, "UnderMinIsrPartitionCount", text, count(lambda partition: partition.is_under_min_isr))
+    text = "Partitions with just as many in-sync replicas as min.insync.replicas"
+    registry.register(*bean, "AtMinIsrPartitionCount", text, count(lambda partition: partition.is_at_min_isr))
+    moving = count(lambda partition: partition.is_leader and partition.is_reassigning)
+    registry.register(*bean, "ReassigningPartitions", "Partitions led here that are being moved", moving)
+    late = count(
+        lambda partition: partition.is_leader and _has_late_transaction(partition, clock.milliseconds() - late_after_ms)
+    )
+    text = "Partitions led here with a transaction that should have timed out"
+    registry.register(*bean, "PartitionsWithLateTransactionsCount", text, late)
+
+    def producers() -> int:
+        return sum(each.log.producer_states.producer_id_count for each in replicas.partitions())
+
+    registry.register(*bean, "ProducerIdCount", "Producers whose sequence numbers are remembered", producers)
     updates = replicas.isr_updates
-    registry.meter(SERVER, REPLICA_MANAGER, "IsrShrinksPerSec", updates.shrinks)
-    registry.meter(SERVER, REPLICA_MANAGER, "IsrExpandsPerSec", updates.expands)
-    registry.meter(SERVER, REPLICA_MANAGER, "FailedIsrUpdatesPerSec", updates.failures)
+    registry.register(*bean, "IsrShrinksPerSec", "Times a replica fell out of sync", updates.shrinks)
+    registry.register(*bean, "IsrExpandsPerSec", "Times a replica caught up", updates.expands)
+    text = "Changes of in-sync replicas that could not be stored"
+    registry.register(*bean, "FailedIsrUpdatesPerSec", text, updates.failures)
     registry.family(PartitionMetrics(replicas))
     registry.family(replicas.topic_stats)
     waiting = replicas.waiting
@@ -93,10 +109,11 @@ def register_replica_metrics(registry: MetricsRegistry, replicas: ReplicaManager
         register_purgatory(registry, purgatory)
     expires = "ExpiresPerSec"
     registry.family(waiting.produce_expirations)
-    registry.meter(SERVER, "DelayedDeleteRecordsMetrics", expires, waiting.deletion_expirations)
-    fetches = "DelayedFetchMetrics"
-    registry.meter(SERVER, fetches, expires, waiting.consumer_fetch_expirations, {"fetcherType": "consumer"})
-    registry.meter(SERVER, fetches, expires, waiting.follower_fetch_expirations, {"fetcherType": "follower"})
+    text = "Deletions of records that waited in vain for replicas"
+    registry.register(SERVER, "DelayedDeleteRecordsMetrics", expires, text, waiting.deletion_expirations)
+    fetches = (SERVER, "DelayedFetchMetrics", expires, "Fetches that waited as long as they may")
+    registry.register(*fetches, waiting.consumer_fetch_expirations, {"fetcherType": "consumer"})
+    registry.register(*fetches, waiting.follower_fetch_expirations, {"fetcherType": "follower"})
 
 
 def _has_late_transaction(partition: Partition, before_ms: int) -> bool:
@@ -107,9 +124,10 @@ def _has_late_transaction(partition: Partition, before_ms: int) -> bool:
 def register_purgatory(registry: MetricsRegistry, purgatory: DelayedOperationPurgatory[Any]) -> None:
     """Register the two gauges of a purgatory."""
     tags = {"delayedOperation": purgatory.name}
-    kind = "DelayedOperationPurgatory"
-    registry.gauge(SERVER, kind, "PurgatorySize", lambda: purgatory.watched, tags)
-    registry.gauge(SERVER, kind, "NumDelayedOperations", lambda: purgatory.delayed, tags)
+    bean = (SERVER, "DelayedOperationPurgatory")
+    text = "Watches: one for each key of each waiting operation"
+    registry.register(*bean, "PurgatorySize", text, lambda: purgatory.watched, tags)
+    registry.register(*bean, "NumDelayedOperations", "Operations that wait", lambda: purgatory.delayed, tags)
 
 
 class FetcherThreadMetrics:
@@ -122,8 +140,11 @@ class FetcherThreadMetrics:
         """Yield two meters for every thread, and a gauge for every partition that has been answered once."""
         for thread in self._fetchers.threads:
             client = ("clientId", thread.name)
-            for name, meter in (("RequestsPerSec", thread.stats.requests), ("BytesPerSec", thread.stats.bytes)):
-                yield Sample(MBeanName(SERVER, "FetcherStats", name, (client,)), meter.count, meter.rates)
+            for name, description, meter in (
+                ("RequestsPerSec", "Fetches that this thread has sent to its leader", thread.stats.requests),
+                ("BytesPerSec", "Bytes that this thread has copied from its leader", thread.stats.bytes),
+            ):
+                yield Sample(MBeanName(SERVER, "FetcherStats", name, (client,)), meter.count, description, meter.rates)
             yield from _lags(thread)
 
     def tick(self, elapsed_seconds: float) -> None:
@@ -137,7 +158,8 @@ def _lags(thread: ReplicaFetcherThread) -> Iterator[Sample]:
     for key, state in thread.states.items():
         if state.lag is not None:
             tags = (("clientId", thread.name), ("topic", key.topic), ("partition", str(key.partition)))
-            yield Sample(MBeanName(SERVER, "FetcherLagMetrics", "ConsumerLag", tags), state.lag)
+            name = MBeanName(SERVER, "FetcherLagMetrics", "ConsumerLag", tags)
+            yield Sample(name, state.lag, "Records by which this partition is behind its leader")
 
 
 def _min_fetch_rate(fetchers: ReplicaFetcherManager) -> float:
@@ -148,15 +170,23 @@ def _min_fetch_rate(fetchers: ReplicaFetcherManager) -> float:
 def register_log_dir_move_metrics(registry: MetricsRegistry, moves: LogDirMoves) -> None:
     """Register the gauges of moves between log directories. Kafka's MinFetchRate is missing: nothing is fetched."""
     tags = {"clientId": "ReplicaAlterLogDirs"}
-    registry.gauge(SERVER, "ReplicaAlterLogDirsManager", "MaxLag", moves.max_lag, tags)
-    registry.gauge(SERVER, "ReplicaAlterLogDirsManager", "DeadThreadCount", lambda: moves.dead_threads, tags)
+    bean = (SERVER, "ReplicaAlterLogDirsManager")
+    text = "Records by which the slowest copy into another log directory is behind its log"
+    registry.register(*bean, "MaxLag", text, moves.max_lag, tags)
+    text = "Threads that move logs between directories and have ended by themselves"
+    registry.register(*bean, "DeadThreadCount", text, lambda: moves.dead_threads, tags)
 
 
 def register_fetcher_metrics(registry: MetricsRegistry, fetchers: ReplicaFetcherManager) -> None:
     """Register the manager's gauges and the threads' metrics."""
     tags = {"clientId": CLIENT_ID}
-    registry.gauge(SERVER, FETCHER_MANAGER, "MaxLag", lambda: fetchers.max_lag, tags)
-    registry.gauge(SERVER, FETCHER_MANAGER, "MinFetchRate", lambda: _min_fetch_rate(fetchers), tags)
-    registry.gauge(SERVER, FETCHER_MANAGER, "FailedPartitionsCount", lambda: fetchers.failed_partitions, tags)
-    registry.gauge(SERVER, FETCHER_MANAGER, "DeadThreadCount", lambda: fetchers.dead_threads, tags)
+    bean = (SERVER, "ReplicaFetcherManager")
+    text = "Records by which the slowest partition that is copied here is behind its leader"
+    registry.register(*bean, "MaxLag", text, lambda: fetchers.max_lag, tags)
+    text = "Fetches a second of the thread that sends the fewest, over a minute"
+    registry.register(*bean, "MinFetchRate", text, lambda: _min_fetch_rate(fetchers), tags)
+    text = "Partitions that are copied no more because of an error"
+    registry.register(*bean, "FailedPartitionsCount", text, lambda: fetchers.failed_partitions, tags)
+    text = "Threads that copy partitions and have ended by themselves"
+    registry.register(*bean, "DeadThreadCount", text, lambda: fetchers.dead_threads, tags)
     registry.family(FetcherThreadMetrics(fetchers))

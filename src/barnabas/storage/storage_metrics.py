@@ -28,14 +28,13 @@ class LogMetrics:
             tags: tuple[tuple[str, str], ...] = (("topic", key.topic), ("partition", str(key.partition)))
             if log.is_future:
                 tags = (*tags, ("is-future", "true"))
-            values = {
-                "NumLogSegments": len(log.local.segments),
-                "LogStartOffset": log.log_start_offset,
-                "LogEndOffset": log.log_end_offset,
-                "Size": log.local.segments.size,
-            }
-            for name, value in values.items():
-                yield Sample(MBeanName(GROUP, "Log", name, tags), value)
+            for name, value, description in (
+                ("NumLogSegments", len(log.local.segments), "Segments"),
+                ("LogStartOffset", log.log_start_offset, "First offset"),
+                ("LogEndOffset", log.log_end_offset, "Offset of the next record"),
+                ("Size", log.local.segments.size, "Bytes"),
+            ):
+                yield Sample(MBeanName(GROUP, "Log", name, tags), value, description)
 
     def tick(self, elapsed_seconds: float) -> None:
         """Do nothing: gauges have no rates."""
@@ -53,12 +52,14 @@ class LoadingMetrics:
         if loading is None:
             return
         for log_dir, logs in loading.remaining.items():
-            yield Sample(MBeanName(GROUP, "LogManager", "remainingLogsToRecover", (("dir", log_dir),)), logs)
+            name = MBeanName(GROUP, "LogManager", "remainingLogsToRecover", (("dir", log_dir),))
+            yield Sample(name, logs, "Logs that a start has still to load")
         for (log_dir, thread), segments in self._log_manager.recovery.remaining().items():
             # The thread that starts the broker recovers the logs itself where one thread is enough.
             number = thread.rpartition("-")[2] if thread.startswith("log-recovery-") else "0"
             tags = (("dir", log_dir), ("threadNum", number))
-            yield Sample(MBeanName(GROUP, "LogManager", "remainingSegmentsToRecover", tags), segments)
+            description = "Segments that a thread of a start has still to recover in its log"
+            yield Sample(MBeanName(GROUP, "LogManager", "remainingSegmentsToRecover", tags), segments, description)
 
     def tick(self, elapsed_seconds: float) -> None:
         """Do nothing: gauges have no rates."""
@@ -67,16 +68,17 @@ class LoadingMetrics:
 def register_loading_metrics(registry: MetricsRegistry, log_manager: LogManager) -> None:
     """Register what a start is watched by. Before the logs are loaded, which may take minutes after a crash."""
     registry.family(LoadingMetrics(log_manager))
-    registry.timer(GROUP, "LogFlushStats", "LogFlushRateAndTimeMs", log_manager.flushes)
+    text = "Segments brought to stable storage, and how long that took"
+    registry.register(GROUP, "LogFlushStats", "LogFlushRateAndTimeMs", text, log_manager.flushes)
 
 
 def register_storage_metrics(registry: MetricsRegistry, log_manager: LogManager) -> None:
     """Register the gauges of logs, log directories and the cleaner."""
-    registry.gauge(GROUP, "LogManager", "OfflineLogDirectoryCount", lambda: len(log_manager.offline_log_dirs))
+    name, text = "OfflineLogDirectoryCount", "Directories that have failed"
+    registry.register(GROUP, "LogManager", name, text, lambda: len(log_manager.offline_log_dirs))
     for log_dir in log_manager.log_dirs:
-        registry.gauge(
-            GROUP, "LogManager", "LogDirectoryOffline", _is_offline(log_manager, log_dir), {"logDirectory": log_dir}
-        )
+        name, text, tags = "LogDirectoryOffline", "1 if the directory has failed", {"logDirectory": log_dir}
+        registry.register(GROUP, "LogManager", name, text, _is_offline(log_manager, log_dir), tags)
     registry.family(LogMetrics(log_manager))
     if log_manager.cleaner is not None:
         register_cleaner_metrics(registry, log_manager.cleaner, log_manager.log_dirs)
@@ -84,26 +86,28 @@ def register_storage_metrics(registry: MetricsRegistry, log_manager: LogManager)
 
 def register_cleaner_metrics(registry: MetricsRegistry, cleaner: LogCleaner, log_dirs: list[str]) -> None:
     """Register the cleaner's gauges."""
-    of_cleaner: dict[str, Callable[[], float]] = {
-        "max-buffer-utilization-percent": lambda: cleaner.max_buffer_utilization_percent,
-        "cleaner-recopy-percent": lambda: cleaner.cleaner_recopy_percent,
-        "max-clean-time-secs": lambda: cleaner.max_clean_time_secs,
-        "max-compaction-delay-secs": lambda: cleaner.max_compaction_delay_secs,
-        "DeadThreadCount": lambda: cleaner.dead_thread_count,
-    }
-    of_manager: dict[str, Callable[[], float]] = {
-        "max-dirty-percent": lambda: cleaner.max_dirty_percent,
-        "time-since-last-run-ms": lambda: cleaner.time_since_last_run_ms,
-    }
-    for kind, gauges in (("LogCleaner", of_cleaner), ("LogCleanerManager", of_manager)):
-        for name, value in gauges.items():
-            registry.gauge(GROUP, kind, name, value)
-    registry.meter("kafka.utils", "Throttler", "cleaner-io", cleaner.io)
+    bean = (GROUP, "LogCleaner")
+    text = "How full the table of keys got, at most"
+    registry.register(*bean, "max-buffer-utilization-percent", text, lambda: cleaner.max_buffer_utilization_percent)
+    text = "Share of what was cleaned that was written again"
+    registry.register(*bean, "cleaner-recopy-percent", text, lambda: cleaner.cleaner_recopy_percent)
+    text = "Seconds the longest of the last cleanings took"
+    registry.register(*bean, "max-clean-time-secs", text, lambda: cleaner.max_clean_time_secs)
+    text = "Seconds by which compaction is late, at most"
+    registry.register(*bean, "max-compaction-delay-secs", text, lambda: cleaner.max_compaction_delay_secs)
+    registry.register(*bean, "DeadThreadCount", "Cleaners that have ended", lambda: cleaner.dead_thread_count)
+    bean = (GROUP, "LogCleanerManager")
+    text = "Share of the dirtiest log that could be cleaned"
+    registry.register(*bean, "max-dirty-percent", text, lambda: cleaner.max_dirty_percent)
+    text = "Milliseconds since a log was looked for"
+    registry.register(*bean, "time-since-last-run-ms", text, lambda: cleaner.time_since_last_run_ms)
+    text = "Bytes that the cleaner has read and written"
+    registry.register("kafka.utils", "Throttler", "cleaner-io", text, cleaner.io)
     for log_dir in log_dirs:
         tags = {"logDirectory": log_dir}
         partitions, size = _uncleanable(cleaner, log_dir)
-        registry.gauge(GROUP, "LogCleanerManager", "uncleanable-partitions-count", partitions, tags)
-        registry.gauge(GROUP, "LogCleanerManager", "uncleanable-bytes", size, tags)
+        registry.register(*bean, "uncleanable-partitions-count", "Logs whose cleaning failed", partitions, tags)
+        registry.register(*bean, "uncleanable-bytes", "Bytes in logs whose cleaning failed", size, tags)
 
 
 def _is_offline(log_manager: LogManager, log_dir: str) -> Callable[[], float]:

@@ -19,6 +19,7 @@ from barnabas.metrics.metrics_registry import MBeanName, Sample
 
 _GROUP: Final = "kafka.server"
 _SESSION: Final = "SessionExpireListener"
+_CLIENT: Final = "ZooKeeperClientMetrics"
 _LOGINS: Final = "SaslAuthentications"
 _EVENTS: Final = {
     KeeperState.CONNECTED: "SyncConnects",
@@ -28,6 +29,14 @@ _EVENTS: Final = {
     KeeperState.AUTH_FAILED: "AuthFailures",
 }
 """The state that a session comes into -> the part of Kafka's name that says so (ZooKeeper...PerSec)."""
+_DESCRIPTIONS: Final = {
+    "SyncConnects": "Connections made to ZooKeeper",
+    "ReadOnlyConnects": "Connections made to a ZooKeeper that is read-only",
+    "Disconnects": "Connections to ZooKeeper lost",
+    "Expires": "Sessions with ZooKeeper expired",
+    "AuthFailures": "Logins to ZooKeeper refused",
+    _LOGINS: "Logins to ZooKeeper",
+}
 
 
 class ZookeeperMetrics:
@@ -36,7 +45,7 @@ class ZookeeperMetrics:
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self.now_ns = now_ns
         self._lock = threading.Lock()
-        self._meters = {event: Meter() for event in (*_EVENTS.values(), _LOGINS)}
+        self._meters = {event: Meter() for event in _DESCRIPTIONS}
         self._latencies = DurationHistogram()
         self._state: str = KeeperState.CONNECTING
 
@@ -57,12 +66,12 @@ class ZookeeperMetrics:
     def samples(self) -> Iterator[Sample]:
         """Yield a meter for each event, the session's state as a tag, and the latencies."""
         for event, meter in self._meters.items():
-            yield Sample(MBeanName(_GROUP, _SESSION, f"ZooKeeper{event}PerSec"), meter.count, meter.rates)
-        yield Sample(MBeanName(_GROUP, _SESSION, "SessionState", (("value", self._state),)), 1)
-        spread = self._latencies.distribution()
-        yield Sample(
-            MBeanName(_GROUP, "ZooKeeperClientMetrics", "ZooKeeperRequestLatencyMs"), spread.count, distribution=spread
-        )
+            name = MBeanName(_GROUP, _SESSION, f"ZooKeeper{event}PerSec")
+            yield Sample(name, meter.count, _DESCRIPTIONS[event], meter.rates)
+        name = MBeanName(_GROUP, _SESSION, "SessionState", (("value", self._state),))
+        yield Sample(name, 1, "The state of the session, in the label `value`")
+        name, spread = MBeanName(_GROUP, _CLIENT, "ZooKeeperRequestLatencyMs"), self._latencies.distribution()
+        yield Sample(name, spread.count, "From a request to ZooKeeper to its answer", distribution=spread)
 
     def tick(self, elapsed_seconds: float) -> None:
         """Bring the rates and the weights of percentiles up to date."""

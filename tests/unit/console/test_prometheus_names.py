@@ -13,24 +13,27 @@ from barnabas.config.config_error import ConfigError
 from barnabas.console.console_server import ConsoleServer
 from barnabas.console.metrics_collector import MetricsCollector
 from barnabas.metrics.histogram import DurationHistogram
+from barnabas.metrics.meter import Meter
 from barnabas.metrics.metrics_registry import MetricsRegistry
 
 
 def registry() -> MetricsRegistry:
     metrics = MetricsRegistry()
-    metrics.gauge("kafka.log", "LogCleanerManager", "max-dirty-percent", lambda: 12.5)
-    metrics.gauge("kafka.log", "LogManager", "LogDirectoryOffline", lambda: 1, {"logDirectory": 'C:\\"a"\n'})
-    metrics.meter("kafka.server", "BrokerTopicMetrics", "MessagesInPerSec").count = 10
-    metrics.meter("kafka.server", "BrokerTopicMetrics", "MessagesInPerSec", tags={"topic": "t"}).count = 7
-    metrics.meter("kafka.server", "Odd", "CountOfThings").count = 3
+    metrics.register("kafka.log", "LogCleanerManager", "max-dirty-percent", "", lambda: 12.5)
+    metrics.register("kafka.log", "LogManager", "LogDirectoryOffline", "", lambda: 1, {"logDirectory": 'C:\\"a"\n'})
+    metrics.register("kafka.server", "BrokerTopicMetrics", "MessagesInPerSec", "", Meter()).count = 10
+    metrics.register("kafka.server", "BrokerTopicMetrics", "MessagesInPerSec", "", Meter(), {"topic": "t"}).count = 7
+    metrics.register("kafka.server", "Odd", "CountOfThings", "", Meter()).count = 3
     times = DurationHistogram()
-    metrics.histogram("kafka.network", "RequestMetrics", "TotalTimeMs", times, {"request": "Fetch"})
+    metrics.register("kafka.network", "RequestMetrics", "TotalTimeMs", "", times, {"request": "Fetch"})
     for milliseconds in range(1, 101):
         times.update(milliseconds * 1_000_000)
-    metrics.gauge("kafka.network", "Processor", "IdlePercent", lambda: 0.5, {"networkProcessor": "0"})
-    metrics.text("kafka.server", "KafkaServer", "ClusterId", "abc")
-    metrics.attribute("kafka.server", "Produce", "byte-rate", lambda: float("nan"), {"client-id": "c"})
-    metrics.attribute("kafka.server", "socket-server-metrics", "select-total", lambda: 9)
+    metrics.register("kafka.network", "Processor", "IdlePercent", "", lambda: 0.5, {"networkProcessor": "0"})
+    metrics.register("kafka.server", "KafkaServer", "ClusterId", "", lambda: 1, {"value": "abc"})
+    metrics.register(
+        "kafka.server", "Produce", "byte-rate", "", lambda: float("nan"), {"client-id": "c"}, is_attribute=True
+    )
+    metrics.register("kafka.server", "socket-server-metrics", "select-total", "", lambda: 9, is_attribute=True)
     return metrics
 
 

@@ -100,11 +100,13 @@ def test_nothing_counted_is_all_zeros() -> None:
 
 def test_the_registry_shows_histograms_timers_and_attributes_and_forgets_them() -> None:
     registry = MetricsRegistry()
-    registry.histogram("kafka.network", "RequestMetrics", "RequestBytes", tags={"request": "Fetch"}).update(7)
-    timer = registry.timer("kafka.controller", "ControllerStats", "LeaderElectionRateAndTimeMs")
+    registry.register("kafka.network", "RequestMetrics", "RequestBytes", "", Histogram(), {"request": "Fetch"}).update(
+        7
+    )
+    timer = registry.register("kafka.controller", "ControllerStats", "LeaderElectionRateAndTimeMs", "", DurationTimer())
     timer.update(3_000_000)
-    registry.attribute("kafka.server", "Produce", "byte-rate", lambda: 5.5, {"client-id": "c"})
-    registry.attribute("kafka.server", "socket-server-metrics", "select-total", lambda: 9)
+    registry.register("kafka.server", "Produce", "byte-rate", "", lambda: 5.5, {"client-id": "c"}, is_attribute=True)
+    registry.register("kafka.server", "socket-server-metrics", "select-total", "", lambda: 9, is_attribute=True)
     for now_ns in (1, 5_000_000_001):
         registry.tick(now_ns)
     samples = {sample.name.mbean: sample for sample in registry.collect()}
@@ -135,7 +137,7 @@ def test_what_fails_to_tick_or_to_list_leaves_the_others() -> None:
 
     registry = MetricsRegistry()
     registry.family(Broken())  # type: ignore[arg-type]
-    timer = registry.timer("g", "t", "n", DurationTimer())
+    timer = registry.register("g", "t", "n", "", DurationTimer())
     timer.update(1)
     for now_ns in (1, 5_000_000_001):
         registry.tick(now_ns)

@@ -20,8 +20,9 @@ def by_mbean(registry: MetricsRegistry) -> dict[str, Sample]:
 
 def test_names_are_kafka_s() -> None:
     registry = MetricsRegistry()
-    registry.gauge("kafka.server", "ReplicaManager", "LeaderCount", lambda: 3)
-    meter = registry.meter("kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", tags={"fetcherType": "consumer"})
+    registry.register("kafka.server", "ReplicaManager", "LeaderCount", "", lambda: 3)
+    tags = {"fetcherType": "consumer"}
+    meter = registry.register("kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", "", Meter(), tags)
     meter.count += 2
     samples = by_mbean(registry)
     assert samples["kafka.server:type=ReplicaManager,name=LeaderCount"].value == 3
@@ -31,8 +32,8 @@ def test_names_are_kafka_s() -> None:
 
 def test_a_gauge_that_fails_leaves_the_others() -> None:
     registry = MetricsRegistry()
-    registry.gauge("g", "t", "broken", lambda: 1 // 0)
-    registry.gauge("g", "t", "fine", lambda: 1)
+    registry.register("g", "t", "broken", "", lambda: 1 // 0)
+    registry.register("g", "t", "fine", "", lambda: 1)
     assert list(by_mbean(registry)) == ["g:type=t,name=fine"]
 
 
@@ -44,7 +45,7 @@ def test_families_list_their_members_when_asked() -> None:
 
         def samples(self) -> Iterator[Sample]:
             for name in self.names:
-                yield Sample(MBeanName("g", "t", "n", (("topic", name),)), 1)
+                yield Sample(MBeanName("g", "t", "n", (("topic", name),)), 1, "")
 
         def tick(self, elapsed_seconds: float) -> None:
             self.ticked.append(elapsed_seconds)

@@ -28,7 +28,9 @@ class Thread:
         self.processor_id = number
         name = "CONTROLLER" if plane == CONTROL_PLANE else "PLAINTEXT"
         self.listener = ServedListener(name, "PLAINTEXT", plane=plane)
-        self.counters = SimpleNamespace(**{counter: 0 for _, counter in (*TOTALS, *TIMES)}, sessions=SessionCounters())
+        self.counters = SimpleNamespace(
+            **{counter: 0 for _, counter, _ in (*TOTALS, *TIMES)}, sessions=SessionCounters()
+        )
         self.contexts: list[ConnectionContext] = []
         self.connection_count = 0
 
@@ -56,7 +58,7 @@ class Network:
             control_plane_request_channel=channel("ControlPlane", 2),
             memory_pool=NONE,
             connection_quotas=SimpleNamespace(
-                rate_samples=lambda: [RateSample("connection-accept-rate", (("ip", "10.0.0.1"),), 2.5)]
+                rate_samples=lambda: [RateSample("connection-accept-rate", (("ip", "10.0.0.1"),), 2.5, "")]
             ),
         )
         self.requests = RequestMetrics()

@@ -8,7 +8,7 @@ from barnabas.metrics.meter import NO_RATES
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
-from barnabas.replica.broker_topic_stats import METRIC_NAMES, BrokerTopicStats
+from barnabas.replica.broker_topic_stats import COUNTERS, BrokerTopicStats
 from barnabas.replica.partition_fetch import PartitionFetch
 from barnabas.replica.replica_metrics import LATE_TRANSACTION_BUFFER_MS, register_replica_metrics
 from barnabas.storage.log_append_info import AppendOrigin
@@ -136,7 +136,7 @@ def test_rates_by_topic_and_for_all() -> None:
     assert samples["kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec"].rates is NO_RATES
     stats.remove_topic("a")
     names = [sample.name.mbean for sample in registry.collect()]
-    assert len(names) == len(METRIC_NAMES)
+    assert len(names) == len(COUNTERS)
     assert not [name for name in names if "topic=a" in name]
 
 

@@ -6,204 +6,73 @@ Kafka: RemoteLogManagerConfig.
 
 from __future__ import annotations
 
-from barnabas.config.config_key import ConfigKey, ConfigType, NotEmpty, Range, Scope
+from typing import Final
+
+from barnabas.config.config_key import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, STRING, NotEmpty, Range
 from barnabas.config.keys.bounds import AT_LEAST_0, AT_LEAST_1, LONG_MAX
 
+NO_TIERS: Final = "there is no tiered storage"
+
+# KIP-405. A topic that asks for remote storage is refused (`log_config`).
 REMOTE_STORAGE_KEYS = (
-    # KIP-405. This version has no remote tier: it keeps these settings, and refuses topics that ask for remote storage
-    # (`log_config`).
-    ConfigKey("remote.log.storage.system.enable", ConfigType.BOOLEAN, False, "Whether tiered storage is enabled."),
-    ConfigKey(
-        "remote.log.storage.manager.impl.prefix",
-        ConfigType.STRING,
-        "rsm.config.",
-        "The prefix of the settings handed to the remote storage manager.",
-        NotEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.metadata.manager.impl.prefix",
-        ConfigType.STRING,
-        "rlmm.config.",
-        "The prefix of the settings handed to the remote metadata manager.",
-        NotEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.storage.manager.class.name",
-        ConfigType.STRING,
-        None,
-        "The Java class of the remote storage manager.",
-        NotEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.storage.manager.class.path",
-        ConfigType.STRING,
-        None,
-        "The path of the remote storage manager's classes.",
-    ),
-    ConfigKey(
+    BOOLEAN("remote.log.storage.system.enable", False, kept=NO_TIERS) | "Whether tiered storage is enabled.",
+    STRING("remote.log.storage.manager.impl.prefix", "rsm.config.", NotEmpty(), kept=NO_TIERS)
+    | "The prefix of the settings handed to the remote storage manager.",
+    STRING("remote.log.metadata.manager.impl.prefix", "rlmm.config.", NotEmpty(), kept=NO_TIERS)
+    | "The prefix of the settings handed to the remote metadata manager.",
+    STRING("remote.log.storage.manager.class.name", None, NotEmpty(), kept=NO_TIERS)
+    | "The Java class of the remote storage manager.",
+    STRING("remote.log.storage.manager.class.path", None, kept=NO_TIERS)
+    | "The path of the remote storage manager's classes.",
+    STRING(
         "remote.log.metadata.manager.class.name",
-        ConfigType.STRING,
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        "The Java class of the remote metadata manager.",
         NotEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.metadata.manager.class.path",
-        ConfigType.STRING,
-        None,
-        "The path of the remote metadata manager's classes.",
-    ),
-    ConfigKey(
-        "remote.log.metadata.manager.listener.name",
-        ConfigType.STRING,
-        None,
-        "The listener that the remote metadata manager connects to.",
-        NotEmpty(),
-    ),
-    ConfigKey(
-        "remote.log.metadata.custom.metadata.max.bytes",
-        ConfigType.INT,
-        128,
-        "The largest size of the custom metadata of a remote segment.",
-        AT_LEAST_0,
-    ),
-    ConfigKey(
-        "remote.log.index.file.cache.total.size.bytes",
-        ConfigType.LONG,
-        1_073_741_824,
-        "The disk space for cached indexes of remote segments.",
-        AT_LEAST_1,
-        scope=Scope.CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "remote.log.manager.thread.pool.size",
-        ConfigType.INT,
-        10,
-        "The number of threads that copy and delete remote segments.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.manager.copier.thread.pool.size",
-        ConfigType.INT,
-        -1,
-        "The number of threads that copy segments to remote storage; -1 follows remote.log.manager.thread.pool.size.",
-        Range(1, or_equal=-1),
-    ),
-    ConfigKey(
-        "remote.log.manager.expiration.thread.pool.size",
-        ConfigType.INT,
-        -1,
-        "The number of threads that expire remote segments; -1 follows remote.log.manager.thread.pool.size.",
-        Range(1, or_equal=-1),
-    ),
-    ConfigKey(
-        "remote.log.manager.task.interval.ms",
-        ConfigType.LONG,
-        30_000,
-        "How often the tasks of remote storage look for work.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.manager.task.retry.backoff.ms",
-        ConfigType.LONG,
-        500,
-        "The first pause before a failed task of remote storage is retried.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.manager.task.retry.backoff.max.ms",
-        ConfigType.LONG,
-        30_000,
-        "The longest pause before a failed task of remote storage is retried.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.manager.task.retry.jitter",
-        ConfigType.DOUBLE,
-        0.2,
-        "The random fraction of the pause before a failed task of remote storage is retried.",
-        Range(0, 0.5),
-    ),
-    ConfigKey(
-        "remote.log.reader.threads",
-        ConfigType.INT,
-        10,
-        "The number of threads that read from remote storage.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.reader.max.pending.tasks",
-        ConfigType.INT,
-        100,
-        "The number of remote reads that may wait; further ones are rejected.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "log.local.retention.ms",
-        ConfigType.LONG,
-        -2,
-        "How long segments stay local after they were copied to remote storage; -2 follows log.retention.ms.",
-        Range(-2),
-        scope=Scope.CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "log.local.retention.bytes",
-        ConfigType.LONG,
-        -2,
-        "How many bytes stay local after they were copied to remote storage; -2 follows log.retention.bytes.",
-        Range(-2),
-        scope=Scope.CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "remote.log.manager.copy.max.bytes.per.second",
-        ConfigType.LONG,
-        LONG_MAX,
-        "The quota for copies to remote storage.",
-        AT_LEAST_1,
-        scope=Scope.CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "remote.log.manager.copy.quota.window.num",
-        ConfigType.INT,
-        11,
-        "The number of samples kept for the quota of copies to remote storage.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.manager.copy.quota.window.size.seconds",
-        ConfigType.INT,
-        1,
-        "The length of a sample of the quota of copies to remote storage.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.manager.fetch.max.bytes.per.second",
-        ConfigType.LONG,
-        LONG_MAX,
-        "The quota for reads from remote storage.",
-        AT_LEAST_1,
-        scope=Scope.CLUSTER_WIDE,
-    ),
-    ConfigKey(
-        "remote.log.manager.fetch.quota.window.num",
-        ConfigType.INT,
-        11,
-        "The number of samples kept for the quota of reads from remote storage.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.log.manager.fetch.quota.window.size.seconds",
-        ConfigType.INT,
-        1,
-        "The length of a sample of the quota of reads from remote storage.",
-        AT_LEAST_1,
-    ),
-    ConfigKey(
-        "remote.fetch.max.wait.ms",
-        ConfigType.INT,
-        500,
-        "How long a fetch waits for remote data.",
-        AT_LEAST_1,
-        scope=Scope.CLUSTER_WIDE,
-    ),
+        kept=NO_TIERS,
+    )
+    | "The Java class of the remote metadata manager.",
+    STRING("remote.log.metadata.manager.class.path", None, kept=NO_TIERS)
+    | "The path of the remote metadata manager's classes.",
+    STRING("remote.log.metadata.manager.listener.name", None, NotEmpty(), kept=NO_TIERS)
+    | "The listener that the remote metadata manager connects to.",
+    INT("remote.log.metadata.custom.metadata.max.bytes", 128, AT_LEAST_0, kept=NO_TIERS)
+    | "The largest size of the custom metadata of a remote segment.",
+    LONG("remote.log.index.file.cache.total.size.bytes", 1_073_741_824, AT_LEAST_1, CLUSTER_WIDE, kept=NO_TIERS)
+    | "The disk space for cached indexes of remote segments.",
+    INT("remote.log.manager.thread.pool.size", 10, AT_LEAST_1, kept=NO_TIERS)
+    | "The number of threads that copy and delete remote segments.",
+    INT("remote.log.manager.copier.thread.pool.size", -1, Range(1, or_equal=-1), kept=NO_TIERS)
+    | "The number of threads that copy segments to remote storage; -1 follows remote.log.manager.thread.pool.size.",
+    INT("remote.log.manager.expiration.thread.pool.size", -1, Range(1, or_equal=-1), kept=NO_TIERS)
+    | "The number of threads that expire remote segments; -1 follows remote.log.manager.thread.pool.size.",
+    LONG("remote.log.manager.task.interval.ms", 30_000, AT_LEAST_1, kept=NO_TIERS)
+    | "How often the tasks of remote storage look for work.",
+    LONG("remote.log.manager.task.retry.backoff.ms", 500, AT_LEAST_1, kept=NO_TIERS, is_internal=True)
+    | "The first pause before a failed task of remote storage is retried.",
+    LONG("remote.log.manager.task.retry.backoff.max.ms", 30_000, AT_LEAST_1, kept=NO_TIERS, is_internal=True)
+    | "The longest pause before a failed task of remote storage is retried.",
+    DOUBLE("remote.log.manager.task.retry.jitter", 0.2, Range(0, 0.5), kept=NO_TIERS, is_internal=True)
+    | "The random fraction of the pause before a failed task of remote storage is retried.",
+    INT("remote.log.reader.threads", 10, AT_LEAST_1, kept=NO_TIERS)
+    | "The number of threads that read from remote storage.",
+    INT("remote.log.reader.max.pending.tasks", 100, AT_LEAST_1, kept=NO_TIERS)
+    | "The number of remote reads that may wait; further ones are rejected.",
+    LONG("log.local.retention.ms", -2, Range(-2), CLUSTER_WIDE, kept=NO_TIERS)
+    | "How long segments stay local after they were copied to remote storage; -2 follows log.retention.ms.",
+    LONG("log.local.retention.bytes", -2, Range(-2), CLUSTER_WIDE, kept=NO_TIERS)
+    | "How many bytes stay local after they were copied to remote storage; -2 follows log.retention.bytes.",
+    LONG("remote.log.manager.copy.max.bytes.per.second", LONG_MAX, AT_LEAST_1, CLUSTER_WIDE, kept=NO_TIERS)
+    | "The quota for copies to remote storage.",
+    INT("remote.log.manager.copy.quota.window.num", 11, AT_LEAST_1, kept=NO_TIERS)
+    | "The number of samples kept for the quota of copies to remote storage.",
+    INT("remote.log.manager.copy.quota.window.size.seconds", 1, AT_LEAST_1, kept=NO_TIERS)
+    | "The length of a sample of the quota of copies to remote storage.",
+    LONG("remote.log.manager.fetch.max.bytes.per.second", LONG_MAX, AT_LEAST_1, CLUSTER_WIDE, kept=NO_TIERS)
+    | "The quota for reads from remote storage.",
+    INT("remote.log.manager.fetch.quota.window.num", 11, AT_LEAST_1, kept=NO_TIERS)
+    | "The number of samples kept for the quota of reads from remote storage.",
+    INT("remote.log.manager.fetch.quota.window.size.seconds", 1, AT_LEAST_1, kept=NO_TIERS)
+    | "The length of a sample of the quota of reads from remote storage.",
+    INT("remote.fetch.max.wait.ms", 500, AT_LEAST_1, CLUSTER_WIDE, kept=NO_TIERS)
+    | "How long a fetch waits for remote data.",
 )

@@ -27,6 +27,22 @@ COORDINATOR: Final = "kafka.coordinator.group"
 MANAGER: Final = "GroupMetadataManager"
 SERVER: Final = "kafka.server"
 ATTRIBUTES: Final = "group-coordinator-metrics"
+CLASSIC_GROUPS: Final = {
+    ClassicState.EMPTY: "Classic groups without members",
+    ClassicState.PREPARING_REBALANCE: "Classic groups that wait for their members to join again",
+    ClassicState.COMPLETING_REBALANCE: "Classic groups that wait for their leader's assignment",
+    ClassicState.STABLE: "Classic groups whose members may have their assignment",
+    ClassicState.DEAD: "Classic groups that are about to vanish",
+}
+"""State -> the description of the gauge of groups in it."""
+COUNTS: Final = {
+    "offset-commit": "Offsets committed",
+    "offset-expiration": "Offsets that expired",
+    "offset-deletion": "Offsets deleted by request",
+    "group-completed-rebalance": "Assignments that leaders of classic groups have made",
+    "consumer-group-rebalance": "New epochs of groups of KIP-848",
+}
+"""Kafka's name of a rate and a count -> its description."""
 CONSUMER_GROUP_STATES: Final = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 
 
@@ -49,7 +65,7 @@ class RebalanceCounts:
 class GroupMetrics:
     """The metric family of the group coordinator.
 
-    counts: functions that return a count since the start, by the name of its rate in Kafka (`offset-commit`).
+    counts: functions that return a count since the start, by its name in COUNTS.
     load_times: of the partitions that were loaded last.
     """
 
@@ -84,29 +100,33 @@ class GroupMetrics:
             with group.lock:
                 offsets += len(group.offsets)
                 states[group.membership.group_type, group.membership.state_name] += 1
-        yield Sample(MBeanName(COORDINATOR, MANAGER, "NumOffsets"), offsets)
-        yield Sample(MBeanName(COORDINATOR, MANAGER, "NumGroups"), states.total())
-        for state in ClassicState:
+        yield Sample(MBeanName(COORDINATOR, MANAGER, "NumOffsets"), offsets, "Committed offsets")
+        description = "Groups that this broker coordinates"
+        yield Sample(MBeanName(COORDINATOR, MANAGER, "NumGroups"), states.total(), description)
+        for state, description in CLASSIC_GROUPS.items():
             name = f"NumGroups{state.value}"
-            yield Sample(MBeanName(COORDINATOR, MANAGER, name), states[GroupType.CLASSIC, state.value])
+            yield Sample(MBeanName(COORDINATOR, MANAGER, name), states[GroupType.CLASSIC, state.value], description)
         for protocol in GroupType:
             count = sum(number for (kind, _), number in states.items() if kind is protocol)
-            yield _attribute("group-count", count, ("protocol", protocol.value))
+            description = "Groups by protocol: classic, or consumer (KIP-848)"
+            yield _attribute("group-count", count, description, ("protocol", protocol.value))
         for state_name in CONSUMER_GROUP_STATES:
-            yield _attribute("consumer-group-count", states[GroupType.CONSUMER, state_name], ("state", state_name))
+            number = states[GroupType.CONSUMER, state_name]
+            yield _attribute("consumer-group-count", number, "Groups of KIP-848 by state", ("state", state_name))
 
     def _of_counts(self) -> Iterator[Sample]:
         with self._lock:
             for name, rate in self._rates.items():
                 count = self._counts[name]()
-                yield _attribute(f"{name}-rate", rate.per_second(count, self._now_ns()))
-                yield _attribute(f"{name}-count", count)._replace(is_counter=True)
+                yield _attribute(f"{name}-rate", rate.per_second(count, self._now_ns()), f"{COUNTS[name]}, a second")
+                yield _attribute(f"{name}-count", count, COUNTS[name])._replace(is_counter=True)
 
     def _of_loadings(self) -> Iterator[Sample]:
         loads = recent_loads(self._load_times, self._now_ns())
-        yield _attribute("partition-load-time-max", loads.longest_ms)
-        yield _attribute("partition-load-time-avg", loads.mean_ms)
+        yield _attribute("partition-load-time-max", loads.longest_ms, "Longest of these")
+        description = "Mean milliseconds that loading a partition's groups took, over half a minute"
+        yield _attribute("partition-load-time-avg", loads.mean_ms, description)
 
 
-def _attribute(name: str, value: float, *tags: tuple[str, str]) -> Sample:
-    return Sample(MBeanName(SERVER, ATTRIBUTES, name, tags, is_attribute=True), value)
+def _attribute(name: str, value: float, description: str, *tags: tuple[str, str]) -> Sample:
+    return Sample(MBeanName(SERVER, ATTRIBUTES, name, tags, is_attribute=True), value, description)

@@ -91,7 +91,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     # Last, since replicas are needed to handle a failure; those found since the directories were opened are queued.
     storage.log_dir_failures.start(
         replicas.orders.handle_log_dir_failure,
-        lambda: storage.log_manager.live_log_dirs,
+        storage.log_manager.directories.online_paths,
         lambda: storage.zk_client.propagate_log_dir_event(broker_id),
         needed_dir=storage.metadata_dir,
     )

@@ -46,7 +46,7 @@ def test_the_first_completion_wins_and_callbacks_run_before_futures_are_set() ->
         RecordMetadata("topic", 3, 41, 1001, 1, 50),
     ]
     assert [(entry[1], entry[2]) for entry in told] == [(None, False), (None, True)]
-    batch.wait()
+    batch.deliveries.wait()
 
 
 def test_the_brokers_time_replaces_ours_and_acks_0_has_no_offset() -> None:

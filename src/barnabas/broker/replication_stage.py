@@ -25,7 +25,7 @@ from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_managers import QuotaConfig
 from barnabas.quota.replication_quota import ReplicationQuotas, register_replication_quota_metrics
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
-from barnabas.replica.default_alter_partition_manager import DefaultAlterPartitionManager, Sender
+from barnabas.replica.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
@@ -114,7 +114,7 @@ def _isr_changes(
     listener_name = inter_broker_listener_name_of(foundations.dynamic.current)
     # A controller of another release may know other versions.
     addresses = InterBrokerAddresses(connections, metadata, listener_name, discovers_versions=True)
-    sender = Sender(config.broker_id, lambda: storage.registration.epoch, config.alter_partition_version)
+    sender = AlterPartitionSender(config.broker_id, lambda: storage.registration.epoch, config.alter_partition_version)
     manager = DefaultAlterPartitionManager(sender, addresses, lambda: metadata.image.controller_id)
     foundations.lifecycle.on_stop("changes of in-sync replicas", manager.shutdown)
     return manager

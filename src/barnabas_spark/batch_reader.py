@@ -8,9 +8,9 @@ workers, with a copy of the reader. No lock: each process uses its own copy on o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -32,18 +32,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class TimestampLookup(Protocol):
-    """The part of a broker that finds records by time."""
-
-    def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the first offset of each partition that is not older than its time; -1 when all are older."""
-
-
-def within_bounds(ranges: Sequence[OffsetRange], bounds: RowBounds, broker: TimestampLookup) -> list[OffsetRange]:
+def within_bounds(
+    ranges: Sequence[OffsetRange],
+    bounds: RowBounds,
+    at_timestamps: Callable[[Mapping[TopicPartition, int]], Offsets],
+) -> list[OffsetRange]:
     """Return the parts of the ranges that may hold rows inside the bounds, without empty ones.
 
-    Called on the driver, after the ends of the ranges are known. Raises what the look-up raises, if the bounds have a
-    timestamp.
+    Called on the driver, after the ends of the ranges are known. at_timestamps: `BrokerOffsets.at_timestamps`. Raises
+    what the look-up raises, if the bounds have a timestamp.
     """
     offsets = bounds.offsets
     cut = [
@@ -56,7 +53,7 @@ def within_bounds(ranges: Sequence[OffsetRange], bounds: RowBounds, broker: Time
     # Negative timestamps have meanings of their own in a look-up; and records without a time have -1.
     if timestamp_ms is None or timestamp_ms < 0 or not left:
         return left
-    found = broker.at_timestamps({TopicPartition(each.topic, each.partition): timestamp_ms for each in left})
+    found = at_timestamps({TopicPartition(each.topic, each.partition): timestamp_ms for each in left})
     # Records in front of the first one that is new enough are all too old. Those that came after the ends were asked
     # for do not matter: they lie behind them.
     starts = [(each, found[TopicPartition(each.topic, each.partition)]) for each in left]
@@ -94,7 +91,7 @@ class BarnabasReader(DataSourceReader):
                     " the end; change the options of one of them"
                 )
         end = self._existing(end, broker)
-        wanted = within_bounds(ranges_between(start, end), self._bounds, broker)
+        wanted = within_bounds(ranges_between(start, end), self._bounds, broker.at_timestamps)
         return [RangePartition(ranges) for ranges in tasks_of(wanted, options.limits)]
 
     def _existing(self, end: Offsets, broker: BrokerOffsets) -> Offsets:

@@ -33,7 +33,7 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from barnabas.replica.alter_partition_manager import IsrChange
-from barnabas.replica.default_alter_partition_manager import Sender, _is_unanswered, _outcomes, _request
+from barnabas.replica.default_alter_partition_manager import AlterPartitionSender, _is_unanswered, _outcomes, _request
 from barnabas.replica.leadership_orders import LeadershipOrders
 from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -200,7 +200,7 @@ class ControlledPartition(ReplicatedPartition):
             return
         changes = list(unanswered.changes)
         request = _request(
-            Sender(broker_id, lambda: self.epochs[broker_id], _ALTER_PARTITION_VERSION),
+            AlterPartitionSender(broker_id, lambda: self.epochs[broker_id], _ALTER_PARTITION_VERSION),
             self.epochs[broker_id],
             changes,
             _ALTER_PARTITION_VERSION,

@@ -118,7 +118,7 @@ def test_no_row_that_is_wanted_is_left_out(
         for (topic, partition), log in sorted(stamps.items())
         if first < min(2 * len(log), last)
     ]
-    left = within_bounds(ranges, bounds_of(chosen), FilledBroker(rows))
+    left = within_bounds(ranges, bounds_of(chosen), FilledBroker(rows).at_timestamps)
 
     def inside(row: Row, some: list[OffsetRange]) -> bool:
         return any((row.topic, row.partition) == each[:2] and each[2] <= row.offset < each[3] for each in map(of, some))
@@ -139,7 +139,7 @@ def test_ranges_shrink() -> None:
     ranges = [OffsetRange("a", partition, 0, 20) for partition in range(3)]
 
     def left(*chosen: Filter) -> list[tuple[int, int, int]]:
-        return [of(each)[1:] for each in within_bounds(ranges, bounds_of(chosen), FilledBroker(rows))]
+        return [of(each)[1:] for each in within_bounds(ranges, bounds_of(chosen), FilledBroker(rows).at_timestamps)]
 
     partition, offset, timestamp = ("partition",), ("offset",), ("timestamp",)
     assert left(EqualTo(partition, 1)) == [(1, 0, 20)]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, TRANSACTIONAL_MASK, BatchHeader
 from barnabas.records.compression import Codec
 from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import LOG_OVERHEAD, MAGIC_POSITION, TRANSACTIONAL_MASK, BatchHeader
 
 SMALLEST_BATCH: Final = 14
 """The smallest length that a batch of any format may claim."""

@@ -15,7 +15,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts
-from barnabas.security.sasl.scram_mechanism import ScramMechanism
+from barnabas.security.sasl.scram_mechanism import ScramFormatter
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
 
@@ -78,8 +78,8 @@ def _no_versions(request: ApiVersionsRequest | None, version: int) -> ApiVersion
 class _NoCredentials:
     """The credentials of the listeners of a check: there are none."""
 
-    def of_user(self, mechanism: ScramMechanism, user: str) -> None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> None:
         """Return None."""
 
-    def of_token(self, mechanism: ScramMechanism, token_id: str) -> None:
+    def of_token(self, mechanism: ScramFormatter, token_id: str) -> None:
         """Return None."""

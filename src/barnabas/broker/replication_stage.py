@@ -25,7 +25,7 @@ from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.quota.quota_managers import QuotaConfig
 from barnabas.quota.replication_quota import ReplicationQuotas, register_replication_quota_metrics
 from barnabas.replica.alter_partition_manager import AlterPartitionManager
-from barnabas.replica.default_alter_partition_manager import DefaultAlterPartitionManager, Sender
+from barnabas.replica.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.replica.waiting_requests import WaitingRequests
@@ -93,7 +93,7 @@ def start_replication(foundations: Foundations, storage: StorageStage) -> Replic
     # Last, since replicas are needed to handle a failure; those found since the directories were opened are queued.
     storage.log_dir_failures.start(
         replicas.orders.handle_log_dir_failure,
-        lambda: storage.log_manager.live_log_dirs,
+        storage.log_manager.directories.online_paths,
         lambda: storage.zk_client.propagate_log_dir_event(broker_id),
         needed_dir=storage.metadata_dir,
     )
@@ -116,7 +116,7 @@ def _isr_changes(
     listener_name = inter_broker_listener_name_of(foundations.dynamic.current)
     # A controller of another release may know other versions.
     addresses = InterBrokerAddresses(connections, metadata, listener_name, discovers_versions=True)
-    sender = Sender(config.broker_id, lambda: storage.registration.epoch, config.alter_partition_version)
+    sender = AlterPartitionSender(config.broker_id, lambda: storage.registration.epoch, config.alter_partition_version)
     manager = DefaultAlterPartitionManager(sender, addresses, lambda: metadata.image.controller_id)
     foundations.lifecycle.on_stop("changes of in-sync replicas", manager.shutdown)
     return manager

@@ -21,7 +21,7 @@ from barnabas.metadata.client_quotas import (
     sanitized,
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.quota.quota_entity import QuotaEntity
+from barnabas.quota.quota_entity import KafkaQuotaEntity
 from barnabas.zk.config_znodes import ConfigEntityType
 
 
@@ -82,11 +82,11 @@ class ClientQuotaDescriptions:
                 names = ((USER, entity.user), (CLIENT_ID, entity.client_id))
                 yield DescribedQuotas({kind: desanitized(name) for kind, name in names if name is not None}, quotas)
 
-    def _entities(self, user: QuotaFilter | None, client_id: QuotaFilter | None) -> Iterable[QuotaEntity]:
+    def _entities(self, user: QuotaFilter | None, client_id: QuotaFilter | None) -> Iterable[KafkaQuotaEntity]:
         """Return the entities that may match. If the filters name one, the others are not read."""
         wanted_user, wanted_client = _wanted(user), _wanted(client_id)
         if wanted_user is not None and wanted_client is not None:
-            return (QuotaEntity(wanted_user, wanted_client),)
+            return (KafkaQuotaEntity(wanted_user, wanted_client),)
         return self._store.entities()
 
     def _addresses(self, address: QuotaFilter | None) -> Iterator[DescribedQuotas]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.metadata.config_change_listener import ConfigChangeListener
-from barnabas.quota.quota_entity import DEFAULT_NAME, IP_CONNECTION_RATE, QuotaEntity, desanitize
+from barnabas.quota.quota_entity import DEFAULT_NAME, IP_CONNECTION_RATE, KafkaQuotaEntity, desanitize
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -34,7 +34,7 @@ class QuotaPath(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, entity: QuotaEntity) -> QuotaPath:
+    def of(cls, entity: KafkaQuotaEntity) -> QuotaPath:
         """Return the path of a user, a client id, or both."""
         if entity.user is None:
             return cls(ConfigEntityType.CLIENT, entity.client_id or "")
@@ -43,15 +43,15 @@ class QuotaPath(NamedTuple):
         return cls(ConfigEntityType.USER, f"{entity.user}/{ConfigEntityType.CLIENT}/{entity.client_id}")
 
     @property
-    def entity(self) -> QuotaEntity:
+    def entity(self) -> KafkaQuotaEntity:
         """The entity of the path. Raises ValueError: the path is not one of quotas."""
         if self.entity_type == ConfigEntityType.CLIENT:
-            return QuotaEntity(None, self.name)
+            return KafkaQuotaEntity(None, self.name)
         match self.name.split("/"):
             case [user]:
-                return QuotaEntity(user, None)
+                return KafkaQuotaEntity(user, None)
             case [user, ConfigEntityType.CLIENT, client_id]:
-                return QuotaEntity(user, client_id)
+                return KafkaQuotaEntity(user, client_id)
         raise ValueError(f"Invalid quota entity path: {self.name}")
 
 
@@ -66,14 +66,14 @@ class ClientQuotaStore:
         """Return the settings of an entity, quotas and others; empty if it has none."""
         return self._configs.entity(*path)
 
-    def entities(self) -> Iterator[QuotaEntity]:
+    def entities(self) -> Iterator[KafkaQuotaEntity]:
         """Yield every user, client id, and client of a user that has settings."""
         for user in self._configs.entities(ConfigEntityType.USER):
-            yield QuotaEntity(user, None)
+            yield KafkaQuotaEntity(user, None)
             for client_id in self._configs.entities(f"{ConfigEntityType.USER}/{user}/{ConfigEntityType.CLIENT}"):
-                yield QuotaEntity(user, client_id)
+                yield KafkaQuotaEntity(user, client_id)
         for client_id in self._configs.entities(ConfigEntityType.CLIENT):
-            yield QuotaEntity(None, client_id)
+            yield KafkaQuotaEntity(None, client_id)
 
     def addresses(self) -> list[str]:
         """Return every IP address that has settings."""

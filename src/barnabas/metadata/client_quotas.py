@@ -24,7 +24,7 @@ from barnabas.quota.quota_entity import (
     IP_CONNECTION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    QuotaEntity,
+    KafkaQuotaEntity,
     desanitize,
     sanitize,
 )
@@ -93,7 +93,7 @@ class ClientQuotaAdmin:
                 raise _invalid(f"Empty {entity_type} not supported")
         if IP not in entity:
             names = {entity_type: sanitized(name) for entity_type, name in entity.items()}
-            return QuotaPath.of(QuotaEntity(names.get(USER), names.get(CLIENT_ID))), USER_CLIENT_QUOTAS
+            return QuotaPath.of(KafkaQuotaEntity(names.get(USER), names.get(CLIENT_ID))), USER_CLIENT_QUOTAS
         if len(entity) > 1:
             raise _invalid("Invalid quota entity combination, IP entity should not be used with user/client ID entity.")
         address = entity[IP]

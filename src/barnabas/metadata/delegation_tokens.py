@@ -23,7 +23,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.delegation_token import DelegationToken, TokenCache, TokenInformation, token_hmac
 from barnabas.security.principal import Principal
-from barnabas.security.sasl.scram_mechanism import ScramMechanism
+from barnabas.security.sasl.scram_mechanism import ScramFormatter
 from barnabas.security.sasl.scram_server import TokenCredential
 from barnabas.zk.token_znodes import TokenZnodes
 from barnabas.zk.znode_json import ZnodeFormatError
@@ -200,7 +200,7 @@ class DelegationTokenManager:
 
     # -- reading
 
-    def credential(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+    def credential(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
         """Return the credential for a login by a token, or None for one that is unknown or has expired. Never waits."""
         information = self._cache.information(token_id)
         credential = self._cache.credential(token_id, mechanism.name)

@@ -15,19 +15,19 @@ from typing import Final, NamedTuple
 from barnabas.metadata.client_quota_store import ClientQuotaStore, QuotaPath
 from barnabas.metadata.scram_credential_cache import credentials_of
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.quota.quota_entity import DEFAULT_NAME, QuotaEntity, desanitize, sanitize
+from barnabas.quota.quota_entity import DEFAULT_NAME, KafkaQuotaEntity, desanitize, sanitize
 from barnabas.security.sasl.scram_mechanism import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
     SCRAM_MECHANISMS,
     ScramCredential,
-    ScramMechanism,
+    ScramFormatter,
 )
 from barnabas.zk.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)
 
-_BY_CODE: Final[Mapping[int, ScramMechanism]] = {each.code: each for each in SCRAM_MECHANISMS.values()}
+_BY_CODE: Final[Mapping[int, ScramFormatter]] = {each.code: each for each in SCRAM_MECHANISMS.values()}
 _EMPTY_NAME: Final = "Username must not be empty"
 
 
@@ -135,7 +135,7 @@ class ScramCredentialAdmin:
 
 
 def _path(user: str) -> QuotaPath:
-    return QuotaPath.of(QuotaEntity(sanitize(user), None))
+    return QuotaPath.of(KafkaQuotaEntity(sanitize(user), None))
 
 
 def _error_in(changes: Sequence[CredentialChange]) -> ApiError | None:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping
 
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, desanitize
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter
 from barnabas.security.sasl.scram_server import TokenCredential
 from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
 logger = logging.getLogger(__name__)
 
-TokenLookup = Callable[[ScramMechanism, str], TokenCredential | None]
+TokenLookup = Callable[[ScramFormatter, str], TokenCredential | None]
 """Returns the credential of a delegation token that is valid now."""
 
 
@@ -47,12 +47,12 @@ class ScramCredentialCache:
 
     # -- as ScramCredentials
 
-    def of_user(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
         """Return a user's credential; None if there is none."""
         credentials = self._by_user.get(user)
         return None if credentials is None else credentials.get(mechanism.name)
 
-    def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
         """Return the credential of a delegation token that is valid now; None if there is none."""
         return None if self._tokens is None else self._tokens(mechanism, token_id)
 

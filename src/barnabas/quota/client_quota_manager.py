@@ -21,7 +21,7 @@ import threading
 from typing import Final, NamedTuple
 
 from barnabas.metrics.sampled_total import SampleWindow
-from barnabas.quota.quota_entity import QuotaEntity, QuotaType
+from barnabas.quota.quota_entity import KafkaQuotaEntity, QuotaType
 from barnabas.quota.quota_limits import QuotaLimits, Share
 from barnabas.quota.quota_sensor import QuotaSensor, RateSensor
 
@@ -63,7 +63,7 @@ class ClientQuotaManager:
         """Whether there is any limit."""
         return bool(self.limits)
 
-    def update_quota(self, entity: QuotaEntity, bound: float | None) -> None:
+    def update_quota(self, entity: KafkaQuotaEntity, bound: float | None) -> None:
         """Set the limit of an entity, or remove it. The usage of its clients so far counts against the new limit."""
         with self._lock:
             # Read under the lock, too: of two changes at once one would otherwise be lost.

@@ -33,7 +33,7 @@ class QuotaType(Enum):
     CONTROLLER_MUTATION = "ControllerMutation"
 
 
-class QuotaEntity(NamedTuple):
+class KafkaQuotaEntity(NamedTuple):
     """A user, a client id, or both: sanitized names, `DEFAULT_NAME`, or None for a part that does not matter."""
 
     user: str | None

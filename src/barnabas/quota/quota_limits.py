@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from barnabas.quota.quota_entity import DEFAULT_NAME, QuotaEntity, sanitize
+from barnabas.quota.quota_entity import DEFAULT_NAME, KafkaQuotaEntity, sanitize
 
 UNLIMITED: Final = float((1 << 63) - 1)
 """The bound of a client without a limit, while others have one: its usage is measured all the same."""
@@ -46,7 +46,7 @@ class QuotaLimits:
 
     __slots__ = ("_limits", "_unlimited_by_client", "_unlimited_by_user")
 
-    def __init__(self, limits: Mapping[QuotaEntity, float]) -> None:
+    def __init__(self, limits: Mapping[KafkaQuotaEntity, float]) -> None:
         self._limits = limits
         # A client without a limit is measured by what limits there are.
         self._unlimited_by_user = bool(limits) and all(entity.user is not None for entity in limits)
@@ -57,11 +57,11 @@ class QuotaLimits:
     def __bool__(self) -> bool:
         return bool(self._limits)
 
-    def of(self, entity: QuotaEntity) -> float | None:
+    def of(self, entity: KafkaQuotaEntity) -> float | None:
         """Return the limit set for exactly this entity, or None."""
         return self._limits.get(entity)
 
-    def changed(self, entity: QuotaEntity, bound: float | None) -> QuotaLimits:
+    def changed(self, entity: KafkaQuotaEntity, bound: float | None) -> QuotaLimits:
         """Return these limits with another one; None removes it."""
         limits = dict(self._limits)
         if bound is None:
@@ -82,14 +82,14 @@ class QuotaLimits:
         # The order of the class docstring (Kafka: DefaultQuotaCallback.quotaLimit): at most eight look-ups.
         for of_user in (sanitized_user, DEFAULT_NAME):
             for of_client in (sanitized_client, DEFAULT_NAME):
-                bound = limits.get(QuotaEntity(of_user, of_client))
+                bound = limits.get(KafkaQuotaEntity(of_user, of_client))
                 if bound is not None:
                     return Share(sanitized_user, client_id, bound)
-            bound = limits.get(QuotaEntity(of_user, None))
+            bound = limits.get(KafkaQuotaEntity(of_user, None))
             if bound is not None:
                 return Share(sanitized_user, "", bound)
         for of_client in (sanitized_client, DEFAULT_NAME):
-            bound = limits.get(QuotaEntity(None, of_client))
+            bound = limits.get(KafkaQuotaEntity(None, of_client))
             if bound is not None:
                 return Share("", client_id, bound)
         return Share(
@@ -104,23 +104,23 @@ class QuotaLimits:
         if not user:
             return Share("", "", UNLIMITED)
         for of_user in (user, DEFAULT_NAME):
-            bound = limits.get(QuotaEntity(of_user, None))
+            bound = limits.get(KafkaQuotaEntity(of_user, None))
             if bound is not None:
                 return Share(user, "", bound)
         # A limit for the user's other clients has this measurement made by user.
-        by_user = any(QuotaEntity(of_user, DEFAULT_NAME) in limits for of_user in (user, DEFAULT_NAME))
+        by_user = any(KafkaQuotaEntity(of_user, DEFAULT_NAME) in limits for of_user in (user, DEFAULT_NAME))
         return Share(user if by_user or self._unlimited_by_user else "", "", UNLIMITED)
 
     def _share_without_user(self, sanitized_client: str, client_id: str) -> Share:
         """Return the share of a client whose user has no name. client_id: as sent, and not empty."""
         limits = self._limits
         names = (sanitized_client, DEFAULT_NAME)
-        if QuotaEntity(DEFAULT_NAME, None) in limits and not any(
-            QuotaEntity(DEFAULT_NAME, one) in limits for one in names
+        if KafkaQuotaEntity(DEFAULT_NAME, None) in limits and not any(
+            KafkaQuotaEntity(DEFAULT_NAME, one) in limits for one in names
         ):
             return Share("", "", UNLIMITED)  # measured by user, and there is none
         for of_client in names:
-            bound = limits.get(QuotaEntity(None, of_client))
+            bound = limits.get(KafkaQuotaEntity(None, of_client))
             if bound is not None:
                 return Share("", client_id, bound)
         return Share("", client_id if self._unlimited_by_client else "", UNLIMITED)

@@ -30,7 +30,7 @@ from barnabas.quota.quota_entity import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    QuotaEntity,
+    KafkaQuotaEntity,
     QuotaType,
 )
 from barnabas.quota.quota_limits import Share
@@ -157,7 +157,7 @@ class QuotaManagers:
         """Register a callable that is called after each update."""
         self._on_change = changed
 
-    def update(self, entity: QuotaEntity, settings: Mapping[str, str]) -> None:
+    def update(self, entity: KafkaQuotaEntity, settings: Mapping[str, str]) -> None:
         """Give an entity these quotas, and no others. A value that is no number is logged, and that quota kept."""
         for name, parse, manager in self._settings:
             text = settings.get(name)

@@ -12,15 +12,15 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from barnabas.records.batch_header import (
+from barnabas.records.compression import Buffer
+from barnabas.records.crc import crc32c
+from barnabas.records.record_batch import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     HEADER_SIZE,
     PRODUCER_ID_POSITION,
     TRANSACTIONAL_MASK,
 )
-from barnabas.records.compression import Buffer
-from barnabas.records.crc import crc32c
 
 _PRODUCER_STATE = struct.Struct(">qhi")
 

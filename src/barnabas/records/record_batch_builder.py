@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from barnabas.records.compression import Codec, compress
+from barnabas.records.compression import Buffer, Codec, compress
 from barnabas.records.encoded_batch import sealed
 from barnabas.records.record_batch import (
     CONTROL_MASK,
@@ -24,7 +24,6 @@ from barnabas.records.record_batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL_MASK,
-    Buffer,
 )
 from barnabas.records.varint import ZIGZAG, encode_zigzag, zigzag
 

@@ -1,8 +1,8 @@
 """The fetch path of a broker with `replica.selector.class`: its leaders send consumers to followers (KIP-392).
 
 ClosestReplicaReader takes the place of ReplicaReader in ReplicaManager, on the same handler and processor threads. It
-asks a ReplicaSelector, which reads immutable values only: neither takes a lock. The reader is a subclass, so that
-brokers without the setting pay nothing.
+asks a RackAwareReplicaSelector, which reads immutable values only: neither takes a lock. The reader is a subclass, so
+that brokers without the setting pay nothing.
 
 Kafka: ReplicaManager.fetchMessages, ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
 """
@@ -10,7 +10,7 @@ Kafka: ReplicaManager.fetchMessages, ReplicaManager.findPreferredReadReplica, Ra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
@@ -27,13 +27,6 @@ from barnabas.replica.waiting_requests import WaitingRequests
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The only value of `replica.selector.class` besides none."""
 LEADER: Final = -1
-
-
-class ReplicaSelector(Protocol):
-    """A rule that names the replica for a consumer."""
-
-    def select(self, state: LeaderState, fetch_offset: int, place: ConsumerPlace) -> int:
-        """Return the id of the follower to read from, or LEADER. state: of a partition that this broker leads."""
 
 
 class RackAwareReplicaSelector:
@@ -81,7 +74,7 @@ def _progress(follower: Follower) -> tuple[int, int, int]:
 
 def replica_selector(
     class_name: str | None, broker_id: int, image: Callable[[], MetadataImage]
-) -> ReplicaSelector | None:
+) -> RackAwareReplicaSelector | None:
     """Return the selector that `replica.selector.class` names; None when consumers read from the leader only.
 
     Raises ValueError: for another class, which the table of settings does not accept.
@@ -103,7 +96,7 @@ class ClosestReplicaReader(ReplicaReader):
         isr_updates: IsrUpdates,
         stats: BrokerTopicStats,
         throttle: ReplicationThrottle,
-        selector: ReplicaSelector,
+        selector: RackAwareReplicaSelector,
     ) -> None:
         super().__init__(partition_or_error, waiting, isr_updates, stats, throttle)
         self._selector = selector

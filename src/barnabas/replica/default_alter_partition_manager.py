@@ -48,7 +48,7 @@ _Topic = AlterPartitionRequest.TopicData
 _Partition = AlterPartitionRequest.PartitionData
 
 
-class Sender(NamedTuple):
+class AlterPartitionSender(NamedTuple):
     """The broker that asks. broker_epoch: of its registration, which changes with each. last_version: of requests."""
 
     broker_id: int
@@ -59,7 +59,9 @@ class Sender(NamedTuple):
 class DefaultAlterPartitionManager:
     """A manager that asks the controller. controller_id: the broker that is the controller now, -1 if none is known."""
 
-    def __init__(self, sender: Sender, addresses: BrokerAddresses, controller_id: Callable[[], int]) -> None:
+    def __init__(
+        self, sender: AlterPartitionSender, addresses: BrokerAddresses, controller_id: Callable[[], int]
+    ) -> None:
         self._sender = sender
         self._addresses = addresses
         self._controller_id = controller_id
@@ -163,7 +165,9 @@ class DefaultAlterPartitionManager:
         self._last_failure = failure
 
 
-def _request(sender: Sender, broker_epoch: int, changes: Sequence[IsrChange], version: int) -> AlterPartitionRequest:
+def _request(
+    sender: AlterPartitionSender, broker_epoch: int, changes: Sequence[IsrChange], version: int
+) -> AlterPartitionRequest:
     topics: dict[str, _Topic] = {}
     for change in changes:
         name = change.partition.topic

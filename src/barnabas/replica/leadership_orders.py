@@ -244,7 +244,7 @@ class LeadershipOrders:
             # A stale order is normal: a newly elected controller sends every partition again.
             level = logging.INFO if error is ErrorCode.STALE_CONTROLLER_EPOCH else logging.WARNING
             logger.log(level, "LeaderAndIsr for %s-%d refused: %s", key.topic, key.partition, refused)
-            if error is ErrorCode.KAFKA_STORAGE_ERROR and self._log_manager.offline_log_dirs:
+            if error is ErrorCode.KAFKA_STORAGE_ERROR and self._log_manager.directories.offline_paths():
                 # The log of the partition may be in a directory that has failed.
                 self._hosted.offline.add([key])
         except InconsistentTopicId as refused:
@@ -305,7 +305,7 @@ class LeadershipOrders:
                 # After a crash the log may end below its checkpointed high watermark.
                 log.update_high_watermark(min(checkpointed, log.log_end_offset))
             except OSError as error:
-                self._log_manager.directory_failed(log.parent_dir, f"finding the high watermark of {key}", error)
+                self._log_manager.directories.failed(log.parent_dir, f"finding the high watermark of {key}", error)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.parent_dir}: {error}") from error
         return Partition(key, topic_id, self._environment, log)
 

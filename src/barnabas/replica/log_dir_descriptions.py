@@ -49,10 +49,10 @@ def describe_log_dirs(
     log_manager: LogManager, files: Files, partitions: Collection[TopicPartition] | None
 ) -> list[LogDirDescription]:
     """Describe every directory, with those of its replicas that are among `partitions` (None: all)."""
-    live = set(log_manager.live_log_dirs)
+    live = set(log_manager.directories.online_paths())
     return [
         _describe(log_manager, files, path, partitions) if path in live else _failed(path)
-        for path in log_manager.log_dirs
+        for path in log_manager.directories.paths
     ]
 
 

@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import BatchHeader
+from barnabas.records.record_batch import BatchHeader
 from barnabas.replica.follower_state import Follower
 from barnabas.replica.isr_state import committed
 from barnabas.replica.leader_state import LeaderState, Reassignment

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.batch_header import BatchHeader
+from barnabas.records.record_batch import BatchHeader
 
 if TYPE_CHECKING:
     from barnabas.replica.partition import Partition

@@ -75,7 +75,7 @@ class ReplicaManager:
         self.slow_topics: Container[str] = log_manager.slow_topics
         """The topics whose appends may take long for their settings; their logs' validators know more."""
         self._files = files
-        self._checkpoints = HighWatermarkCheckpoints(files, log_manager.directory_failed)
+        self._checkpoints = HighWatermarkCheckpoints(files, log_manager.directories.failed)
         self.waiting = waiting
         self.hosted = hosted = HostedPartitions(metadata)
         self.topic_stats = stats = BrokerTopicStats(hosted.hosts_topic)
@@ -97,7 +97,7 @@ class ReplicaManager:
             hosted,
             log_manager,
             quotas.alter_log_dirs,
-            config.alter_log_dirs_threads or len(log_manager.log_dirs),
+            config.alter_log_dirs_threads or len(log_manager.directories.paths),
             self.checkpoint_high_watermarks,
         )
         self.orders = LeadershipOrders(
@@ -158,7 +158,7 @@ class ReplicaManager:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write `replication-offset-checkpoint` in every live log directory."""
-        self._checkpoints.write(self.partitions(), self._log_manager.live_log_dirs)
+        self._checkpoints.write(self.partitions(), self._log_manager.directories.online_paths())
 
     def shrink_isrs(self) -> None:
         """Have followers that lag leave the in-sync replicas."""

@@ -11,23 +11,7 @@ from typing import Any, Protocol
 from barnabas.runtime.clock import Clock
 from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
 from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.frame_reader import Frame
 from barnabas.transport.selector_counters import SelectorCounters
-
-
-class ReceivingChannel(Protocol):
-    """The part of a KafkaChannel that the client uses."""
-
-    @property
-    def connection_id(self) -> str:
-        """The id of the connection."""
-
-    @property
-    def reader(self) -> Any:
-        """The reader, whose `release` gives back the buffer of the last large frame."""
-
-    def take_receive(self) -> Frame | None:
-        """Return the next whole frame that has arrived, or None."""
 
 
 class ClientSelector(Protocol):
@@ -47,11 +31,11 @@ class ClientSelector(Protocol):
 
     @property
     def completed_receives(self) -> Iterable[Any]:
-        """The channels with whole frames (ReceivingChannel)."""
+        """The channels (KafkaChannel) with whole frames."""
 
     @property
     def completed_sends(self) -> Iterable[Any]:
-        """The channels that have nothing left to send (ReceivingChannel)."""
+        """The channels (KafkaChannel) that have nothing left to send."""
 
     def take_connect_error(self, connection_id: str) -> OSError | AuthenticationFailed | None:
         """Return why a connection in `disconnected` could not be made, and forget it."""

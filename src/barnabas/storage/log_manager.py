@@ -49,7 +49,7 @@ together: 12 times as fast for 1,000 logs that were written to."""
 
 
 class LogManager:
-    """The logs in `directories`, which are open (LogDirectories.open).
+    """The logs in `directories`, which are open (LogDirectories.open) and take reports of disk errors.
 
     topic_config: the settings of a topic whose log is opened. chance: for roll jitter and names. get_log: the look-up
     of a partition's log, None when the broker has no log of it, or only in a directory that failed. futures: the copies
@@ -68,7 +68,7 @@ class LogManager:
         chance: random.Random | None = None,
     ) -> None:
         random_numbers = chance or random.Random()
-        self._directories = directories
+        self.directories = directories
         self._config = config
         self._creation_lock = threading.Lock()
         self._paused: set[TopicPartition] = set()
@@ -122,7 +122,7 @@ class LogManager:
         Raises OSError when no directory is left.
         """
         self.loading = LogLoading(
-            self._directories,
+            self.directories,
             self._table,
             self._opener.load,
             self._environment.clock,
@@ -133,8 +133,8 @@ class LogManager:
         leftovers = self.loading.run()
         self.loading = None
         if make_cleaner is not None:
-            logs = CleanerLogs(self._table.get, self._table.all, self._directories.failed)
-            self.cleaner = make_cleaner(self.live_log_dirs, logs)
+            logs = CleanerLogs(self._table.get, self._table.all, self.directories.failed)
+            self.cleaner = make_cleaner(self.directories.online_paths(), logs)
             self.cleaner.startup()
         self.tasks.schedule(self._environment.scheduler, self._config, self.cleaner, leftovers)
 
@@ -146,12 +146,12 @@ class LogManager:
         that it had.
         """
         logger.info("Shutting down.")
-        self._directories.give_room()
+        self.directories.give_room()
         # The cleaner first, since it swaps segments. Then flush and close, then the checkpoints, and the mark last: a
         # crash before the mark makes the next start recover the directory.
         if self.cleaner is not None:
             self.cleaner.shutdown()
-        loaded = [directory for directory in self._directories.online() if directory.is_loaded]
+        loaded = [directory for directory in self.directories.online() if directory.is_loaded]
         tasks = {
             directory.path: [partial(_flush_and_close, log) for log in self._table.in_dir(directory.path)]
             for directory in loaded
@@ -173,13 +173,14 @@ class LogManager:
 
         Raises ApiError: KAFKA_STORAGE_ERROR when the disks of all directories are full.
         """
-        for path in self.live_log_dirs:
+        for path in self.directories.online_paths():
             try:
-                self._directories.require_room_for_logs(path)
+                self.directories.require_room_for_logs(path)
             except OSError:
                 continue
             return
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"No room for new logs in {', '.join(self.live_log_dirs)}")
+        live = ", ".join(self.directories.online_paths())
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"No room for new logs in {live}")
 
     def _pause_appends(self, log_dir: str) -> None:
         """Have every log of a directory whose disk is full ask for room before its next append."""
@@ -195,21 +196,6 @@ class LogManager:
     def logs_in(self, log_dir: str) -> list[UnifiedLog]:
         """Return the logs of one directory, current and future, as of now."""
         return self._table.in_dir(log_dir)
-
-    @property
-    def log_dirs(self) -> list[str]:
-        """All directories, also those that failed."""
-        return list(self._directories.paths)
-
-    @property
-    def live_log_dirs(self) -> list[str]:
-        """The directories without a disk error."""
-        return self._directories.online_paths()
-
-    @property
-    def offline_log_dirs(self) -> list[str]:
-        """The directories that failed, or could not be used when the broker started."""
-        return self._directories.offline_paths()
 
     def get_or_create_log(
         self,
@@ -240,7 +226,7 @@ class LogManager:
 
     def _refuse_if_offline(self, topic_partition: TopicPartition, *, is_new: bool) -> None:
         """Check that no offline directory may hold the log. Raises ApiError: KAFKA_STORAGE_ERROR when one may."""
-        offline = self.offline_log_dirs
+        offline = self.directories.offline_paths()
         if offline and not is_new:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -259,7 +245,7 @@ class LogManager:
         # Without the lock: to wait for the end of a cleaning takes long, and other logs are made meanwhile.
         if self.cleaner is not None:
             for topic_partition in no_longer_compacted:
-                self.cleaner.abort_cleaning(topic_partition)
+                self.cleaner.manager.abort(topic_partition)
 
     def reconfigure(self, config: LogManagerConfig) -> None:
         """Take new threads per directory, and the new settings of producers; intervals stay as they were at start."""
@@ -283,10 +269,10 @@ class LogManager:
         self._drop_future(topic_partition)
         if log is not None:
             if self.cleaner is not None:
-                self.cleaner.abort_cleaning(topic_partition)
-                self.cleaner.update_checkpoints(log.parent_dir, topic_partition)
+                self.cleaner.manager.abort(topic_partition)
+                self.cleaner.manager.update_checkpoints(log.parent_dir, topic_partition)
             self._deletion.delete(log)
-        elif offline := self.offline_log_dirs:
+        elif offline := self.directories.offline_paths():
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Failed to delete log for {topic_partition} because it may be in one of the offline directories"
@@ -335,13 +321,13 @@ class LogManager:
         if cleaner is None:
             yield
             return
-        cleaner.abort_and_pause_cleaning(log.topic_partition)
+        cleaner.manager.abort_and_pause(log.topic_partition)
         try:
             yield
             active = log.local.segments.active
-            cleaner.maybe_truncate_checkpoint(log.parent_dir, log.topic_partition, active.base_offset)
+            cleaner.manager.maybe_truncate_checkpoint(log.parent_dir, log.topic_partition, active.base_offset)
         finally:
-            cleaner.resume_cleaning([log.topic_partition])
+            cleaner.manager.resume([log.topic_partition])
 
     # -- moves into another log directory
 
@@ -365,7 +351,7 @@ class LogManager:
         if not self.futures.complete(log, future):
             return False
         if self.cleaner is not None:
-            self.cleaner.alter_checkpoint_dir(log.topic_partition, source, log.parent_dir)
+            self.cleaner.manager.alter_checkpoint_dir(log.topic_partition, source, log.parent_dir)
         self._resume_cleaning(log.topic_partition)
         return True
 
@@ -379,7 +365,7 @@ class LogManager:
     def pause_cleaning(self, topic_partition: TopicPartition) -> None:
         """Keep the cleaner away from a log that is moving: the copy is of the segments as they are."""
         if self.cleaner is not None:
-            self.cleaner.abort_and_pause_cleaning(topic_partition)
+            self.cleaner.manager.abort_and_pause(topic_partition)
             with self._creation_lock:
                 self._paused.add(topic_partition)
 
@@ -390,25 +376,18 @@ class LogManager:
             was_paused = topic_partition in self._paused
             self._paused.discard(topic_partition)
         if was_paused and self.cleaner is not None:
-            self.cleaner.resume_cleaning([topic_partition])
+            self.cleaner.manager.resume([topic_partition])
 
     # -- failed directories
-
-    def directory_failed(self, log_dir: str, doing: str, error: OSError) -> None:
-        """Report a disk error in a log directory, met by another writer of files there.
-
-        A full disk, or too many open files, is only logged; other errors take the directory offline.
-        """
-        self._directories.failed(log_dir, doing, error)
 
     def fail_log_dir(self, log_dir: str) -> list[TopicPartition]:
         """Remove a directory's logs, close their files, unlock the directory; return the partitions.
 
         A partition that had its future log alone there is not among them: its current log serves on.
         """
-        self._directories.take_offline(log_dir)
+        self.directories.take_offline(log_dir)
         if self.cleaner is not None:
-            self.cleaner.handle_log_dir_failure(log_dir)
+            self.cleaner.manager.handle_log_dir_failure(log_dir)
         # Under the lock, so that a log that was being made there is in the table by now.
         with self._creation_lock:
             failed = self._table.remove_dir(log_dir)
@@ -418,7 +397,7 @@ class LogManager:
         for log in failed:
             if log.is_future:
                 self._resume_cleaning(log.topic_partition)
-        self._directories.release(log_dir)
+        self.directories.release(log_dir)
         partitions = [log.topic_partition for log in failed if not log.is_future]
         logger.warning("Logs for partitions %s are offline: log directory %s has failed", partitions, log_dir)
         return partitions

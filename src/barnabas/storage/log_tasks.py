@@ -78,7 +78,7 @@ class LogTasks:
         total = 0
         cleaner = self._cleaner
         if cleaner is not None:
-            logs = cleaner.pause_cleaning_for_non_compacted_partitions()
+            logs = cleaner.manager.pause_not_compacted()
         else:
             logs = [log for log in self._table.all() if not log.config.is_compacted]
         # The pause ends whatever happens: a log that stays paused would never be cleaned again.
@@ -90,7 +90,7 @@ class LogTasks:
                     logger.warning("Retention of %s failed: %s", log, error)
         finally:
             if cleaner is not None:
-                cleaner.resume_cleaning([log.topic_partition for log in logs])
+                cleaner.manager.resume([log.topic_partition for log in logs])
         if total:
             logger.info("Log cleanup deleted %d segments", total)
 

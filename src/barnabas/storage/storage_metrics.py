@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner_manager import LogCleanerManager
 from barnabas.storage.log_manager import LogManager
 
 GROUP = "kafka.log"
@@ -75,13 +76,13 @@ def register_loading_metrics(registry: MetricsRegistry, log_manager: LogManager)
 def register_storage_metrics(registry: MetricsRegistry, log_manager: LogManager) -> None:
     """Register the gauges of logs, log directories and the cleaner."""
     name, text = "OfflineLogDirectoryCount", "Directories that have failed"
-    registry.register(GROUP, "LogManager", name, text, lambda: len(log_manager.offline_log_dirs))
-    for log_dir in log_manager.log_dirs:
+    registry.register(GROUP, "LogManager", name, text, lambda: len(log_manager.directories.offline_paths()))
+    for log_dir in log_manager.directories.paths:
         name, text, tags = "LogDirectoryOffline", "1 if the directory has failed", {"logDirectory": log_dir}
         registry.register(GROUP, "LogManager", name, text, _is_offline(log_manager, log_dir), tags)
     registry.family(LogMetrics(log_manager))
     if log_manager.cleaner is not None:
-        register_cleaner_metrics(registry, log_manager.cleaner, log_manager.log_dirs)
+        register_cleaner_metrics(registry, log_manager.cleaner, log_manager.directories.paths)
 
 
 def register_cleaner_metrics(registry: MetricsRegistry, cleaner: LogCleaner, log_dirs: list[str]) -> None:
@@ -105,14 +106,14 @@ def register_cleaner_metrics(registry: MetricsRegistry, cleaner: LogCleaner, log
     registry.register("kafka.utils", "Throttler", "cleaner-io", text, cleaner.io)
     for log_dir in log_dirs:
         tags = {"logDirectory": log_dir}
-        partitions, size = _uncleanable(cleaner, log_dir)
+        partitions, size = _uncleanable(cleaner.manager, log_dir)
         registry.register(*bean, "uncleanable-partitions-count", "Logs whose cleaning failed", partitions, tags)
         registry.register(*bean, "uncleanable-bytes", "Bytes in logs whose cleaning failed", size, tags)
 
 
 def _is_offline(log_manager: LogManager, log_dir: str) -> Callable[[], float]:
-    return lambda: int(log_dir in log_manager.offline_log_dirs)
+    return lambda: int(log_dir in log_manager.directories.offline_paths())
 
 
-def _uncleanable(cleaner: LogCleaner, log_dir: str) -> tuple[Callable[[], float], Callable[[], float]]:
-    return lambda: cleaner.uncleanable_partitions_count(log_dir), lambda: cleaner.uncleanable_bytes(log_dir)
+def _uncleanable(manager: LogCleanerManager, log_dir: str) -> tuple[Callable[[], float], Callable[[], float]]:
+    return lambda: len(manager.uncleanable_partitions(log_dir)), lambda: manager.uncleanable_bytes(log_dir)

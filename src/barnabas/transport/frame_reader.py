@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, Protocol
 
-from barnabas.transport.channel_memory import FREE_BYTES, ChannelMemory
 from barnabas.transport.frame_buffer_pool import FrameBufferPool, PooledFrame
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
@@ -33,6 +32,8 @@ LEASED_FRAME_BYTES: Final = 8 * 1024
 """The size from which a frame needs a lease, where memory is limited. The lease is requested when this many bytes of
 the frame have arrived: a client that sends length prefixes alone takes no memory from others."""
 
+FREE_BYTES: Final = 32 * 1024
+"""The bytes that each channel may keep without being charged."""
 TLS_HANDSHAKE: Final = 0x1603
 """The first two bytes of a TLS connection: a handshake record of SSL 3.0 or later."""
 HTTP_GET: Final = int.from_bytes(b"GET ", "big")
@@ -61,6 +62,21 @@ class LeasedFrame:
         lease, self._lease = self._lease, None
         if lease is not None:
             self._pool.release(lease)
+
+
+class FrameLeases(Protocol):
+    """The part of a channel's account that its FrameReader uses: ChannelMemory, which knows the channel."""
+
+    pool: MemoryPool
+
+    def reserve(self, size: int, *, is_small: bool = False) -> MemoryLease | None:
+        """Return a lease for a whole frame, or have the channel wait. Raises ValueError for a size never given."""
+
+    def hand_over(self) -> None:
+        """Hand the lease of a whole frame over to its request."""
+
+    def give_back(self, lease: MemoryLease) -> None:
+        """Release the lease of a frame that will never be whole."""
 
 
 class FrameReader:
@@ -96,7 +112,7 @@ class FrameReader:
         recv_into: Callable[[memoryview], int],
         pool: FrameBufferPool,
         max_bytes: int,
-        memory: ChannelMemory[Any] | None = None,
+        memory: FrameLeases | None = None,
     ) -> None:
         """memory: the channel's account, which gives leases; None: memory is not limited."""
         self._recv = recv
@@ -226,7 +242,7 @@ class FrameReader:
             self._start_large(size, data[start:])
         return None
 
-    def _next_leased_frame(self, memory: ChannelMemory[Any], start: int, end: int) -> Frame | None:
+    def _next_leased_frame(self, memory: FrameLeases, start: int, end: int) -> Frame | None:
         """Return the whole frame between two positions, which needs a lease, or wait for its lease or its rest.
 
         Raises InvalidReceive for a frame that is larger than the pool ever gives.
@@ -258,7 +274,7 @@ class FrameReader:
         memory.hand_over()
         self.buffered = data[end:]
         self._position = 0
-        self.release = LeasedFrame(lease, memory.keeper.pool).release
+        self.release = LeasedFrame(lease, memory.pool).release
         return data[start:end]
 
     def close(self) -> None:
@@ -363,7 +379,7 @@ class FrameReader:
         else:
             self._lease = None
             memory.hand_over()
-            pooled = PooledFrame(self._pool, buffer, size, lease, memory.keeper.pool)
+            pooled = PooledFrame(self._pool, buffer, size, lease, memory.pool)
         self.release = pooled.release
         if memory is None and len(following) == _PREFIX_BYTES:
             (next_size,) = _LENGTH.unpack(following)

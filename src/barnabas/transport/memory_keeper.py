@@ -31,9 +31,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final, TypeAlias
 
-from barnabas.transport.channel_memory import ChannelMemory
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
-from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.kafka_channel import ChannelMemory, KafkaChannel
 from barnabas.transport.memory_pool import MemoryLease, MemoryPool
 
 SILENCE_NS: Final = 500_000_000
@@ -47,9 +46,6 @@ LOOK_EVERY_NS: Final = 100_000_000
 OVERDRAFT_SHARE: Final = 8
 """The largest overdraft, as a divisor of the pool's size: beyond 1/8 of it the slowest reader is closed without a
 watch."""
-
-
-_Memory: TypeAlias = ChannelMemory[KafkaChannel]
 
 
 class MemoryKeeper:
@@ -66,19 +62,19 @@ class MemoryKeeper:
         self._buffers = buffers
         self._wake = wake
         # In order of arrival; bytes. Large frames wait apart, so that frames that need little pass them.
-        self._waiting: dict[_Memory, int] = {}
-        self._waiting_for_much: dict[_Memory, int] = {}
-        self._holders: dict[_Memory, None] = {}
+        self._waiting: dict[ChannelMemory, int] = {}
+        self._waiting_for_much: dict[ChannelMemory, int] = {}
+        self._holders: dict[ChannelMemory, None] = {}
         self._next_look_ns = 0
         self._now_ns = 0
 
-    def for_channel(self) -> ChannelMemory[KafkaChannel] | None:
+    def for_channel(self) -> ChannelMemory | None:
         """Return a new account for a channel."""
         return ChannelMemory(self)
 
     # -- called for a channel
 
-    def allocate(self, memory: _Memory, size: int) -> MemoryLease | None:
+    def allocate(self, memory: ChannelMemory, size: int) -> MemoryLease | None:
         """Return a lease, or put the channel into the queue. Raises ValueError for a size that the pool never gives."""
         waiting = self._waiting_for_much if self.pool.is_large(size) else self._waiting
         # A new frame may not overtake waiting ones, even if it would fit: otherwise a larger one might wait for ever.
@@ -91,17 +87,17 @@ class MemoryKeeper:
             waiting[memory] = size
         return None
 
-    def begin_holding(self, memory: _Memory) -> None:
+    def begin_holding(self, memory: ChannelMemory) -> None:
         """Note that a channel holds memory of the pool, and begin to watch how fast it moves."""
         if memory not in self._holders:
             self._holders[memory] = None
             memory.mark(self._now_ns)
 
-    def stop_holding(self, memory: _Memory) -> None:
+    def stop_holding(self, memory: ChannelMemory) -> None:
         """Note that a channel holds no memory of the pool any more."""
         self._holders.pop(memory, None)
 
-    def forget(self, memory: _Memory) -> None:
+    def forget(self, memory: ChannelMemory) -> None:
         """Take back a closed channel's lease and its place in the queue."""
         for waiting in (self._waiting, self._waiting_for_much):
             size = waiting.pop(memory, None)
@@ -127,7 +123,7 @@ class MemoryKeeper:
                 self._grant(waiting, channels)
         return channels
 
-    def _grant(self, waiting: dict[_Memory, int], channels: list[KafkaChannel]) -> None:
+    def _grant(self, waiting: dict[ChannelMemory, int], channels: list[KafkaChannel]) -> None:
         while waiting:
             memory, size = next(iter(waiting.items()))
             lease = self.pool.try_allocate(size)
@@ -180,7 +176,7 @@ class MemoryKeeper:
         """Return whether another channel would get memory now if this one were given up."""
         return channel.memory is not None and self._would_free_memory(channel.memory)
 
-    def _would_free_memory(self, memory: _Memory) -> bool:
+    def _would_free_memory(self, memory: ChannelMemory) -> bool:
         pool = self.pool
         # Large frames may lack memory of their half of the pool while there is enough for all others.
         return bool(pool.shortage or (pool.large_shortage and pool.is_large(memory.leased)))
@@ -202,7 +198,7 @@ class UnlimitedMemory:
 
     is_limited: Final = False
 
-    def for_channel(self) -> ChannelMemory[KafkaChannel] | None:
+    def for_channel(self) -> ChannelMemory | None:
         """Return None: nothing is charged."""
         return None
 

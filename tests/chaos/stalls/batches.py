@@ -12,11 +12,10 @@ from typing import Final
 import cramjam
 
 from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.records.batch_header import HEADER, HEADER_SIZE
 from barnabas.records.compression import XERIAL_HEADER, Codec, compress
 from barnabas.records.encoded_batch import sealed
 from barnabas.records.legacy_records import encode_message
-from barnabas.records.record_batch import LOG_OVERHEAD
+from barnabas.records.record_batch import HEADER, HEADER_SIZE, LOG_OVERHEAD
 from barnabas.records.varint import encode_zigzag
 from tests.chaos.stalls.frames import EXISTING_NAME, request_frame
 from tests.support.raw_client import make_batch

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.client_quota_manager import QuotaWindows
-from barnabas.quota.quota_entity import QuotaEntity
+from barnabas.quota.quota_entity import KafkaQuotaEntity
 from barnabas.quota.quota_managers import QuotaManagers
 from tests.support.mock_clock import MockClock
 from tests.support.recording_channel import RecordingChannel
@@ -82,7 +82,7 @@ class Broker:
         return request
 
     def limit(self, settings: Mapping[str, str], user: str = "al%20ice") -> None:
-        self.quotas.update(QuotaEntity(user, None), settings)
+        self.quotas.update(KafkaQuotaEntity(user, None), settings)
 
     def guarded(self) -> set[ApiKey]:
         return {handler.api_key for handler in self.registry if handler.throttle is not None}

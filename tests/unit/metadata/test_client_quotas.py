@@ -13,7 +13,7 @@ from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import QuotaWindows
-from barnabas.quota.quota_entity import QuotaEntity
+from barnabas.quota.quota_entity import KafkaQuotaEntity
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -59,7 +59,7 @@ class Cluster:
             pass
 
     def limit_of(self, user: str | None, client_id: str | None) -> float | None:
-        return self.quotas.produce.limits.of(QuotaEntity(user, client_id))
+        return self.quotas.produce.limits.of(KafkaQuotaEntity(user, client_id))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_paths_and_settings_are_kafkas(cluster: Cluster) -> None:
     }
     assert entity(ConfigEntityType.CLIENT, D) == {"consumer_byte_rate": "7"}
     assert cluster.limit_of("a%20b", "c%2Fd") == 5e6
-    assert cluster.quotas.fetch.limits.of(QuotaEntity(None, D)) == 7
+    assert cluster.quotas.fetch.limits.of(KafkaQuotaEntity(None, D)) == 7
     # Another broker, or this one after a restart, knows the same.
     cluster.quotas = cluster.start_broker()
     assert cluster.limit_of("a%20b", "c%2Fd") == 5e6

@@ -11,8 +11,7 @@ import pytest
 
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.network.connection import Connection
-from barnabas.transport.channel_memory import FREE_BYTES
-from barnabas.transport.frame_reader import FrameReader
+from barnabas.transport.frame_reader import FREE_BYTES, FrameReader
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.open_channels import SWEEP_AT_LEAST
 from barnabas.transport.send import Send

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.sasl import (
 )
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
-from barnabas.security.sasl.scram_mechanism import ScramCredential, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import ScramCredential, ScramFormatter
 from barnabas.security.sasl.scram_server import TokenCredential
 from tests.support.memory_network import MemorySocket
 from tests.support.mock_clock import MockClock
@@ -41,10 +41,10 @@ REQUEST = struct.pack(">hh", ApiKey.METADATA, 1) + b"a request"
 class NoUsers:
     """SCRAM has no users here."""
 
-    def of_user(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
         return None
 
-    def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
         return None
 
 

@@ -17,7 +17,7 @@ from barnabas.quota.client_quota_manager import (
     QuotaWindows,
 )
 from barnabas.quota.controller_mutation_quota import UNBOUNDED
-from barnabas.quota.quota_entity import DEFAULT_NAME, QuotaEntity, QuotaType, desanitize, sanitize
+from barnabas.quota.quota_entity import DEFAULT_NAME, KafkaQuotaEntity, QuotaType, desanitize, sanitize
 from barnabas.quota.quota_limits import UNLIMITED, QuotaLimits
 from barnabas.quota.quota_managers import ClientRequestQuotaManager, ControllerMutationQuotaManager, QuotaManagers
 from barnabas.quota.quota_metrics import register_quota_metrics
@@ -34,7 +34,7 @@ class Quotas:
         self.manager = ClientQuotaManager(QuotaType.PRODUCE, WINDOWS)
 
     def update(self, user: str | None, client_id: str | None, bound: float | None) -> None:
-        self.manager.update_quota(QuotaEntity(user, client_id), bound)
+        self.manager.update_quota(KafkaQuotaEntity(user, client_id), bound)
 
     def check(self, user: str, client_id: str, bound: float, value: float, *, throttled: bool) -> None:
         """Record `value` a second for the whole window."""
@@ -95,10 +95,10 @@ def test_precedence() -> None:
 
 
 def test_names_that_look_like_the_default_are_not() -> None:
-    limits = QuotaLimits({QuotaEntity(None, D): 1.0, QuotaEntity(None, sanitize(D)): 2.0})
+    limits = QuotaLimits({KafkaQuotaEntity(None, D): 1.0, KafkaQuotaEntity(None, sanitize(D)): 2.0})
     assert limits.share_of("u", D).bound == 2.0
     assert limits.share_of("u", "c").bound == 1.0
-    assert QuotaLimits({QuotaEntity("CN%3Da%20b", None): 3.0}).share_of("CN=a b", "c").bound == 3.0
+    assert QuotaLimits({KafkaQuotaEntity("CN%3Da%20b", None): 3.0}).share_of("CN=a b", "c").bound == 3.0
 
 
 PARTIAL = {
@@ -120,7 +120,7 @@ As Kafka's DefaultQuotaCallback: `quotaMetricTags` chooses the tags, `quotaLimit
 
 @pytest.mark.parametrize(("limits", "by_user", "by_client"), PARTIAL.values(), ids=PARTIAL.keys())
 def test_an_empty_name_falls_under_no_default(limits: dict[Any, float], by_user: Any, by_client: Any) -> None:
-    known = QuotaLimits({QuotaEntity(*names): bound for names, bound in limits.items()})
+    known = QuotaLimits({KafkaQuotaEntity(*names): bound for names, bound in limits.items()})
     if limits:
         assert known.share_of("u", "") == by_user
         assert known.share_of("", "c") == by_client
@@ -128,11 +128,11 @@ def test_an_empty_name_falls_under_no_default(limits: dict[Any, float], by_user:
 
 
 def test_who_has_no_limit_is_measured_like_those_that_have() -> None:
-    by_user = QuotaLimits({QuotaEntity("a", None): 1.0})
+    by_user = QuotaLimits({KafkaQuotaEntity("a", None): 1.0})
     assert by_user.share_of("b", "c") == ("b", "", UNLIMITED)
-    by_both = QuotaLimits({QuotaEntity("a", "c"): 1.0})
+    by_both = QuotaLimits({KafkaQuotaEntity("a", "c"): 1.0})
     assert by_both.share_of("b", "d") == ("b", "d", UNLIMITED)
-    mixed = QuotaLimits({QuotaEntity("a", None): 1.0, QuotaEntity(None, "c"): 1.0})
+    mixed = QuotaLimits({KafkaQuotaEntity("a", None): 1.0, KafkaQuotaEntity(None, "c"): 1.0})
     assert mixed.share_of("b", "d") == ("", "d", UNLIMITED)
 
 
@@ -180,7 +180,7 @@ def test_a_fetch_that_is_taken_back_leaves_nothing() -> None:
 
 def test_request_time_is_percent_and_nobody_waits_longer_than_a_sample() -> None:
     manager = ClientRequestQuotaManager(WINDOWS)
-    manager.update_quota(QuotaEntity(None, "c"), 1)
+    manager.update_quota(KafkaQuotaEntity(None, "c"), 1)
     second = 1_000_000_000
     assert manager.record_time_and_get_throttle_time_ms("u", "c", second // 10, 1000) == 0  # 1 % of ten seconds
     assert manager.record_time_and_get_throttle_time_ms("u", "c", second // 500, 1000) == 200
@@ -208,7 +208,7 @@ class Mutations:
     def __init__(self, bound: float) -> None:
         self.clock = MockClock()
         self.manager = ControllerMutationQuotaManager(WINDOWS, self.clock.milliseconds)
-        self.manager.update_quota(QuotaEntity("u", None), bound)
+        self.manager.update_quota(KafkaQuotaEntity("u", None), bound)
 
 
 def test_strict_mutation_quota() -> None:
@@ -247,7 +247,7 @@ def test_settings_and_metrics() -> None:
     managers = QuotaManagers(WINDOWS, WINDOWS, clock)
     heard: list[bool] = []
     managers.on_change(lambda: heard.append(True))
-    entity = QuotaEntity("al%20ice", None)
+    entity = KafkaQuotaEntity("al%20ice", None)
     settings = {"producer_byte_rate": "1000", "consumer_byte_rate": "x", "request_percentage": "1.0E-3"}
     managers.update(entity, settings | {"controller_mutation_rate": "5"})
     assert [manager.limits.of(entity) for manager in managers] == [1000, None, 0.001, 5]
@@ -274,5 +274,5 @@ NUMBERS = ("request_percentage", "controller_mutation_rate")
 def test_a_stored_limit_that_is_no_number_is_left_out() -> None:
     managers = QuotaManagers(WINDOWS, WINDOWS, MockClock())
     settings = {"producer_byte_rate": "9" * 400, "consumer_byte_rate": "x"}
-    managers.update(QuotaEntity("alice", None), settings | dict.fromkeys(NUMBERS, "NaN"))
+    managers.update(KafkaQuotaEntity("alice", None), settings | dict.fromkeys(NUMBERS, "NaN"))
     assert not any(manager.is_enabled for manager in managers)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.records.batch_header import HEADER_SIZE, BatchHeader
 from barnabas.records.compression import Codec
-from barnabas.records.record_batch import RecordBatch
+from barnabas.records.record_batch import HEADER_SIZE, BatchHeader, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 
 

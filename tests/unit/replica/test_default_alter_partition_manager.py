@@ -14,7 +14,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.replica.alter_partition_manager import IsrChange
-from barnabas.replica.default_alter_partition_manager import DefaultAlterPartitionManager, Sender
+from barnabas.replica.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
 from barnabas.replica.replica_config import alter_partition_version_of
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
@@ -55,7 +55,7 @@ class Cluster:
         self.controller_id = 7
         self.broker_epoch = 40
         self.manager = DefaultAlterPartitionManager(
-            Sender(0, lambda: self.broker_epoch, last_version), self, lambda: self.controller_id
+            AlterPartitionSender(0, lambda: self.broker_epoch, last_version), self, lambda: self.controller_id
         )
         self.outcomes: queue.Queue[tuple[TopicPartition, Outcome]] = queue.Queue()
 

@@ -61,7 +61,7 @@ def test_a_disk_error_takes_the_directory_out_and_answers_who_waits() -> None:
     assert stopped.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     (appended,) = replicas.append(("topic", 1, batch()))
     assert appended.error is ErrorCode.NONE
-    assert replicas.broker.manager.live_log_dirs == [working]
+    assert replicas.broker.manager.directories.online_paths() == [working]
 
 
 def test_checkpoints_skip_a_failed_directory() -> None:

@@ -196,7 +196,7 @@ def test_failed_directory_goes_offline_and_the_other_works() -> None:
         logs[0].append_as_leader(batch(), 0)
     assert broker.failed_dirs == [logs[0].parent_dir]
     assert broker.manager.fail_log_dir(logs[0].parent_dir) == [partition(0)]
-    assert broker.manager.live_log_dirs == [logs[1].parent_dir]
+    assert broker.manager.directories.online_paths() == [logs[1].parent_dir]
     assert broker.manager.get_log(partition(0)) is None
     logs[1].append_as_leader(batch(), 0)
     assert broker.log(partition(5)).parent_dir == logs[1].parent_dir
@@ -210,7 +210,7 @@ def test_directory_that_cannot_be_read_at_start_is_left_out() -> None:
     files.fault = lambda call, path: OSError(errno.EIO, "broken") if path.startswith("/a") and call == "read" else None
     files.kill()
     broker.start()
-    assert broker.manager.live_log_dirs == ["/b"]
+    assert broker.manager.directories.online_paths() == ["/b"]
     assert [log.parent_dir for log in broker.manager.all_logs()] == ["/b"]
     assert broker.failed_dirs == ["/a"]
     lost = 1 - broker.manager.all_logs()[0].topic_partition.partition
@@ -233,7 +233,7 @@ def test_same_partition_in_two_directories_is_refused() -> None:
     for directory in ("/a", "/b"):
         files.make_dirs(f"{directory}/topic-0")
     broker = Broker(files, log_dirs=("/a", "/b"))
-    assert broker.manager.live_log_dirs == ["/a"]
+    assert broker.manager.directories.online_paths() == ["/a"]
 
 
 def test_background_tasks() -> None:
@@ -378,7 +378,7 @@ def test_future_directories_that_no_move_can_have_made_are_left_alone(caplog: py
     _moving(files, directory="/a")
     files.make_dirs("/b/topic-future")
     broker = Broker(files, log_dirs=("/a", "/b"))
-    assert broker.manager.live_log_dirs == ["/a", "/b"]
+    assert broker.manager.directories.online_paths() == ["/a", "/b"]
     assert broker.manager.futures.all() == []
     assert broker.log().log_end_offset == 3
     assert "the partition's current log is in this log directory too" in caplog.text
@@ -390,5 +390,5 @@ def test_two_future_logs_of_one_partition_are_refused() -> None:
     _moving(files)
     files.make_dirs(f"/c/topic-0.{'1e' * 16}-future")
     broker = Broker(files, log_dirs=("/a", "/b", "/c"))
-    assert broker.manager.live_log_dirs == ["/a", "/b"]
+    assert broker.manager.directories.online_paths() == ["/a", "/b"]
     assert [log.log_end_offset for log in broker.manager.futures.all()] == [2]

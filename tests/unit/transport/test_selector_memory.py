@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.transport.channel_memory import FREE_BYTES
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
+from barnabas.transport.frame_reader import FREE_BYTES
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryPool
 from barnabas.transport.selector import Selector

@@ -47,7 +47,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import CODEC_MASK, BatchHeader
+from barnabas.records.record_batch import CODEC_MASK, BatchHeader
 from barnabas.replica.append import VALID_ACKS, AppendCallback
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager

@@ -25,8 +25,8 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import BatchHeader
 from barnabas.records.end_transaction_marker import EndTransactionMarker
+from barnabas.records.record_batch import BatchHeader
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock

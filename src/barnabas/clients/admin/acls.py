@@ -1,6 +1,6 @@
 """Access control lists as an administrator sees them (KIP-140): creates, describes and deletes entries.
 
-Called by `Admin`. Kafka: KafkaAdminClient.createAcls and its kin.
+Part of `Admin`. Kafka: KafkaAdminClient.createAcls and its kin.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart, raise_error
 from barnabas.protocol.errors import ApiError, error_of
 from barnabas.protocol.messages.acls import (
     CreateAclsRequest,
@@ -39,48 +39,52 @@ class DeletedAcls(NamedTuple):
     failures: dict[AclBinding, ApiError]
 
 
-def create_acls(calls: AdminCalls, bindings: Iterable[AclBinding]) -> dict[AclBinding, ApiError | None]:
-    """Create entries. Returns each entry's error, or None. An entry that exists already is no error."""
-    wanted = list(dict.fromkeys(bindings))
-    request = CreateAclsRequest([_creation(*pattern, entry) for pattern, entry in wanted])
-    answer = calls.ask(request, CreateAclsResponse)
-    return {
-        binding: _error(result.error_code, result.error_message)
-        for binding, result in zip(wanted, answer.results, strict=True)
-    }
+class AdminAcls(AdminPart):
+    """The methods of `Admin` about access control lists."""
 
+    def create_acls(self, bindings: Iterable[AclBinding]) -> dict[AclBinding, ApiError | None]:
+        """Create entries of access control lists.
 
-def describe_acls(calls: AdminCalls, selection: AclBindingFilter) -> list[AclBinding]:
-    """Return the entries that a filter selects, sorted. Raises ApiError."""
-    pattern, entry = selection
-    request = DescribeAclsRequest(
-        pattern.resource_type,
-        pattern.name,
-        pattern.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission_type,
-    )
-    answer = calls.ask(request, DescribeAclsResponse)
-    raise_error(answer.error_code, answer.error_message, "Access control lists are not known")
-    found = (
-        _binding(
-            (resource.resource_type, resource.resource_name, resource.pattern_type),
-            (each.principal, each.host, each.operation, each.permission_type),
+        Returns each entry's error, or None. An entry that exists already is no error.
+        """
+        wanted = list(dict.fromkeys(bindings))
+        request = CreateAclsRequest([_creation(*pattern, entry) for pattern, entry in wanted])
+        answer = self._calls.ask(request, CreateAclsResponse)
+        return {
+            binding: _error(result.error_code, result.error_message)
+            for binding, result in zip(wanted, answer.results, strict=True)
+        }
+
+    def describe_acls(self, selection: AclBindingFilter) -> list[AclBinding]:
+        """Return the entries that a filter selects, sorted; `AclBindingFilter()` selects all. Raises ApiError."""
+        pattern, entry = selection
+        request = DescribeAclsRequest(
+            pattern.resource_type,
+            pattern.name,
+            pattern.pattern_type,
+            entry.principal,
+            entry.host,
+            entry.operation,
+            entry.permission_type,
         )
-        for resource in answer.resources
-        for each in resource.acls
-    )
-    return sorted(found)
+        answer = self._calls.ask(request, DescribeAclsResponse)
+        raise_error(answer.error_code, answer.error_message, "Access control lists are not known")
+        found = (
+            _binding(
+                (resource.resource_type, resource.resource_name, resource.pattern_type),
+                (each.principal, each.host, each.operation, each.permission_type),
+            )
+            for resource in answer.resources
+            for each in resource.acls
+        )
+        return sorted(found)
 
-
-def delete_acls(calls: AdminCalls, filters: Iterable[AclBindingFilter]) -> dict[AclBindingFilter, DeletedAcls]:
-    """Delete the entries that filters select. Returns the result of each filter."""
-    wanted = list(dict.fromkeys(filters))
-    request = DeleteAclsRequest([_filter(*pattern, entry) for pattern, entry in wanted])
-    answer = calls.ask(request, DeleteAclsResponse)
-    return {each: _deleted(result) for each, result in zip(wanted, answer.filter_results, strict=True)}
+    def delete_acls(self, filters: Iterable[AclBindingFilter]) -> dict[AclBindingFilter, DeletedAcls]:
+        """Delete the entries that filters select. Returns what each filter deleted; an entry belongs to one filter."""
+        wanted = list(dict.fromkeys(filters))
+        request = DeleteAclsRequest([_filter(*pattern, entry) for pattern, entry in wanted])
+        answer = self._calls.ask(request, DeleteAclsResponse)
+        return {each: _deleted(result) for each, result in zip(wanted, answer.filter_results, strict=True)}
 
 
 def _creation(

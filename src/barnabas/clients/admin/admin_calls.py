@@ -1,7 +1,7 @@
 """Sends the admin client's requests to the broker that can answer them, and raises the errors in answers.
 
-Owned by `Admin`, and called by it and by the modules beside it, on any thread: `_lock` lets one request at a time
-through. Kafka: KafkaAdminClient.
+Owned by `Admin`, and called by it and its parts, on any thread: `_lock` lets one request at a time through.
+Kafka: KafkaAdminClient.
 """
 
 from __future__ import annotations
@@ -242,6 +242,12 @@ class AdminCalls:
 
     def _deadline_ms(self) -> int:
         return self._client.now_ms() + self._timeout_ms
+
+
+class AdminPart:
+    """Some of the methods of `Admin`, which is made of all its parts."""
+
+    _calls: AdminCalls
 
 
 def error_in(code: int, message: str | None, about: str) -> ApiError | None:

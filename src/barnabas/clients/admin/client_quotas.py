@@ -1,6 +1,6 @@
 """Client quotas, the entities that they apply to, and the admin client's requests for them (KIP-546).
 
-Called by `Admin`. Kafka: ClientQuotaEntity, ClientQuotaFilter, ClientQuotaAlteration.
+Part of `Admin`. Kafka: ClientQuotaEntity, ClientQuotaFilter, ClientQuotaAlteration.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart, raise_error
 from barnabas.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -60,49 +60,55 @@ ANY_ENTITY: Final = QuotaEntity()
 """The entity without any part: as a filter, it matches every quota."""
 
 
-def describe_client_quotas(
-    calls: AdminCalls, entity: QuotaEntity, *, strict: bool
-) -> dict[QuotaEntity, dict[str, float]]:
-    """Return quotas by entity: this entity's and, unless `strict`, those of narrower ones. Raises ApiError."""
-    components = [
-        DescribeClientQuotasRequest.ComponentData(
-            kind, _Match.DEFAULT if name is DEFAULT else _Match.EXACT, name if isinstance(name, str) else None
-        )
-        for kind, name in entity.parts()
-    ]
-    request = DescribeClientQuotasRequest(components, strict)
-    answer = calls.ask(request, DescribeClientQuotasResponse)
-    raise_error(answer.error_code, answer.error_message, "Quotas are not known")
-    found = {}
-    for entry in answer.entries or ():
-        # In answers, as in requests, a null name stands for the default entity.
-        names = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
-        found[QuotaEntity(*(names.get(kind) for kind in _TYPES))] = {value.key: value.value for value in entry.values}
-    return found
+class AdminClientQuotas(AdminPart):
+    """The methods of `Admin` about client quotas."""
 
+    def describe_client_quotas(
+        self, entity: QuotaEntity = ANY_ENTITY, *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return quotas by entity: this entity's and, unless `strict`, those of narrower ones. Raises ApiError."""
+        components = [
+            DescribeClientQuotasRequest.ComponentData(
+                kind, _Match.DEFAULT if name is DEFAULT else _Match.EXACT, name if isinstance(name, str) else None
+            )
+            for kind, name in entity.parts()
+        ]
+        request = DescribeClientQuotasRequest(components, strict)
+        answer = self._calls.ask(request, DescribeClientQuotasResponse)
+        raise_error(answer.error_code, answer.error_message, "Quotas are not known")
+        found = {}
+        for entry in answer.entries or ():
+            # In answers, as in requests, a null name stands for the default entity.
+            names = {
+                part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity
+            }
+            found[QuotaEntity(*(names.get(kind) for kind in _TYPES))] = {
+                value.key: value.value for value in entry.values
+            }
+        return found
 
-def alter_client_quotas(
-    calls: AdminCalls, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
-) -> None:
-    """Set quotas by name. None removes a quota. Raises ApiError for the first entity that is rejected."""
-    entries = [
-        AlterClientQuotasRequest.EntryData(
-            [
-                AlterClientQuotasRequest.EntityData(kind, name if isinstance(name, str) else None)
-                for kind, name in entity.parts()
-            ],
-            # The value of a removed quota is ignored, but its field cannot be null.
-            [
-                AlterClientQuotasRequest.OpData(key, 0.0 if value is None else value, value is None)
-                for key, value in quotas.items()
-            ],
+    def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set quotas by name. None removes a quota. Raises ApiError for the first entity that is rejected."""
+        entries = [
+            AlterClientQuotasRequest.EntryData(
+                [
+                    AlterClientQuotasRequest.EntityData(kind, name if isinstance(name, str) else None)
+                    for kind, name in entity.parts()
+                ],
+                # The value of a removed quota is ignored, but its field cannot be null.
+                [
+                    AlterClientQuotasRequest.OpData(key, 0.0 if value is None else value, value is None)
+                    for key, value in quotas.items()
+                ],
+            )
+            for entity, quotas in changes.items()
+        ]
+        request = AlterClientQuotasRequest(entries, validate_only)
+        answer = self._calls.ask_controller(
+            request, AlterClientQuotasResponse, lambda answer: (entry.error_code for entry in answer.entries)
         )
-        for entity, quotas in changes.items()
-    ]
-    request = AlterClientQuotasRequest(entries, validate_only)
-    answer = calls.ask_controller(
-        request, AlterClientQuotasResponse, lambda answer: (entry.error_code for entry in answer.entries)
-    )
-    for entry in answer.entries:
-        named = ", ".join(f"{part.entity_type} {part.entity_name or 'default'}" for part in entry.entity)
-        raise_error(entry.error_code, entry.error_message, f"Quota of {named}")
+        for entry in answer.entries:
+            named = ", ".join(f"{part.entity_type} {part.entity_name or 'default'}" for part in entry.entity)
+            raise_error(entry.error_code, entry.error_message, f"Quota of {named}")

@@ -1,6 +1,6 @@
 """Lists the resources that have settings; describes and changes the settings of topics and brokers.
 
-Called by `Admin`, on any thread; no state. Kafka: KafkaAdminClient, ConfigResource.
+Part of `Admin`: any thread; no state. Kafka: KafkaAdminClient, ConfigResource.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, Self, TypeVar
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, raise_error
 from barnabas.clients.admin.new_topic import ConfigEntry
 from barnabas.protocol.codes import ConfigOperation, ConfigResourceType
 from barnabas.protocol.messages.configs import (
@@ -61,53 +61,69 @@ class ConfigChange(NamedTuple):
     value: str | None = None
 
 
-def describe_configs(
-    calls: AdminCalls, resource: ConfigResource, names: Iterable[str] | None = None
-) -> dict[str, ConfigEntry]:
-    """Return settings of a topic or broker by name: these, or all. Raises ApiError."""
-    asked = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=resource.type,
-        resource_name=resource.name,
-        configuration_keys=None if names is None else list(names),
-    )
-    request = DescribeConfigsRequest(resources=[asked])
-    response = _ask(calls, resource, request, DescribeConfigsResponse)
-    entries = {}
-    for result in response.results:
-        raise_error(result.error_code, result.error_message, resource.name)
-        for entry in result.configs:
-            entries[entry.name] = ConfigEntry(
-                entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
-            )
-    return entries
+class AdminConfigs(AdminPart):
+    """The methods of `Admin` about settings."""
 
+    def describe_topic_configs(self, name: str) -> dict[str, ConfigEntry]:
+        """Return all settings of a topic by name. Raises ApiError."""
+        return self.describe_configs(ConfigResource.topic(name))
 
-def incremental_alter_configs(
-    calls: AdminCalls, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
-) -> None:
-    """Change settings of a topic or broker. Raises ApiError when no setting was changed."""
-    configs = [
-        IncrementalAlterConfigsRequest.AlterableConfig(change.name, change.operation, change.value)
-        for change in changes
-    ]
-    altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
-    request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
-    # Brokers change all settings of a resource or none, so one error stands for the whole request.
-    response = _ask(calls, resource, request, IncrementalAlterConfigsResponse)
-    for result in response.responses:
-        raise_error(result.error_code, result.error_message, resource.name)
+    def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
+        """Return all settings of a broker by name, from that broker. Raises ApiError."""
+        return self.describe_configs(ConfigResource.broker(broker_id))
 
+    def describe_configs(self, resource: ConfigResource, names: Iterable[str] | None = None) -> dict[str, ConfigEntry]:
+        """Return settings of a topic or broker by name: these, or all. Raises ApiError."""
+        asked = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            configuration_keys=None if names is None else list(names),
+        )
+        request = DescribeConfigsRequest(resources=[asked])
+        response = _ask(self._calls, resource, request, DescribeConfigsResponse)
+        entries = {}
+        for result in response.results:
+            raise_error(result.error_code, result.error_message, resource.name)
+            for entry in result.configs:
+                entries[entry.name] = ConfigEntry(
+                    entry.name, entry.value, entry.config_source, entry.read_only, entry.is_sensitive
+                )
+        return entries
 
-def list_config_resources(calls: AdminCalls, types: Collection[ConfigResourceType] = ()) -> list[ConfigResource]:
-    """Return the resources of these types, or of all, sorted. Raises ApiError."""
-    wanted = sorted(set(types) or ConfigResourceType)
-    # v0 takes no types: it lists the subscriptions to client metrics (KIP-714).
-    versions = None if wanted == [ConfigResourceType.CLIENT_METRICS] else _VERSIONS_WITH_TYPES
-    response = calls.ask(ListConfigResourcesRequest(list(wanted)), ListConfigResourcesResponse, versions=versions)
-    raise_error(response.error_code, None, "Resources are not known")
-    return sorted(
-        ConfigResource(ConfigResourceType(each.resource_type), each.resource_name) for each in response.config_resources
-    )
+    def incremental_alter_configs(
+        self, resource: ConfigResource, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change settings of a topic or broker. All other settings stay as they are.
+
+        With `validate_only`, only check whether they could be changed. Raises ApiError when no setting was changed.
+        """
+        configs = [
+            IncrementalAlterConfigsRequest.AlterableConfig(change.name, change.operation, change.value)
+            for change in changes
+        ]
+        altered = IncrementalAlterConfigsRequest.AlterConfigsResource(resource.type, resource.name, configs)
+        request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
+        # Brokers change all settings of a resource or none, so one error stands for the whole request.
+        response = _ask(self._calls, resource, request, IncrementalAlterConfigsResponse)
+        for result in response.responses:
+            raise_error(result.error_code, result.error_message, resource.name)
+
+    def list_config_resources(self, types: Collection[ConfigResourceType] = ()) -> list[ConfigResource]:
+        """Return the resources of these types that have settings, or all, sorted. Raises ApiError, UnsupportedVersion.
+
+        Brokers before Kafka 4.1 list client metrics only (KIP-1142).
+        """
+        wanted = sorted(set(types) or ConfigResourceType)
+        # v0 takes no types: it lists the subscriptions to client metrics (KIP-714).
+        versions = None if wanted == [ConfigResourceType.CLIENT_METRICS] else _VERSIONS_WITH_TYPES
+        response = self._calls.ask(
+            ListConfigResourcesRequest(list(wanted)), ListConfigResourcesResponse, versions=versions
+        )
+        raise_error(response.error_code, None, "Resources are not known")
+        return sorted(
+            ConfigResource(ConfigResourceType(each.resource_type), each.resource_name)
+            for each in response.config_resources
+        )
 
 
 def _ask(calls: AdminCalls, resource: ConfigResource, request: Message, answer_class: type[_A]) -> _A:

@@ -1,6 +1,6 @@
 """Lists, describes and deletes groups, and removes members.
 
-Called by `Admin`. Kafka: DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
+Part of `Admin`. Kafka: DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
 RemoveMembersFromConsumerGroupHandler.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, error_in, raise_error
 from barnabas.clients.admin.group_coordinators import CoordinatedIds
 from barnabas.clients.admin.group_members import (
     GroupDescription,
@@ -38,33 +38,83 @@ _TYPES_SINCE = 5
 _BATCHED_LEAVE_SINCE = 3
 
 
-def list_groups(calls: AdminCalls, states: Collection[str], types: Collection[str]) -> list[GroupListing]:
-    """Return the groups of all brokers, or those of these states and types, sorted by id. Raises ApiError."""
-    request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-    oldest = _TYPES_SINCE if types else _STATES_SINCE if states else ListGroupsRequest.min_version
-    # By id, because a group whose coordinator changes between two requests is in both answers.
-    found = {}
-    # Each broker lists only the groups that it coordinates.
-    answers = calls.ask_all_coordinators(
-        request, ListGroupsResponse, lambda answer: answer.error_code, (oldest, ListGroupsRequest.max_version)
-    )
-    for broker_id, answer in answers.items():
-        raise_error(answer.error_code, None, f"Broker: {broker_id}")
-        for group in answer.groups:
-            found[group.group_id] = GroupListing(
-                group.group_id, group.protocol_type, group.group_state, group.group_type
-            )
-    return [found[group_id] for group_id in sorted(found)]
+class AdminGroups(AdminPart):
+    """The methods of `Admin` about groups and their members."""
 
+    def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """Return all groups, or those of these states and types, sorted by id. Raises ApiError."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        oldest = _TYPES_SINCE if types else _STATES_SINCE if states else ListGroupsRequest.min_version
+        # By id, because a group whose coordinator changes between two requests is in both answers.
+        found = {}
+        # Each broker lists only the groups that it coordinates.
+        answers = self._calls.ask_all_coordinators(
+            request, ListGroupsResponse, lambda answer: answer.error_code, (oldest, ListGroupsRequest.max_version)
+        )
+        for broker_id, answer in answers.items():
+            raise_error(answer.error_code, None, f"Broker: {broker_id}")
+            for group in answer.groups:
+                found[group.group_id] = GroupListing(
+                    group.group_id, group.protocol_type, group.group_state, group.group_type
+                )
+        return [found[group_id] for group_id in sorted(found)]
 
-def describe_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, GroupDescription]:
-    """Return state and members of groups. Raises ApiError.
+    def describe_groups(self, group_ids: Collection[str]) -> dict[str, GroupDescription]:
+        """Return the state and the members of groups, of either protocol. Raises ApiError for an unknown group."""
+        # Each group is requested as one of the consumer protocol first, and as a classic one if it is not.
+        described = _consumer_groups(self._calls, group_ids)
+        described |= _classic_groups(self._calls, [group_id for group_id in group_ids if group_id not in described])
+        return {group_id: described[group_id] for group_id in group_ids}
 
-    Each group is requested as one of the consumer protocol first, and as a classic one if it is not.
-    """
-    described = _consumer_groups(calls, group_ids)
-    described |= _classic_groups(calls, [group_id for group_id in group_ids if group_id not in described])
-    return {group_id: described[group_id] for group_id in group_ids}
+    def delete_groups(self, group_ids: Collection[str]) -> dict[str, ApiError | None]:
+        """Delete groups with their offsets. Returns each group's error, or None.
+
+        A group with members has the error NON_EMPTY_GROUP. Raises ApiError when a coordinator cannot be found.
+        """
+
+        def results_in(answer: DeleteGroupsResponse) -> Iterator[tuple[str, int, int]]:
+            for result in answer.results:
+                yield result.group_id, result.error_code, result.error_code
+
+        answers = self._calls.ask_coordinators(
+            CoordinatedIds(group_ids), lambda groups: DeleteGroupsRequest(groups_names=list(groups)), results_in
+        )
+        return {group_id: error_in(code, None, f"Group: {group_id}") for group_id, (_, code) in answers.items()}
+
+    def remove_group_members(
+        self, group_id: str, instance_ids: Collection[str] | None = None, *, reason: str = ""
+    ) -> dict[str, ApiError | None]:
+        """Remove static members by their instance ids, or all members. Members that are alive join again.
+
+        Returns each member's error, or None. Raises ApiError when no member was removed at all.
+        """
+        reason = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
+        if instance_ids is None:
+            # A static member is named by its instance id alone: the coordinator would compare a member id too.
+            leaving = [
+                LeaveGroupRequest.MemberIdentity(
+                    "" if member.instance_id else member.member_id, member.instance_id, reason
+                )
+                for member in self.describe_groups([group_id])[group_id].members
+            ]
+        else:
+            leaving = [LeaveGroupRequest.MemberIdentity("", instance_id, reason) for instance_id in instance_ids]
+        if not leaving:
+            return {}
+
+        answer = self._calls.ask_coordinator(
+            group_id,
+            LeaveGroupRequest(group_id=group_id, members=leaving),
+            LeaveGroupResponse,
+            lambda answer: (answer.error_code,),
+            (_BATCHED_LEAVE_SINCE, LeaveGroupRequest.max_version),
+        )
+        raise_error(answer.error_code, None, f"Group: {group_id}")
+        results = {}
+        for member in answer.members:
+            name = member.group_instance_id or member.member_id
+            results[name] = error_in(member.error_code, None, f"Member: {name}")
+        return results
 
 
 def _consumer_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, GroupDescription]:
@@ -106,47 +156,3 @@ def _classic_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, 
         raise_error(code, group.error_message, f"Group: {group_id}")
         described[group_id] = classic_description(group, coordinator)
     return described
-
-
-def delete_groups(calls: AdminCalls, group_ids: Collection[str]) -> dict[str, ApiError | None]:
-    """Delete groups with their offsets. Returns each group's error, or None."""
-
-    def results_in(answer: DeleteGroupsResponse) -> Iterator[tuple[str, int, int]]:
-        for result in answer.results:
-            yield result.group_id, result.error_code, result.error_code
-
-    answers = calls.ask_coordinators(
-        CoordinatedIds(group_ids), lambda groups: DeleteGroupsRequest(groups_names=list(groups)), results_in
-    )
-    return {group_id: error_in(code, None, f"Group: {group_id}") for group_id, (_, code) in answers.items()}
-
-
-def remove_members(
-    calls: AdminCalls, group_id: str, instance_ids: Collection[str] | None, reason: str
-) -> dict[str, ApiError | None]:
-    """Remove members. Returns each member's error, or None. Raises ApiError when no member was removed at all."""
-    reason = f"member was removed by an admin: {reason}" if reason else "member was removed by an admin"
-    if instance_ids is None:
-        # A static member is named by its instance id alone: with a member id too, the coordinator would compare both.
-        leaving = [
-            LeaveGroupRequest.MemberIdentity("" if member.instance_id else member.member_id, member.instance_id, reason)
-            for member in describe_groups(calls, [group_id])[group_id].members
-        ]
-    else:
-        leaving = [LeaveGroupRequest.MemberIdentity("", instance_id, reason) for instance_id in instance_ids]
-    if not leaving:
-        return {}
-
-    answer = calls.ask_coordinator(
-        group_id,
-        LeaveGroupRequest(group_id=group_id, members=leaving),
-        LeaveGroupResponse,
-        lambda answer: (answer.error_code,),
-        (_BATCHED_LEAVE_SINCE, LeaveGroupRequest.max_version),
-    )
-    raise_error(answer.error_code, None, f"Group: {group_id}")
-    results = {}
-    for member in answer.members:
-        name = member.group_instance_id or member.member_id
-        results[name] = error_in(member.error_code, None, f"Member: {name}")
-    return results

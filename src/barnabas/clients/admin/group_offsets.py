@@ -1,6 +1,6 @@
 """Reads, changes and deletes the committed offsets of groups.
 
-Called by `Admin`. Kafka: ListConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
+Part of `Admin`. Kafka: ListConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
 DeleteConsumerGroupOffsetsHandler.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart, error_in, raise_error
 from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.offsets import (
@@ -31,64 +31,104 @@ _COMMIT_BY_NAME_UNTIL = 9
 _COMMIT_SINCE = 2
 
 
-def list_offsets_of_group(
-    calls: AdminCalls, group_id: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return committed offsets. Partitions without one are left out. Raises ApiError."""
-    topics = None
-    if partitions is not None:
+class AdminGroupOffsets(AdminPart):
+    """The methods of `Admin` about the committed offsets of groups."""
+
+    def list_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return a group's committed offsets for these partitions, or for all. Partitions without one are left out.
+
+        With `require_stable`, wait until no open transaction may change the offsets. Raises ApiError.
+        """
+        topics = None
+        if partitions is not None:
+            topics = [
+                OffsetFetchRequest.OffsetFetchRequestTopic(topic, indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ]
+
+        answer = self._calls.ask_coordinator(
+            group_id,
+            OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable),
+            OffsetFetchResponse,
+            lambda answer: [
+                answer.error_code,
+                *(each.error_code for topic in answer.topics for each in topic.partitions),
+            ],
+            (_REQUIRE_STABLE_SINCE if require_stable else _FETCH_ALL_TOPICS_SINCE, _ONE_GROUP_UNTIL),
+        )
+        raise_error(answer.error_code, None, f"Group: {group_id}")
+        committed = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                place = TopicPartition(topic.name, each.partition_index)
+                raise_error(each.error_code, None, f"Partition: {place}")
+                # -1 stands for "no offset committed".
+                if each.committed_offset >= 0:
+                    committed[place] = OffsetAndMetadata(
+                        each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                    )
+        return committed
+
+    def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Commit offsets for a group. Returns each partition's error, or None.
+
+        While the group has members, the error is UNKNOWN_MEMBER_ID.
+        """
         topics = [
-            OffsetFetchRequest.OffsetFetchRequestTopic(topic, indexes)
+            OffsetCommitRequest.OffsetCommitRequestTopic(
+                topic, partitions=[_committed(index, offsets[TopicPartition(topic, index)]) for index in indexes]
+            )
+            for topic, indexes in by_topic(offsets).items()
+        ]
+
+        # Without a member and a generation: coordinators accept such a commit only while the group has no members.
+        answer = self._calls.ask_coordinator(
+            group_id,
+            OffsetCommitRequest(group_id=group_id, topics=topics),
+            OffsetCommitResponse,
+            lambda answer: [each.error_code for topic in answer.topics for each in topic.partitions],
+            (_COMMIT_SINCE, _COMMIT_BY_NAME_UNTIL),
+        )
+        return {
+            TopicPartition(topic.name, each.partition_index): error_in(
+                each.error_code, None, f"Partition: {topic.name}-{each.partition_index}"
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Delete a group's committed offsets for partitions of topics that its members do not subscribe to.
+
+        Returns each partition's error, or None. Raises ApiError when no offset was deleted at all.
+        """
+        topics = [
+            OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                topic, [OffsetDeleteRequest.OffsetDeleteRequestPartition(index) for index in indexes]
+            )
             for topic, indexes in by_topic(partitions).items()
         ]
 
-    answer = calls.ask_coordinator(
-        group_id,
-        OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable),
-        OffsetFetchResponse,
-        lambda answer: [answer.error_code, *(each.error_code for topic in answer.topics for each in topic.partitions)],
-        (_REQUIRE_STABLE_SINCE if require_stable else _FETCH_ALL_TOPICS_SINCE, _ONE_GROUP_UNTIL),
-    )
-    raise_error(answer.error_code, None, f"Group: {group_id}")
-    committed = {}
-    for topic in answer.topics:
-        for each in topic.partitions:
-            place = TopicPartition(topic.name, each.partition_index)
-            raise_error(each.error_code, None, f"Partition: {place}")
-            # -1 stands for "no offset committed".
-            if each.committed_offset >= 0:
-                committed[place] = OffsetAndMetadata(
-                    each.committed_offset, each.metadata or "", each.committed_leader_epoch
-                )
-    return committed
-
-
-def alter_offsets_of_group(
-    calls: AdminCalls, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
-) -> dict[TopicPartition, ApiError | None]:
-    """Commit offsets. Returns each partition's error, or None."""
-    topics = [
-        OffsetCommitRequest.OffsetCommitRequestTopic(
-            topic, partitions=[_committed(index, offsets[TopicPartition(topic, index)]) for index in indexes]
+        answer = self._calls.ask_coordinator(
+            group_id,
+            OffsetDeleteRequest(group_id=group_id, topics=topics),
+            OffsetDeleteResponse,
+            lambda answer: (answer.error_code,),
         )
-        for topic, indexes in by_topic(offsets).items()
-    ]
-
-    # Without a member and a generation: coordinators accept such a commit only while the group has no members.
-    answer = calls.ask_coordinator(
-        group_id,
-        OffsetCommitRequest(group_id=group_id, topics=topics),
-        OffsetCommitResponse,
-        lambda answer: [each.error_code for topic in answer.topics for each in topic.partitions],
-        (_COMMIT_SINCE, _COMMIT_BY_NAME_UNTIL),
-    )
-    return {
-        TopicPartition(topic.name, each.partition_index): error_in(
-            each.error_code, None, f"Partition: {topic.name}-{each.partition_index}"
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-    }
+        raise_error(answer.error_code, None, f"Group: {group_id}")
+        return {
+            TopicPartition(topic.name, each.partition_index): error_in(
+                each.error_code, None, f"Partition: {topic.name}-{each.partition_index}"
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
 
 
 def _committed(index: int, wanted: OffsetAndMetadata | int) -> OffsetCommitRequest.OffsetCommitRequestPartition:
@@ -99,30 +139,3 @@ def _committed(index: int, wanted: OffsetAndMetadata | int) -> OffsetCommitReque
         committed_leader_epoch=new.leader_epoch,
         committed_metadata=new.metadata,
     )
-
-
-def delete_offsets_of_group(
-    calls: AdminCalls, group_id: str, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, ApiError | None]:
-    """Delete committed offsets. Returns each partition's error, or None. Raises ApiError."""
-    topics = [
-        OffsetDeleteRequest.OffsetDeleteRequestTopic(
-            topic, [OffsetDeleteRequest.OffsetDeleteRequestPartition(index) for index in indexes]
-        )
-        for topic, indexes in by_topic(partitions).items()
-    ]
-
-    answer = calls.ask_coordinator(
-        group_id,
-        OffsetDeleteRequest(group_id=group_id, topics=topics),
-        OffsetDeleteResponse,
-        lambda answer: (answer.error_code,),
-    )
-    raise_error(answer.error_code, None, f"Group: {group_id}")
-    return {
-        TopicPartition(topic.name, each.partition_index): error_in(
-            each.error_code, None, f"Partition: {topic.name}-{each.partition_index}"
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-    }

@@ -1,6 +1,6 @@
 """Changes of partitions that the controller makes: more partitions, other leaders, other replicas.
 
-Called by `Admin`. Kafka: NewPartitions, PartitionReassignment.
+Part of `Admin`. Kafka: NewPartitions, PartitionReassignment.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminCalls, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart, error_in, raise_error
 from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.reassignments import (
@@ -46,51 +46,116 @@ class PartitionReassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-def create_partitions(calls: AdminCalls, wanted: Mapping[str, NewPartitions], *, validate_only: bool) -> None:
-    """Give topics more partitions. Raises ApiError for the first topic that cannot have more."""
-    request = CreatePartitionsRequest(
-        topics=[
-            # Null lets the controller choose brokers. An empty list would be an assignment without the new partitions.
-            CreatePartitionsRequest.CreatePartitionsTopic(
-                name,
-                new.total_count,
-                [CreatePartitionsRequest.CreatePartitionsAssignment(list(brokers)) for brokers in new.assignments]
-                or None,
-            )
-            for name, new in wanted.items()
-        ],
-        timeout_ms=calls.broker_timeout_ms,
-        validate_only=validate_only,
-    )
-    answer = calls.ask_controller(
-        request, CreatePartitionsResponse, lambda answer: (result.error_code for result in answer.results)
-    )
-    for result in answer.results:
-        raise_error(result.error_code, result.error_message, f"Topic: {result.name}")
+class AdminPartitions(AdminPart):
+    """The methods of `Admin` that change partitions."""
 
+    def create_partitions(self, wanted: Mapping[str, NewPartitions], *, validate_only: bool = False) -> None:
+        """Give topics more partitions, and wait until the partitions exist.
 
-def elect_leaders(
-    calls: AdminCalls, election_type: ElectionType, partitions: Collection[TopicPartition] | None
-) -> dict[TopicPartition, ApiError | None]:
-    """Request leader elections. Returns the error, or None, of each partition that needed one. Raises ApiError."""
-    request = ElectLeadersRequest(
-        election_type=election_type,
-        topic_partitions=None
-        if partitions is None
-        else [ElectLeadersRequest.TopicPartitions(topic, indexes) for topic, indexes in by_topic(partitions).items()],
-        timeout_ms=calls.broker_timeout_ms,
-    )
-    answer = calls.ask_controller(request, ElectLeadersResponse, _election_errors)
-    raise_error(answer.error_code, None, "No election took place")
-    # Brokers leave out partitions that need no election only when they are asked about all partitions.
-    return {
-        TopicPartition(topic.topic, result.partition_id): error_in(
-            result.error_code, result.error_message, f"Partition: {topic.topic}-{result.partition_id}"
+        Raises ApiError for the first topic that cannot have more partitions. All other topics get theirs.
+        """
+        request = CreatePartitionsRequest(
+            topics=[
+                # Null lets the controller choose brokers. An empty list would be an assignment without the new
+                # partitions.
+                CreatePartitionsRequest.CreatePartitionsTopic(
+                    name,
+                    new.total_count,
+                    [CreatePartitionsRequest.CreatePartitionsAssignment(list(brokers)) for brokers in new.assignments]
+                    or None,
+                )
+                for name, new in wanted.items()
+            ],
+            timeout_ms=self._calls.broker_timeout_ms,
+            validate_only=validate_only,
         )
-        for topic in answer.replica_election_results
-        for result in topic.partition_result
-        if result.error_code != ErrorCode.ELECTION_NOT_NEEDED
-    }
+        answer = self._calls.ask_controller(
+            request, CreatePartitionsResponse, lambda answer: (result.error_code for result in answer.results)
+        )
+        for result in answer.results:
+            raise_error(result.error_code, result.error_message, f"Topic: {result.name}")
+
+    def elect_leaders(
+        self, election_type: ElectionType, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Request leader elections for these partitions, or for all.
+
+        Returns the error, or None, of each partition that needed an election. Raises ApiError when no election took
+        place at all.
+        """
+        request = ElectLeadersRequest(
+            election_type=election_type,
+            topic_partitions=None
+            if partitions is None
+            else [
+                ElectLeadersRequest.TopicPartitions(topic, indexes) for topic, indexes in by_topic(partitions).items()
+            ],
+            timeout_ms=self._calls.broker_timeout_ms,
+        )
+        answer = self._calls.ask_controller(request, ElectLeadersResponse, _election_errors)
+        raise_error(answer.error_code, None, "No election took place")
+        # Brokers leave out partitions that need no election only when they are asked about all partitions.
+        return {
+            TopicPartition(topic.topic, result.partition_id): error_in(
+                result.error_code, result.error_message, f"Partition: {topic.topic}-{result.partition_id}"
+            )
+            for topic in answer.replica_election_results
+            for result in topic.partition_result
+            if result.error_code != ErrorCode.ELECTION_NOT_NEEDED
+        }
+
+    def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ApiError | None]:
+        """Begin to move partitions to these brokers, the preferred leader first; None cancels a reassignment.
+
+        Returns each partition's error, or None. Raises ApiError when no partition was changed at all.
+        """
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=self._calls.broker_timeout_ms,
+            topics=[
+                AlterPartitionReassignmentsRequest.ReassignableTopic(
+                    topic, [_reassignable(index, wanted[TopicPartition(topic, index)]) for index in indexes]
+                )
+                for topic, indexes in by_topic(wanted).items()
+            ],
+        )
+        answer = self._calls.ask_controller(
+            request, AlterPartitionReassignmentsResponse, lambda answer: (answer.error_code,)
+        )
+        raise_error(answer.error_code, answer.error_message, "Nothing was reassigned")
+        return {
+            TopicPartition(topic.name, each.partition_index): error_in(
+                each.error_code, each.error_message, f"Partition: {topic.name}-{each.partition_index}"
+            )
+            for topic in answer.responses
+            for each in topic.partitions
+        }
+
+    def list_partition_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Return the reassignments in progress, of these partitions or of all. Raises ApiError."""
+        request = ListPartitionReassignmentsRequest(
+            timeout_ms=self._calls.broker_timeout_ms,
+            topics=None
+            if partitions is None
+            else [
+                ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(topic, indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ],
+        )
+        answer = self._calls.ask_controller(
+            request, ListPartitionReassignmentsResponse, lambda answer: (answer.error_code,)
+        )
+        raise_error(answer.error_code, answer.error_message, "Reassignments are not known")
+        return {
+            TopicPartition(topic.name, each.partition_index): PartitionReassignment(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
 
 
 def _election_errors(answer: ElectLeadersResponse) -> list[int]:
@@ -98,56 +163,8 @@ def _election_errors(answer: ElectLeadersResponse) -> list[int]:
     return [answer.error_code, *(result.error_code for result in results)]
 
 
-def alter_partition_reassignments(
-    calls: AdminCalls, wanted: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, ApiError | None]:
-    """Begin or cancel reassignments. Returns each partition's error, or None. Raises ApiError."""
-    request = AlterPartitionReassignmentsRequest(
-        timeout_ms=calls.broker_timeout_ms,
-        topics=[
-            AlterPartitionReassignmentsRequest.ReassignableTopic(
-                topic, [_reassignable(index, wanted[TopicPartition(topic, index)]) for index in indexes]
-            )
-            for topic, indexes in by_topic(wanted).items()
-        ],
-    )
-    answer = calls.ask_controller(request, AlterPartitionReassignmentsResponse, lambda answer: (answer.error_code,))
-    raise_error(answer.error_code, answer.error_message, "Nothing was reassigned")
-    return {
-        TopicPartition(topic.name, each.partition_index): error_in(
-            each.error_code, each.error_message, f"Partition: {topic.name}-{each.partition_index}"
-        )
-        for topic in answer.responses
-        for each in topic.partitions
-    }
-
-
 def _reassignable(
     index: int, replicas: Sequence[int] | None
 ) -> AlterPartitionReassignmentsRequest.ReassignablePartition:
     # Null cancels the reassignment in progress.
     return AlterPartitionReassignmentsRequest.ReassignablePartition(index, None if replicas is None else list(replicas))
-
-
-def list_partition_reassignments(
-    calls: AdminCalls, partitions: Collection[TopicPartition] | None
-) -> dict[TopicPartition, PartitionReassignment]:
-    """Return the reassignments in progress. Raises ApiError."""
-    request = ListPartitionReassignmentsRequest(
-        timeout_ms=calls.broker_timeout_ms,
-        topics=None
-        if partitions is None
-        else [
-            ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(topic, indexes)
-            for topic, indexes in by_topic(partitions).items()
-        ],
-    )
-    answer = calls.ask_controller(request, ListPartitionReassignmentsResponse, lambda answer: (answer.error_code,))
-    raise_error(answer.error_code, answer.error_message, "Reassignments are not known")
-    return {
-        TopicPartition(topic.name, each.partition_index): PartitionReassignment(
-            tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-    }

@@ -1,6 +1,6 @@
 """The SCRAM credentials of users (KIP-554): which mechanisms a user may log in with, and new passwords.
 
-Called by `Admin`. A password is salted here and never travels; a credential cannot be read back.
+Part of `Admin`. A password is salted here and never travels; a credential cannot be read back.
 Kafka: UserScramCredentialsDescription, ScramCredentialInfo, UserScramCredentialUpsertion.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from enum import IntEnum
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart, raise_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.quotas import (
     AlterUserScramCredentialsRequest,
@@ -30,33 +30,49 @@ class ScramMechanism(IntEnum):
     SCRAM_SHA_512 = 2
 
 
-class ScramCredential(NamedTuple):
+class ScramCredentialInfo(NamedTuple):
     """One credential of a user."""
 
     mechanism: ScramMechanism
     iterations: int
 
 
-def describe_user_scram_credentials(
-    calls: AdminCalls, users: Collection[str] | None
-) -> dict[str, tuple[ScramCredential, ...]]:
-    """Return the credentials of these users, or of all. Raises ApiError.
+class AdminScramCredentials(AdminPart):
+    """The methods of `Admin` about SCRAM credentials."""
 
-    A user without credentials is left out.
-    """
-    names = None if users is None else [DescribeUserScramCredentialsRequest.UserName(name) for name in users]
-    answer = calls.ask(DescribeUserScramCredentialsRequest(names), DescribeUserScramCredentialsResponse)
-    raise_error(answer.error_code, answer.error_message, "Credentials are not known")
-    found = {}
-    for result in answer.results:
-        # The answer to a request that names a user without credentials, not a failure of the request.
-        if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
-            continue
-        raise_error(result.error_code, result.error_message, f"User: {result.user}")
-        found[result.user] = tuple(
-            ScramCredential(_mechanism(each.mechanism), each.iterations) for each in result.credential_infos
+    def describe_user_scram_credentials(
+        self, users: Collection[str] | None = None
+    ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
+        """Return the SCRAM credentials of these users, or of all. A user without any is left out. Raises ApiError."""
+        names = None if users is None else [DescribeUserScramCredentialsRequest.UserName(name) for name in users]
+        answer = self._calls.ask(DescribeUserScramCredentialsRequest(names), DescribeUserScramCredentialsResponse)
+        raise_error(answer.error_code, answer.error_message, "Credentials are not known")
+        found = {}
+        for result in answer.results:
+            # The answer to a request that names a user without credentials, not a failure of the request.
+            if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+                continue
+            raise_error(result.error_code, result.error_message, f"User: {result.user}")
+            found[result.user] = tuple(
+                ScramCredentialInfo(_mechanism(each.mechanism), each.iterations) for each in result.credential_infos
+            )
+        return found
+
+    def alter_user_scram_credentials(self, alterations: Collection[ScramAlteration]) -> None:
+        """Set and delete SCRAM credentials. Raises ApiError for the first user that is rejected."""
+        request = AlterUserScramCredentialsRequest(
+            [
+                AlterUserScramCredentialsRequest.ScramCredentialDeletion(each.user, each.mechanism)
+                for each in alterations
+                if each.password is None
+            ],
+            [_upsertion(each, each.password) for each in alterations if each.password is not None],
         )
-    return found
+        answer = self._calls.ask_controller(
+            request, AlterUserScramCredentialsResponse, lambda answer: (result.error_code for result in answer.results)
+        )
+        for result in answer.results:
+            raise_error(result.error_code, result.error_message, f"User: {result.user}")
 
 
 class ScramAlteration(NamedTuple):
@@ -69,23 +85,6 @@ class ScramAlteration(NamedTuple):
 
     def __repr__(self) -> str:
         return f"ScramAlteration(user={self.user!r}, mechanism={self.mechanism!r}, hidden)"
-
-
-def alter_user_scram_credentials(calls: AdminCalls, alterations: Collection[ScramAlteration]) -> None:
-    """Set and delete credentials. Raises ApiError for the first user that is rejected."""
-    request = AlterUserScramCredentialsRequest(
-        [
-            AlterUserScramCredentialsRequest.ScramCredentialDeletion(each.user, each.mechanism)
-            for each in alterations
-            if each.password is None
-        ],
-        [_upsertion(each, each.password) for each in alterations if each.password is not None],
-    )
-    answer = calls.ask_controller(
-        request, AlterUserScramCredentialsResponse, lambda answer: (result.error_code for result in answer.results)
-    )
-    for result in answer.results:
-        raise_error(result.error_code, result.error_message, f"User: {result.user}")
 
 
 def _upsertion(alteration: ScramAlteration, password: str) -> AlterUserScramCredentialsRequest.ScramCredentialUpsertion:

@@ -1,14 +1,14 @@
-"""Creates, deletes, lists and describes topics.
+"""Creates, deletes, lists and describes topics; describes the cluster.
 
-Called by `Admin`. Kafka: KafkaAdminClient.
+Part of `Admin`. Kafka: KafkaAdminClient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
-from barnabas.clients.admin.new_topic import CreatedTopic, NewTopic, TopicDescription
+from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, raise_error
+from barnabas.clients.admin.new_topic import ClusterDescription, CreatedTopic, NewTopic, TopicDescription
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -18,75 +18,83 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from barnabas.rpc.node import Node
 
 # DeleteTopics v6 names topics by name or id (KIP-516); this client knows names.
 _VERSION_WITHOUT_TOPIC_IDS = 5
 
 
-def create_topics(
-    calls: AdminCalls, topics: Iterable[NewTopic], *, validate_only: bool = False
-) -> dict[str, CreatedTopic]:
-    """Create topics and wait until every broker knows them.
+class AdminTopics(AdminPart):
+    """The methods of `Admin` about topics and the cluster."""
 
-    Raises ApiError for the first topic that cannot be created.
-    """
-    request = CreateTopicsRequest(
-        topics=[_creatable(topic) for topic in topics],
-        timeout_ms=calls.broker_timeout_ms,
-        validate_only=validate_only,
-    )
-    response = calls.ask_controller(
-        request, CreateTopicsResponse, lambda answer: (topic.error_code for topic in answer.topics)
-    )
-    for topic in response.topics:
-        raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
-    if not validate_only:
-        # The next call may go to any broker, as may the next program.
-        names = [topic.name for topic in response.topics]
-        calls.await_all_brokers(_metadata_request(names), MetadataResponse, _knows_all)
-    return {
-        topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
-        for topic in response.topics
-    }
+    def describe_cluster(self) -> ClusterDescription:
+        """Return the cluster's id, controller and brokers. Raises ClientTimeout, Disconnected."""
+        response = _metadata_of(self._calls, [])
+        nodes = (Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, tuple(sorted(nodes)))
 
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, CreatedTopic]:
+        """Create topics and wait until they exist. With `validate_only`, only check whether they could be created.
 
-def delete_topics(calls: AdminCalls, names: Iterable[str]) -> None:
-    """Delete topics. Raises ApiError for the first topic that cannot be deleted."""
-    names = list(names)
-    request = DeleteTopicsRequest(topic_names=names, timeout_ms=calls.broker_timeout_ms)
-    response = calls.ask_controller(
-        request,
-        DeleteTopicsResponse,
-        lambda answer: (topic.error_code for topic in answer.responses),
-        versions=(0, _VERSION_WITHOUT_TOPIC_IDS),
-    )
-    for topic in response.responses:
-        raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
-
-
-def list_topics(calls: AdminCalls, *, include_internal: bool = False) -> list[str]:
-    """Return the names of all topics, sorted. Raises ClientTimeout, Disconnected."""
-    response = metadata_of(calls, None)
-    return sorted(topic.name for topic in response.topics if topic.name and (include_internal or not topic.is_internal))
-
-
-def describe_topics(calls: AdminCalls, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-    """Return these topics, or all. Raises ApiError for a topic that does not exist or may not be described."""
-    response = metadata_of(calls, None if names is None else list(names))
-    described = {}
-    for topic in response.topics:
-        raise_error(topic.error_code, None, f"Topic: {topic.name}")
-        name = topic.name or ""
-        partitions = tuple(
-            PartitionInfo.of(name, partition)
-            # Brokers list partitions in any order.
-            for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+        Every broker that can be reached knows them then, unless that takes more than two seconds. Raises ApiError for
+        the first topic that cannot be created; all others are created.
+        """
+        request = CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in topics],
+            timeout_ms=self._calls.broker_timeout_ms,
+            validate_only=validate_only,
         )
-        described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
-    return described
+        response = self._calls.ask_controller(
+            request, CreateTopicsResponse, lambda answer: (topic.error_code for topic in answer.topics)
+        )
+        for topic in response.topics:
+            raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+        if not validate_only:
+            # The next call may go to any broker, as may the next program.
+            names = [topic.name for topic in response.topics]
+            self._calls.await_all_brokers(_metadata_request(names), MetadataResponse, _knows_all)
+        return {
+            topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
+            for topic in response.topics
+        }
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics. Raises ApiError for the first topic that cannot be deleted; all others are deleted."""
+        names = list(names)
+        request = DeleteTopicsRequest(topic_names=names, timeout_ms=self._calls.broker_timeout_ms)
+        response = self._calls.ask_controller(
+            request,
+            DeleteTopicsResponse,
+            lambda answer: (topic.error_code for topic in answer.responses),
+            versions=(0, _VERSION_WITHOUT_TOPIC_IDS),
+        )
+        for topic in response.responses:
+            raise_error(topic.error_code, topic.error_message, f"Topic: {topic.name}")
+
+    def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        """Return the names of all topics, sorted. Raises ClientTimeout, Disconnected."""
+        response = _metadata_of(self._calls, None)
+        return sorted(
+            topic.name for topic in response.topics if topic.name and (include_internal or not topic.is_internal)
+        )
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+        """Return these topics, or all. Raises ApiError for a topic that does not exist or may not be described."""
+        response = _metadata_of(self._calls, None if names is None else list(names))
+        described = {}
+        for topic in response.topics:
+            raise_error(topic.error_code, None, f"Topic: {topic.name}")
+            name = topic.name or ""
+            partitions = tuple(
+                PartitionInfo.of(name, partition)
+                # Brokers list partitions in any order.
+                for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
+            )
+            described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
+        return described
 
 
-def metadata_of(calls: AdminCalls, names: list[str] | None) -> MetadataResponse:
+def _metadata_of(calls: AdminCalls, names: list[str] | None) -> MetadataResponse:
     """Return any broker's answer about these topics, or about all. Raises ClientTimeout, Disconnected."""
     return calls.ask(_metadata_request(names), MetadataResponse, None)
 

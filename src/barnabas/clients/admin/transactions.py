@@ -1,6 +1,6 @@
 """Describes, lists, fences and ends transactions (KIP-664).
 
-Called by `Admin`. Kafka: DescribeTransactionsHandler, ListTransactionsHandler, FenceProducersHandler,
+Part of `Admin`. Kafka: DescribeTransactionsHandler, ListTransactionsHandler, FenceProducersHandler,
 AbortTransactionHandler.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminCalls, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, raise_error
 from barnabas.clients.admin.group_coordinators import TRANSACTION, CoordinatedIds
 from barnabas.clients.values import PreparedTransaction
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -73,45 +73,106 @@ class FencedProducer(NamedTuple):
     epoch: int
 
 
-def list_transactions(
-    calls: AdminCalls,
-    states: Collection[str],
-    producer_ids: Collection[int],
-    longer_than_ms: int | None,
-) -> list[TransactionListing]:
-    """Return the transactions of all coordinators, sorted by id. Raises ApiError."""
-    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
-    versions = (0, 1)
-    if longer_than_ms is not None:
-        # A broker that does not know the duration would list all transactions.
-        request.duration_filter, versions = longer_than_ms, (1, 1)
-    answers = calls.ask_all_coordinators(request, ListTransactionsResponse, lambda answer: answer.error_code, versions)
-    found = []
-    for broker_id, answer in answers.items():
-        raise_error(answer.error_code, None, f"Broker: {broker_id}")
-        found += [
-            TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, broker_id)
-            for each in answer.transaction_states
-        ]
-    return sorted(found)
+class AdminTransactions(AdminPart):
+    """The methods of `Admin` about transactions."""
 
+    def list_transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        longer_than_ms: int | None = None,
+    ) -> list[TransactionListing]:
+        """Return all transactional ids, or those of these states and producers and open for longer, sorted.
 
-def describe_transactions(calls: AdminCalls, transactional_ids: Collection[str]) -> dict[str, TransactionDescription]:
-    """Return these transactional ids, from their coordinators. Raises ApiError for one that does not exist."""
+        Raises ApiError; UnsupportedVersion when a broker before Kafka 3.8 is asked for a duration.
+        """
+        request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+        versions = (0, 1)
+        if longer_than_ms is not None:
+            # A broker that does not know the duration would list all transactions.
+            request.duration_filter, versions = longer_than_ms, (1, 1)
+        answers = self._calls.ask_all_coordinators(
+            request, ListTransactionsResponse, lambda answer: answer.error_code, versions
+        )
+        found = []
+        for broker_id, answer in answers.items():
+            raise_error(answer.error_code, None, f"Broker: {broker_id}")
+            found += [
+                TransactionListing(each.transactional_id, each.producer_id, each.transaction_state, broker_id)
+                for each in answer.transaction_states
+            ]
+        return sorted(found)
 
-    def request_for(ids: Iterable[str]) -> DescribeTransactionsRequest:
-        return DescribeTransactionsRequest(transactional_ids=list(ids))
+    def describe_transactions(self, transactional_ids: Collection[str]) -> dict[str, TransactionDescription]:
+        """Return the state and the partitions of transactional ids. Raises ApiError for one that does not exist."""
 
-    def results_in(
-        answer: DescribeTransactionsResponse,
-    ) -> Iterator[tuple[str, int, DescribeTransactionsResponse.TransactionState]]:
-        for each in answer.transaction_states:
-            yield each.transactional_id, each.error_code, each
+        def request_for(ids: Iterable[str]) -> DescribeTransactionsRequest:
+            return DescribeTransactionsRequest(transactional_ids=list(ids))
 
-    found = calls.ask_coordinators(CoordinatedIds(transactional_ids, TRANSACTION), request_for, results_in)
-    for name, (_, each) in found.items():
-        raise_error(each.error_code, None, f"Transactional id: {name}")
-    return {name: _description(node, each) for name, (node, each) in found.items()}
+        def results_in(
+            answer: DescribeTransactionsResponse,
+        ) -> Iterator[tuple[str, int, DescribeTransactionsResponse.TransactionState]]:
+            for each in answer.transaction_states:
+                yield each.transactional_id, each.error_code, each
+
+        found = self._calls.ask_coordinators(CoordinatedIds(transactional_ids, TRANSACTION), request_for, results_in)
+        for name, (_, each) in found.items():
+            raise_error(each.error_code, None, f"Transactional id: {name}")
+        return {name: _description(node, each) for name, (node, each) in found.items()}
+
+    def fence_producers(self, transactional_ids: Collection[str]) -> dict[str, FencedProducer]:
+        """Make the producers of these transactional ids fail, and abort their open transactions.
+
+        Raises ApiError; ids before the one that fails have been fenced.
+        """
+        return {name: _fence(self._calls, name) for name in dict.fromkeys(transactional_ids)}
+
+    def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """Commit, or abort, a transaction that `Producer.prepare_transaction` has returned.
+
+        May be repeated, with the same decision. Raises ApiError: INVALID_PRODUCER_EPOCH, PRODUCER_FENCED or
+        INVALID_TXN_STATE when the transaction was aborted, by its timeout or by another producer of the same
+        `transactional_id`. ClientTimeout: the transaction may have been ended.
+        """
+        name = prepared.transactional_id
+
+        def request_for(_ids: Iterable[str]) -> EndTxnRequest:
+            return EndTxnRequest(name, prepared.producer_id, prepared.producer_epoch, commit)
+
+        def results_in(answer: EndTxnResponse) -> Iterator[tuple[str, int, int]]:
+            yield name, answer.error_code, answer.error_code
+
+        wanted = CoordinatedIds([name], TRANSACTION)
+        versions = _END_VERSIONS_2 if prepared.is_version_2 else _END_VERSIONS
+        _, error_code = self._calls.ask_coordinators(wanted, request_for, results_in, versions)[name]
+        raise_error(error_code, None, f"Transactional id: {name}")
+
+    def abort_transaction(self, transaction: OpenTransaction) -> None:
+        """End a hanging transaction in one partition, as `describe_producers` shows it, by an abort marker.
+
+        Only for transactions that no coordinator knows any more. Raises ApiError.
+        """
+        topic, partition = transaction.topic_partition
+
+        def request_for(_partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
+            marker = WriteTxnMarkersRequest.WritableTxnMarker(
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                transaction_result=False,
+                topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(topic, [partition])],
+                # -1 where no coordinator has ever ended a transaction of the producer there.
+                coordinator_epoch=max(transaction.coordinator_epoch, 0),
+            )
+            return WriteTxnMarkersRequest(markers=[marker])
+
+        def results_in(answer: WriteTxnMarkersResponse) -> Iterator[tuple[TopicPartition, int, None]]:
+            for marker in answer.markers:
+                for found in marker.topics:
+                    for each in found.partitions:
+                        yield TopicPartition(found.name, each.partition_index), each.error_code, None
+
+        self._calls.ask_leaders([transaction.topic_partition], request_for, results_in, _MARKER_VERSIONS)
 
 
 def _description(node: Node, each: DescribeTransactionsResponse.TransactionState) -> TransactionDescription:
@@ -127,14 +188,6 @@ def _description(node: Node, each: DescribeTransactionsResponse.TransactionState
     )
 
 
-def fence_producers(calls: AdminCalls, transactional_ids: Collection[str]) -> dict[str, FencedProducer]:
-    """Take over these transactional ids, so that their producers fail. Open transactions are aborted. Raises ApiError.
-
-    Ids before the one that fails have been fenced.
-    """
-    return {name: _fence(calls, name) for name in dict.fromkeys(transactional_ids)}
-
-
 def _fence(calls: AdminCalls, transactional_id: str) -> FencedProducer:
     def request_for(_ids: Iterable[str]) -> InitProducerIdRequest:
         return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_FENCING_TIMEOUT_MS)
@@ -148,43 +201,3 @@ def _fence(calls: AdminCalls, transactional_id: str) -> FencedProducer:
     _, answer = found[transactional_id]
     raise_error(answer.error_code, None, f"Transactional id: {transactional_id}")
     return FencedProducer(answer.producer_id, answer.producer_epoch)
-
-
-def end_transaction(calls: AdminCalls, prepared: PreparedTransaction, *, commit: bool) -> None:
-    """Commit or abort a transaction that a producer has prepared. Raises ApiError, ClientTimeout."""
-    name = prepared.transactional_id
-
-    def request_for(_ids: Iterable[str]) -> EndTxnRequest:
-        return EndTxnRequest(name, prepared.producer_id, prepared.producer_epoch, commit)
-
-    def results_in(answer: EndTxnResponse) -> Iterator[tuple[str, int, int]]:
-        yield name, answer.error_code, answer.error_code
-
-    wanted = CoordinatedIds([name], TRANSACTION)
-    versions = _END_VERSIONS_2 if prepared.is_version_2 else _END_VERSIONS
-    _, error_code = calls.ask_coordinators(wanted, request_for, results_in, versions)[name]
-    raise_error(error_code, None, f"Transactional id: {name}")
-
-
-def abort_transaction(calls: AdminCalls, transaction: OpenTransaction) -> None:
-    """Write an abort marker into one partition, without the coordinator. Raises ApiError."""
-    topic, partition = transaction.topic_partition
-
-    def request_for(_partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
-        marker = WriteTxnMarkersRequest.WritableTxnMarker(
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
-            transaction_result=False,
-            topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(topic, [partition])],
-            # -1 where no coordinator has ever ended a transaction of the producer there.
-            coordinator_epoch=max(transaction.coordinator_epoch, 0),
-        )
-        return WriteTxnMarkersRequest(markers=[marker])
-
-    def results_in(answer: WriteTxnMarkersResponse) -> Iterator[tuple[TopicPartition, int, None]]:
-        for marker in answer.markers:
-            for found in marker.topics:
-                for each in found.partitions:
-                    yield TopicPartition(found.name, each.partition_index), each.error_code, None
-
-    calls.ask_leaders([transaction.topic_partition], request_for, results_in, _MARKER_VERSIONS)

@@ -21,7 +21,8 @@ from barnabas.clients.arrow.gatherer import Gatherer, Mask, empty_headers
 from barnabas.clients.arrow.headers import locate_headers
 from barnabas.clients.arrow.record_fields import Extent, HeaderPlaces, Pieces, find_fields
 from barnabas.clients.arrow.varints import Bytes, Integers
-from barnabas.records.record_batch import HEADER_SIZE, LOG_APPEND_TIME, Buffer, RecordBatch
+from barnabas.records.compression import Buffer
+from barnabas.records.record_batch import HEADER_SIZE, LOG_APPEND_TIME, RecordBatch
 
 
 class RecordArrays(NamedTuple):

@@ -29,8 +29,8 @@ import numpy as np
 
 from barnabas.clients.arrow.record_fields import Extent, Pieces, RecordFields
 from barnabas.clients.arrow.varints import Bytes, Integers
+from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import Buffer
 from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag, encode_zigzag
 
 _NUMBERS_OF_ONE_BYTE = 64

@@ -24,9 +24,10 @@ from barnabas.clients.arrow.decoder import (
 from barnabas.clients.arrow.gatherer import HEADERS_TYPE, empty_headers, numbers, repeated_number, repeated_text
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.compression import Buffer
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import Buffer, RecordBatch
+from barnabas.records.record_batch import RecordBatch
 
 RECORD_SCHEMA = pa.schema(
     [

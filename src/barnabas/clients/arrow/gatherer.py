@@ -19,7 +19,7 @@ import pyarrow as pa
 from barnabas.clients.arrow.headers import HeaderPositions
 from barnabas.clients.arrow.record_fields import Pieces
 from barnabas.clients.arrow.varints import Bytes, Integers
-from barnabas.records.record_batch import Buffer
+from barnabas.records.compression import Buffer
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.integer[Any]]

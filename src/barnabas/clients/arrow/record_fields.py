@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from barnabas.clients.arrow.varints import VARLONG_BYTES, Bytes, Integers, read_varints
+from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import Buffer
 from barnabas.records.record_framing import MIN_RECORD_SIZE
 
 _FIRST_WALK_RECORDS = 16

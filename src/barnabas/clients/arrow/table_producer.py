@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from barnabas.clients.arrow.encoder import BatchFormat, encode_batches
 from barnabas.clients.arrow.row_partitions import RowPartitions, TopicPartitions, grouped_rows
@@ -33,16 +33,6 @@ STRETCH_BYTES = 8 << 20
 """The bytes of rows that are encoded together: with more, the sending thread would have nothing to do at first."""
 
 
-class BatchQueue(Protocol):
-    """The part of Producer that takes the batches."""
-
-    def send_batch(
-        self, topic: str, partition: int, batch: EncodedBatch, on_delivery: BatchCallback | None = None
-    ) -> object:
-        """Queue one batch, and wait while `buffer.memory` is full. Errors go to the callback."""
-        ...
-
-
 class TableLimits(NamedTuple):
     """The producer's limits. `record_bytes` is the largest record, which `record_setting` names."""
 
@@ -54,20 +44,22 @@ class TableLimits(NamedTuple):
 class TableProducer:
     """The tables of one producer.
 
+    send_batch(topic, partition, batch, callback): queues one batch, and waits while `buffer.memory` is full. Errors go
+    to the callback.
     await_partitions(topic, partition): the topic's partitions once the topic, and this partition, are known. It raises
     ClientTimeout and ApiError.
     """
 
     def __init__(
         self,
-        queue: BatchQueue,
+        send_batch: Callable[[str, int, EncodedBatch, BatchCallback], object],
         await_partitions: Callable[[str, int | None], tuple[PartitionInfo, ...]],
         limits: TableLimits,
         random: Random,
         *,
         ignore_keys: bool = False,
     ) -> None:
-        self._queue = queue
+        self._send_batch = send_batch
         self._await_partitions = await_partitions
         self._limits = limits
         # A compressed batch may be a little larger than its content, and has a header.
@@ -119,7 +111,7 @@ class TableProducer:
             partition = int(grouped.partitions[row])
             placed = _batch_rows(row, row + batch.record_count, start, order)
             ended = delivery.begin_batch(partition, placed, batch.size)
-            self._queue.send_batch(topic, partition, batch, ended)
+            self._send_batch(topic, partition, batch, ended)
             row += batch.record_count
         return None
 

@@ -13,45 +13,21 @@ Kafka: Metadata.updatePartitionLeadership.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.clients.metadata.cluster import Cluster, PartitionInfo
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
 
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.fetch import FetchResponse
+    from barnabas.protocol.messages.produce import ProduceResponse
+
+    NamedLeader = ProduceResponse.LeaderIdAndEpoch | FetchResponse.LeaderIdAndEpoch
+    NodeEndpoint = ProduceResponse.NodeEndpoint | FetchResponse.NodeEndpoint
+
 _UNKNOWN = -1
-
-
-class NamedLeader(Protocol):
-    """The `current_leader` of a partition in an answer: node id and epoch, -1 for what the broker does not know."""
-
-    @property
-    def leader_id(self) -> int:
-        """The node id."""
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch."""
-
-
-class NodeEndpoint(Protocol):
-    """One of the `node_endpoints` of an answer."""
-
-    @property
-    def node_id(self) -> int:
-        """The node id."""
-
-    @property
-    def host(self) -> str:
-        """The host on the client's listener."""
-
-    @property
-    def port(self) -> int:
-        """The port on the client's listener."""
-
-    @property
-    def rack(self) -> str | None:
-        """The rack, None if the broker has none."""
+"""As node id or epoch: the broker does not know it."""
 
 
 class MergedLeaders(NamedTuple):

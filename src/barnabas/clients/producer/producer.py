@@ -246,7 +246,7 @@ class Producer:
         config = self.config
         batch_format = BatchFormat(config.codec, config.compression_level, max(config.batch_size, BATCH_BYTES))
         return TableProducer(
-            self,
+            self.send_batch,
             lambda topic, partition: self._topics.wait(topic, partition).cluster.topics[topic],
             TableLimits(batch_format, config.largest_record, config.largest_record_setting),
             self._random,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from barnabas.records.record_batch import Buffer
+from barnabas.records.compression import Buffer
 
 _TIMESTAMP_END = 1 << 63
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from barnabas.clients.errors import SerializationFailed
 from barnabas.config.config_error import nearest_hint
-from barnabas.records.record_batch import Buffer
+from barnabas.records.compression import Buffer
 
 MutableHeaders: TypeAlias = list[tuple[str, Buffer | None]]
 

@@ -17,7 +17,7 @@ from barnabas.coordinator.runtime.log import ErrorTranslation
 from barnabas.coordinator.runtime.record import decode_record, encode_record, version_of
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import Record
+from barnabas.protocol.messages.message import CoordinatorMessage
 from barnabas.protocol.schema import Int32, Int64, Uuid, field
 
 OFFSET_KINDS: Final = (0, 1)
@@ -45,7 +45,7 @@ _USUAL_VERSION: Final = 3
 _OLD_HEAD: Final = struct.Struct(">hqh")
 
 
-class OffsetCommitKey(Record, versions="0-1"):
+class OffsetCommitKey(CoordinatorMessage, versions="0-1"):
     """The key of a committed offset."""
 
     group: str = field("0+")
@@ -53,7 +53,7 @@ class OffsetCommitKey(Record, versions="0-1"):
     partition: Int32 = field("0+")
 
 
-class OffsetCommitValue(Record, versions="0-4", flexible="4+"):
+class OffsetCommitValue(CoordinatorMessage, versions="0-4", flexible="4+"):
     """A committed offset."""
 
     offset: Int64 = field("0+")
@@ -66,13 +66,13 @@ class OffsetCommitValue(Record, versions="0-4", flexible="4+"):
     topic_id: Uuid = field("4+", tag=0, tagged="4+", ignorable=True)
 
 
-class GroupMetadataKey(Record, versions="2"):
+class GroupMetadataKey(CoordinatorMessage, versions="2"):
     """The key of a classic group."""
 
     group: str = field("2")
 
 
-class GroupMetadataValue(Record, versions="0-4", flexible="4+"):
+class GroupMetadataValue(CoordinatorMessage, versions="0-4", flexible="4+"):
     """A classic group: its generation and its members."""
 
     protocol_type: str = field("0+")

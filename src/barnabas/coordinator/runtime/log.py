@@ -12,13 +12,14 @@ Kafka: GroupMetadataManager.appendForGroup, TransactionStateManager.appendTransa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.runtime.record import KeyAndValue
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.plain_batch import plain_batch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.partition_append import PartitionAppend
 from barnabas.runtime.clock import Clock
 from barnabas.storage.log_append_info import AppendOrigin
@@ -28,21 +29,6 @@ _COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 ErrorTranslation = Mapping[ErrorCode, ErrorCode]
 """The log's errors, and what the coordinator's clients get instead. An error that is not named stays as it is."""
-
-
-class ReplicatedLog(Protocol):
-    """The local log and its replication. Implemented by `ReplicaAppender`."""
-
-    def append_locally(self, entry: PartitionAppend, required_acks: int, origin: AppendOrigin) -> None:
-        """Append to the local log; the result is in `entry`."""
-
-    def when_replicated(
-        self,
-        entries: Sequence[PartitionAppend],
-        timeout_ms: int,
-        on_complete: Callable[[Sequence[PartitionAppend]], None],
-    ) -> None:
-        """Call `on_complete` once when the entries are replicated, or the time is over."""
 
 
 class AppendTerms(NamedTuple):
@@ -101,7 +87,7 @@ class StoredAppend:
 class CoordinatorLog:
     """The writer to the partitions of one topic."""
 
-    def __init__(self, topic: str, replicas: ReplicatedLog, terms: AppendTerms, clock: Clock) -> None:
+    def __init__(self, topic: str, replicas: ReplicaAppender, terms: AppendTerms, clock: Clock) -> None:
         self._topic = topic
         self._append_locally = replicas.append_locally
         self._when_replicated = replicas.when_replicated

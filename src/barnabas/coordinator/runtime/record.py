@@ -10,11 +10,11 @@ import struct
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.protocol.errors import DecodeError
-from barnabas.protocol.messages.message import Record
+from barnabas.protocol.messages.message import CoordinatorMessage
 
 _VERSION: Final = struct.Struct(">h")
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=CoordinatorMessage)
 
 KeyAndValue: TypeAlias = tuple[bytes, bytes | None]
 """A record as a plain tuple: commits make them by the thousand, and a NamedTuple costs a call each."""
@@ -34,7 +34,7 @@ def version_of(data: bytes) -> int:
     return int.from_bytes(data[:2], "big", signed=True)
 
 
-def encode_record(record: Record, version: int) -> bytes:
+def encode_record(record: CoordinatorMessage, version: int) -> bytes:
     """Encode a key or value. Raises EncodeError when the version cannot hold it."""
     return b"".join((_VERSION.pack(version), *record.encode(version)))
 

@@ -18,7 +18,7 @@ from barnabas.coordinator.transaction.entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_metadata import NO_PRODUCER_ID, TransactionMetadata, TransactionState
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import Record
+from barnabas.protocol.messages.message import CoordinatorMessage
 from barnabas.protocol.schema import Int8, Int16, Int32, Int64, field
 from barnabas.protocol.topic_partition import TopicPartition, by_topic
 
@@ -29,13 +29,13 @@ FLEXIBLE_VALUE_VERSION: Final = 1
 """The version of values that say what producers of `transaction.version` 2 need."""
 
 
-class TransactionLogKey(Record, versions="0"):
+class TransactionLogKey(CoordinatorMessage, versions="0"):
     """The key: a transactional id."""
 
     transactional_id: str = field("0+")
 
 
-class TransactionLogValue(Record, versions="0-1", flexible="1+"):
+class TransactionLogValue(CoordinatorMessage, versions="0-1", flexible="1+"):
     """The metadata of a transactional id."""
 
     producer_id: Int64 = field("0+")

@@ -74,7 +74,7 @@ class Message(Versioned):
         cls._declare(versions, flexible)
 
 
-class Record(Versioned):
+class CoordinatorMessage(Versioned):
     """A key or a value of a log that belongs to a coordinator (Kafka: coordinator-key, coordinator-value)."""
 
     def __init_subclass__(cls, *, versions: str, flexible: str = "none") -> None:

@@ -37,8 +37,8 @@ _CREDENTIAL_FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 _BASE64: Final = re.compile(BASE64)
 
 
-class ScramMechanism(NamedTuple):
-    """One mechanism. name: as in SASL. digest: as in hashlib. code: as in the requests of KIP-554."""
+class ScramFormatter(NamedTuple):
+    """One mechanism, and its mathematics. name: in SASL. digest: in hashlib. code: in the requests of KIP-554."""
 
     name: str
     digest: str
@@ -86,8 +86,8 @@ class ScramMechanism(NamedTuple):
         return hmac.digest(salted_password, b"Client Key", self.digest)
 
 
-SCRAM_SHA_256: Final = ScramMechanism("SCRAM-SHA-256", "sha256", 1)
-SCRAM_SHA_512: Final = ScramMechanism("SCRAM-SHA-512", "sha512", 2)
+SCRAM_SHA_256: Final = ScramFormatter("SCRAM-SHA-256", "sha256", 1)
+SCRAM_SHA_512: Final = ScramFormatter("SCRAM-SHA-512", "sha512", 2)
 SCRAM_MECHANISMS: Final = {mechanism.name: mechanism for mechanism in (SCRAM_SHA_256, SCRAM_SHA_512)}
 """Name -> mechanism."""
 
@@ -108,7 +108,7 @@ class ScramCredential(NamedTuple):
     @classmethod
     def of_password(
         cls,
-        mechanism: ScramMechanism,
+        mechanism: ScramFormatter,
         password: str,
         iterations: int = MIN_ITERATIONS,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
@@ -121,7 +121,7 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def of_salted_password(
-        cls, mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
+        cls, mechanism: ScramFormatter, salted_password: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
         """Make the credential of a SaltedPassword, the form in which AlterUserScramCredentials sends a password."""
         return cls(salt, mechanism.stored_key(salted_password), mechanism.server_key(salted_password), iterations)

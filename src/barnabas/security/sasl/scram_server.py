@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.security.sasl.sasl_server import Login, LoginRejected, told
-from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramCredential, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramCredential, ScramFormatter
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,
@@ -40,10 +40,10 @@ class TokenCredential(NamedTuple):
 class ScramCredentials(Protocol):
     """The credentials that logins are checked against. Any thread may ask; no call waits."""
 
-    def of_user(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
         """Return a user's credential; None if there is none."""
 
-    def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
         """Return the credential of a delegation token that is valid now; None if there is none."""
 
 
@@ -73,7 +73,7 @@ class ScramServer:
     __slots__ = ("_begun", "_credentials", "_mechanism", "_new_nonce", "login")
 
     def __init__(
-        self, mechanism: ScramMechanism, credentials: ScramCredentials, new_nonce: Callable[[], str] = new_nonce
+        self, mechanism: ScramFormatter, credentials: ScramCredentials, new_nonce: Callable[[], str] = new_nonce
     ) -> None:
         self._mechanism = mechanism
         self._credentials = credentials

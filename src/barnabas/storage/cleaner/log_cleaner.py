@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.config.config_error import ConfigError
@@ -21,7 +21,6 @@ from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerCheckpoints, CleanerLogs, LogCleanerManager
 from barnabas.storage.cleaner.stats import CleanerIo
 from barnabas.storage.cleaner.thread import CleanerThread, CleaningTools
-from barnabas.storage.log.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from barnabas.storage.cleaner.messages import CleanerWorker
@@ -37,7 +36,10 @@ def child_process() -> CleanerWorker:
 
 
 class LogCleaner:
-    """Cleans the logs of `log_dirs`. make_worker: makes the worker that does a thread's work on files."""
+    """Cleans the logs of `log_dirs`. make_worker: makes the worker that does a thread's work on files.
+
+    manager: for callers that change logs, which keep the cleaner away from them.
+    """
 
     def __init__(
         self,
@@ -115,40 +117,6 @@ class LogCleaner:
         finally:
             thread.await_shutdown()
 
-    # -- for callers that change logs
-
-    def abort_cleaning(self, topic_partition: TopicPartition) -> None:
-        """End the cleaning of a partition, if one is under way, and wait for the end; it may begin again."""
-        self.manager.abort(topic_partition)
-
-    def abort_and_pause_cleaning(self, topic_partition: TopicPartition) -> None:
-        """End the cleaning of a partition, wait for the end, and let none begin until `resume_cleaning`."""
-        self.manager.abort_and_pause(topic_partition)
-
-    def resume_cleaning(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Undo one pause of each partition."""
-        self.manager.resume(topic_partitions)
-
-    def pause_cleaning_for_non_compacted_partitions(self) -> list[UnifiedLog]:
-        """Pause and return the logs that are not compacted, for retention; the caller resumes them."""
-        return self.manager.pause_not_compacted()
-
-    def maybe_truncate_checkpoint(self, log_dir: str, topic_partition: TopicPartition, offset: int) -> None:
-        """Note that the log was truncated: it is not clean behind `offset`."""
-        self.manager.maybe_truncate_checkpoint(log_dir, topic_partition, offset)
-
-    def update_checkpoints(self, log_dir: str, removed: TopicPartition | None = None) -> None:
-        """Write a directory's checkpoint without `removed` and without partitions that have no log."""
-        self.manager.update_checkpoints(log_dir, removed)
-
-    def alter_checkpoint_dir(self, topic_partition: TopicPartition, source: str, destination: str) -> None:
-        """Note that the log has moved from one log directory to another."""
-        self.manager.alter_checkpoint_dir(topic_partition, source, destination)
-
-    def handle_log_dir_failure(self, log_dir: str) -> None:
-        """Clean nothing more in a directory that has failed."""
-        self.manager.handle_log_dir_failure(log_dir)
-
     def _interrupt(self, topic_partition: TopicPartition) -> None:
         for thread in self._threads:
             thread.interrupt(topic_partition)
@@ -197,11 +165,3 @@ class LogCleaner:
     def time_since_last_run_ms(self) -> int:
         """Milliseconds since the last choice of a log."""
         return self._tools.clock.milliseconds() - self.manager.last_run_ms
-
-    def uncleanable_partitions_count(self, log_dir: str) -> int:
-        """Return the number of partitions of a log directory that could not be cleaned."""
-        return len(self.manager.uncleanable_partitions(log_dir))
-
-    def uncleanable_bytes(self, log_dir: str) -> int:
-        """Return the cleanable bytes of these partitions."""
-        return self.manager.uncleanable_bytes(log_dir)

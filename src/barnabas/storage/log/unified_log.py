@@ -15,8 +15,7 @@ from typing import Final
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import BatchHeader
-from barnabas.records.record_batch import NO_TIMESTAMP
+from barnabas.records.record_batch import NO_TIMESTAMP, BatchHeader
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo, FetchIsolation
 from barnabas.storage.file_names import is_future_dir

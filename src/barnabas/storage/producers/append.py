@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.batch_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import RecordBatch
+from barnabas.records.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata

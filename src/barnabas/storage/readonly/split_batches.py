@@ -12,10 +12,11 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import batch_at
-from barnabas.records.record_batch import LOG_OVERHEAD, Buffer, RecordBatch, is_whole_batch
+from barnabas.records.record_batch import LOG_OVERHEAD, RecordBatch, is_whole_batch
 from barnabas.runtime.files import File, Files
 from barnabas.storage.readonly.log_split import LogSplit
 from barnabas.storage.readonly.partition_log import (

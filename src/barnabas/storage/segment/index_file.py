@@ -120,7 +120,6 @@ class IndexFile:
     __slots__ = (
         "_entries",
         "_entry",
-        "_file",
         "_last",
         "_lock",
         "_number",
@@ -129,6 +128,7 @@ class IndexFile:
         "_unsynced",
         "_written",
         "base_offset",
+        "file",
         "max_entries",
     )
 
@@ -145,7 +145,7 @@ class IndexFile:
         self.base_offset = base_offset
         self._entry = _ENTRY_STRUCTS[entry_format]
         self.max_entries = max_bytes // self._entry.size
-        self._file = file
+        self.file = file
         self._pages = pages
         self._lock = threading.Lock()
         self._number = pages.new_number()
@@ -158,7 +158,7 @@ class IndexFile:
     @property
     def path(self) -> str:
         """The path of the file, which may not exist yet."""
-        return self._file.path
+        return self.file.path
 
     @property
     def entries(self) -> int:
@@ -189,7 +189,7 @@ class IndexFile:
             unsynced, self._unsynced = self._unsynced, False
         # Without the lock: searches go on during an fsync. Entries that are written meanwhile set the flag again.
         if unsynced:
-            self._file.sync()
+            self.file.sync()
 
     def forget_tail(self) -> None:
         """Write the entries that are only in memory and keep none there: nothing will be appended any more."""
@@ -201,8 +201,8 @@ class IndexFile:
     def reset(self) -> None:
         """Drop all entries."""
         with self._lock:
-            if self._file.exists():
-                self._file.truncate(0)
+            if self.file.exists():
+                self.file.truncate(0)
                 self._unsynced = True
             self._cut_to(0)
 
@@ -214,26 +214,7 @@ class IndexFile:
         if not untouched:
             self.forget_tail()
             self.sync()
-        self._file.close()
-
-    def close_handlers(self) -> None:
-        """Close the file for good and write nothing: the directory has failed, or the log is being deleted."""
-        self._file.close_for_good()
-
-    def rename(self, path: str) -> None:
-        """Give the file another name, if it exists; entries that are only in memory stay there."""
-        if self._file.exists():
-            self._file.rename(path)
-        else:
-            self._file.moved_to(path)
-
-    def moved_to(self, path: str) -> None:
-        """Note that the directory was renamed, and that the file has this path now."""
-        self._file.moved_to(path)
-
-    def delete(self) -> None:
-        """Remove the file."""
-        self._file.delete()
+        self.file.close()
 
     def _load(self) -> None:
         """Read the number of entries from the file, once.
@@ -242,14 +223,14 @@ class IndexFile:
         """
         if self._entries >= 0:
             return
-        size = self._file.size()
+        size = self.file.size()
         self._entries = self._written = self._tail.start = size // self._entry.size
         if self._entries:
             self._last = self._stored_entry(self._entries - 1)
 
     def _check_size(self) -> None:
         """Check that the file holds whole entries. Raises CorruptIndex, OSError."""
-        size = self._file.size()
+        size = self.file.size()
         if size % self._entry.size:
             raise CorruptIndex(
                 f"index file {self.path} has {size} bytes, which is not a multiple of {self._entry.size}"
@@ -271,13 +252,13 @@ class IndexFile:
         """Append the entries that are only in memory to the file. Raises OSError; the entries then stay in memory."""
         written = self._written
         pending = self._entries - written
-        if pending or not self._file.exists():
+        if pending or not self.file.exists():
             tail = self._tail
             first = written - tail.start
             data = b"".join(map(self._entry.pack, tail.keys[first:], tail.values[first:]))
             # By position and not at the end of the file: an entry's place follows from its number, whatever an earlier
             # write that failed has left behind.
-            self._file.write([data], written * self._entry.size, create=True)
+            self.file.write([data], written * self._entry.size, create=True)
             self._written = self._entries
             self._unsynced = True
         self._tail.drop_front(self._entries - KEEP_ENTRIES)
@@ -344,7 +325,7 @@ class IndexFile:
         # A cached page may be shorter than needed: it was read when fewer entries were written.
         page = self._pages.get(self._number, page_number)
         if page is None or len(page) < needed:
-            page = self._file.read(page_number * PAGE_ENTRIES * size, needed)
+            page = self.file.read(page_number * PAGE_ENTRIES * size, needed)
             if len(page) < needed:
                 raise CorruptIndex(
                     f"index file {self.path} has lost its end: page {page_number} has {len(page)} bytes of {needed}"
@@ -365,7 +346,7 @@ class IndexFile:
         """Keep the first `entries` entries. Raises OSError; then all of them are kept."""
         # The file first: entries that are gone from memory, but not from the file, would come back at the next start.
         if entries < self._written:
-            self._file.truncate(entries * self._entry.size)
+            self.file.truncate(entries * self._entry.size)
             self._unsynced = True
         if entries < self._entries:
             self._cut_to(entries)

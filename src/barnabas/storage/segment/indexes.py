@@ -6,11 +6,9 @@ Kafka: LogSegment, which holds the three itself.
 
 from __future__ import annotations
 
-import os
-
 from barnabas.storage.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from barnabas.storage.segment.file import SegmentFile
-from barnabas.storage.segment.index_file import CorruptIndex, IndexFile
+from barnabas.storage.segment.index_file import CorruptIndex
 from barnabas.storage.segment.offset_index import OffsetIndex
 from barnabas.storage.segment.time_index import TimeIndex, TimestampOffset
 from barnabas.storage.segment.transaction_index import AbortedSearch, AbortedTransactionEntry, TransactionIndex
@@ -127,19 +125,12 @@ class SegmentIndexes:
         if self._transactions is not None:
             self._transactions.sync()
 
-    def files(self) -> list[IndexFile | TransactionIndex]:
-        """Return the indexes that have, or will have, a file."""
-        files: list[IndexFile | TransactionIndex] = [self.offsets, self.times]
+    def files(self) -> list[SegmentFile]:
+        """Return the files of the indexes, those that have no entry and do not exist yet included."""
+        files = [self.offsets.file, self.times.file]
         if self._transactions is not None:
-            files.append(self._transactions)
+            files.append(self._transactions.file)
         return files
-
-    def moved_to(self, directory: str) -> None:
-        """Note that the log's directory has been renamed."""
-        for index in (self.offsets, self.times):
-            index.moved_to(os.path.join(directory, os.path.basename(index.path)))
-        if self._transactions is not None:
-            self._transactions.moved_to(directory)
 
     def close(self) -> None:
         """Bring what is only in memory to stable storage, and close the files."""
@@ -147,14 +138,4 @@ class SegmentIndexes:
         self.times.close()
         if self._transactions is not None:
             self._transactions.sync()
-            self._transactions.close()
-
-    def close_handlers(self) -> None:
-        """Close the files for good and write nothing."""
-        for index in self.files():
-            index.close_handlers()
-
-    def delete(self) -> None:
-        """Remove the files."""
-        for index in self.files():
-            index.delete()
+            self._transactions.file.close()

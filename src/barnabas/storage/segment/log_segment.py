@@ -397,12 +397,17 @@ class LogSegment:
         """
         files = (self.file, *self.indexes.files())
         for file in files if new else reversed(files):
-            file.rename(file.path.removesuffix(old) + new)
+            path = file.path.removesuffix(old) + new
+            # An index whose entries are all in memory, or that has none, has no file yet.
+            if file is self.file or file.exists():
+                file.rename(path)
+            else:
+                file.moved_to(path)
 
     def moved_to(self, directory: str) -> None:
         """Note that the log's directory has been renamed."""
-        self.file.moved_to(os.path.join(directory, os.path.basename(self.file.path)))
-        self.indexes.moved_to(directory)
+        for file in (self.file, *self.indexes.files()):
+            file.moved_to(os.path.join(directory, os.path.basename(file.path)))
 
     def close(self) -> None:
         """Enter the largest timestamp, bring the indexes to stable storage, trim and close the files.
@@ -420,15 +425,15 @@ class LogSegment:
 
     def close_handlers(self) -> None:
         """Close the files for good and write nothing."""
-        self.indexes.close_handlers()
-        self.file.close_for_good()
+        for file in (*self.indexes.files(), self.file):
+            file.close_for_good()
 
     def delete(self) -> None:
         """Remove the files. Raises OSError."""
         # The log file first: a start deletes indexes without a log file, but would take a log file without indexes for
         # a segment and rebuild them.
-        self.file.delete()
-        self.indexes.delete()
+        for file in (self.file, *self.indexes.files()):
+            file.delete()
 
     def __repr__(self) -> str:
         return f"LogSegment(baseOffset={self.base_offset}, size={self.size})"

@@ -17,7 +17,6 @@ Kafka: TransactionIndex, AbortedTxn, TxnIndexSearchResult.
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import NamedTuple
 
@@ -53,11 +52,11 @@ class AbortedSearch(NamedTuple):
 class TransactionIndex:
     """The index of the segment that begins at `base_offset`. Every method that touches the file raises OSError."""
 
-    __slots__ = ("_file", "_last_offset", "_size", "_unsynced", "base_offset")
+    __slots__ = ("_last_offset", "_size", "_unsynced", "base_offset", "file")
 
     def __init__(self, file: SegmentFile, base_offset: int, *, is_new: bool) -> None:
         self.base_offset = base_offset
-        self._file = file
+        self.file = file
         self._size = 0 if is_new else file.size() // ENTRY_SIZE * ENTRY_SIZE
         self._last_offset: int | None = None
         self._unsynced = not is_new
@@ -65,7 +64,7 @@ class TransactionIndex:
     @property
     def path(self) -> str:
         """The path of the file, which may not exist."""
-        return self._file.path
+        return self.file.path
 
     @property
     def is_empty(self) -> bool:
@@ -83,7 +82,7 @@ class TransactionIndex:
                 f" greater than current last offset {last_offset} of index {self.path}"
             )
         # The file first: when the write fails, nothing has changed in memory.
-        self._file.write((entry.encode(),), self._size, create=True)
+        self.file.write((entry.encode(),), self._size, create=True)
         self._unsynced = True
         self._last_offset = entry.last_offset
         # Last: readers take no lock, and read up to this size.
@@ -94,7 +93,7 @@ class TransactionIndex:
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
-            self._file.truncate(len(kept) * ENTRY_SIZE)
+            self.file.truncate(len(kept) * ENTRY_SIZE)
             self._unsynced = True
             self._size = len(kept) * ENTRY_SIZE
             self._last_offset = kept[-1].last_offset if kept else None
@@ -103,8 +102,8 @@ class TransactionIndex:
         """Drop all entries and the whole content of the file."""
         self._last_offset = None
         self._size = 0
-        if self._file.exists():
-            self._file.truncate(0)
+        if self.file.exists():
+            self.file.truncate(0)
             self._unsynced = True
 
     def _newest_offset(self) -> int | None:
@@ -120,7 +119,7 @@ class TransactionIndex:
         if not size:
             return []
         entries = []
-        for version, *fields in _ENTRY.iter_unpack(self._file.read(0, size)):
+        for version, *fields in _ENTRY.iter_unpack(self.file.read(0, size)):
             if version > VERSION:
                 raise CorruptIndex(
                     f"Unexpected aborted transaction version {version} in transaction index {self.path}, current"
@@ -146,7 +145,7 @@ class TransactionIndex:
     def sanity_check(self) -> None:
         """Check that the file can belong to the segment. Raises CorruptIndex when it cannot."""
         last_offset = self.base_offset - 1
-        if self._file.exists() and self._file.size() != self._size:
+        if self.file.exists() and self.file.size() != self._size:
             raise CorruptIndex(f"transaction index {self.path} ends within an entry")
         for entry in self.entries():
             if entry.last_offset < self.base_offset:
@@ -166,30 +165,7 @@ class TransactionIndex:
             # Before the sync: an entry that is appended meanwhile sets the flag again.
             self._unsynced = False
             try:
-                self._file.sync()
+                self.file.sync()
             except OSError:
                 self._unsynced = True
                 raise
-
-    def rename(self, path: str) -> None:
-        """Give the file another name, if it exists."""
-        if self._file.exists():
-            self._file.rename(path)
-        else:
-            self._file.moved_to(path)
-
-    def moved_to(self, directory: str) -> None:
-        """Note that the log's directory has been renamed."""
-        self._file.moved_to(os.path.join(directory, os.path.basename(self._file.path)))
-
-    def close(self) -> None:
-        """Close the file; another use opens it again."""
-        self._file.close()
-
-    def close_handlers(self) -> None:
-        """Close the file for good."""
-        self._file.close_for_good()
-
-    def delete(self) -> None:
-        """Remove the file, if it exists."""
-        self._file.delete()

@@ -11,20 +11,23 @@ from typing import Final, NamedTuple
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.batch_header import (
+from barnabas.records.compression import Codec, compress
+from barnabas.records.crc import crc32c
+from barnabas.records.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CRC_POSITION,
+    CREATE_TIME,
     HEADER,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_POSITION,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
 )
-from barnabas.records.compression import Codec, compress
-from barnabas.records.crc import crc32c
-from barnabas.records.record_batch import CREATE_TIME, LOG_APPEND_TIME, NO_LEADER_EPOCH, NO_TIMESTAMP
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import read_records
 from barnabas.runtime.clock import Clock

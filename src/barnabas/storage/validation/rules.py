@@ -23,10 +23,16 @@ from typing import Final, NamedTuple
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_MASK, BatchHeader
 from barnabas.records.compression import Codec
 from barnabas.records.crc import crc32c
-from barnabas.records.record_batch import NO_TIMESTAMP, is_whole_batch
+from barnabas.records.record_batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    is_whole_batch,
+)
 from barnabas.records.record_reader import Record
 from barnabas.storage.log_append_info import AppendOrigin, RefusedBatch
 

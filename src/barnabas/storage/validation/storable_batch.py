@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from barnabas.records.batch_header import MAGIC_POSITION, BatchHeader
-from barnabas.records.record_batch import NO_TIMESTAMP
+from barnabas.records.record_batch import MAGIC_POSITION, NO_TIMESTAMP, BatchHeader
 from barnabas.runtime.files import Buffer
 
 _MAGIC: Final = MAGIC_POSITION

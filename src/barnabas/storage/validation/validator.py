@@ -33,18 +33,18 @@ from typing import Final, NamedTuple
 from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import (
+from barnabas.records.compression import Codec, decompress, decompressed_pieces
+from barnabas.records.crc import crc32c
+from barnabas.records.errors import CorruptRecord, DecompressedTooLarge, TooManyPieces
+from barnabas.records.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
 )
-from barnabas.records.compression import Codec, decompress, decompressed_pieces
-from barnabas.records.crc import crc32c
-from barnabas.records.errors import CorruptRecord, DecompressedTooLarge, TooManyPieces
-from barnabas.records.record_batch import NO_TIMESTAMP
 from barnabas.records.record_framing import count_records
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Buffer

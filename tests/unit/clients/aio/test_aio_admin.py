@@ -15,7 +15,7 @@ from tests.support.scripted_cluster import ScriptedCluster
 
 
 def test_every_call_of_the_core_is_there_as_a_coroutine() -> None:
-    calls = {name for name, member in vars(CoreAdmin).items() if inspect.isfunction(member) and name[0] != "_"}
+    calls = {name for name, _ in inspect.getmembers(CoreAdmin, inspect.isfunction) if name[0] != "_"}
     calls.remove("close")
     assert len(calls) > 25
     for name in calls:

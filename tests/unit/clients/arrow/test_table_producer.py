@@ -44,7 +44,7 @@ class Queue:
         self.batches: list[tuple[int, bytes]] = []
         self.answer: Callable[[int, int, RecordBatch, DeliveryCallback], None] = self.accept
         self.tables = TableProducer(
-            self,
+            self.send_batch,
             self.partitions,
             TableLimits(
                 BatchFormat(limits.get("codec", Codec.NONE), batch_bytes=limits.get("batch_bytes", 1 << 18)),

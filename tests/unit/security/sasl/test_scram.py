@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, ScramFormatter
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,
@@ -58,7 +58,7 @@ def test_the_exchange_of_rfc_7677() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_a_proof_of_another_exchange_proves_nothing(mechanism: ScramMechanism) -> None:
+def test_a_proof_of_another_exchange_proves_nothing(mechanism: ScramFormatter) -> None:
     salted = mechanism.salted_password("secret", b"salt", 4096)
     credential = ScramCredential.of_salted_password(mechanism, salted, b"salt", 4096)
     proof = mechanism.client_proof(salted, b"this exchange")
@@ -71,7 +71,7 @@ def test_a_proof_of_another_exchange_proves_nothing(mechanism: ScramMechanism) -
 
 
 @pytest.mark.parametrize("mechanism", [SCRAM_SHA_256, SCRAM_SHA_512])
-def test_a_credential_goes_through_its_text_and_hides_its_keys(mechanism: ScramMechanism) -> None:
+def test_a_credential_goes_through_its_text_and_hides_its_keys(mechanism: ScramFormatter) -> None:
     credential = ScramCredential.of_password(mechanism, "pass,word=ü", 4096)
     text = credential.to_text()
     assert [part.partition("=")[0] for part in text.split(",")] == ["salt", "stored_key", "server_key", "iterations"]

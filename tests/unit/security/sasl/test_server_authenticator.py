@@ -26,7 +26,7 @@ from barnabas.protocol.messages.sasl import (
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
 from barnabas.security.sasl.sasl_server import Login
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter
 from barnabas.security.sasl.scram_server import TokenCredential
 from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES, SaslRules, SaslServerAuthenticator
 from barnabas.transport.authenticator import AuthenticationFailed
@@ -44,10 +44,10 @@ LIMIT = 1000
 
 
 class Credentials:
-    def of_user(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
         return CREDENTIALS[mechanism.name] if user == "alice" else None
 
-    def of_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential | None:
+    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
         return TokenCredential("carol", CREDENTIALS[mechanism.name], 10**13) if token_id == "token-1" else None
 
 

@@ -108,11 +108,11 @@ def test_whoever_wants_the_log_ends_its_cleaning(tmp_path: Path) -> None:
         changed = cleaner.manager._changed
         with changed:
             assert changed.wait_for(lambda: cleaner.manager.state(PARTITION) == IN_PROGRESS, 30)
-        cleaner.abort_and_pause_cleaning(PARTITION)
+        cleaner.manager.abort_and_pause(PARTITION)
         assert cleaner.manager.state(PARTITION) == PAUSED_ONCE
         assert stored(log) == before
         assert not [name for name in os.listdir(log.directory) if name.endswith(".cleaned")]
-        cleaner.resume_cleaning([PARTITION])
+        cleaner.manager.resume([PARTITION])
         with changed:
             assert changed.wait_for(lambda: cleaner.manager.state(PARTITION) == IN_PROGRESS, 30)
     # Leaving has shut the manager down, with a cleaning under way.
@@ -141,7 +141,7 @@ def test_a_log_whose_process_dies_is_tried_again_and_then_given_up(tmp_path: Pat
         before = stored(log)
         changed = cleaner.manager._changed
         with changed:
-            assert changed.wait_for(lambda: cleaner.uncleanable_partitions_count(str(tmp_path)) == 1, 60)
+            assert changed.wait_for(lambda: len(cleaner.manager.uncleanable_partitions(str(tmp_path))) == 1, 60)
         assert dying.deaths == 3
         assert cleaner.dead_thread_count == 0
         assert stored(log) == before

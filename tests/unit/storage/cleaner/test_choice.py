@@ -168,9 +168,9 @@ def test_retention_and_the_cleaner_keep_apart() -> None:
     append(log, (b"a", b"1"), timestamp=NOW)
     append(log, (b"a", b"2"), timestamp=NOW)
     log.roll()
-    paused = broker.cleaner.pause_cleaning_for_non_compacted_partitions()
+    paused = broker.cleaner.manager.pause_not_compacted()
     assert paused == [log]
     log.update_config(CleanedBroker().config)  # compacted from now on
     assert not broker.clean()
-    broker.cleaner.resume_cleaning([log.topic_partition])
+    broker.cleaner.manager.resume([log.topic_partition])
     assert broker.clean()

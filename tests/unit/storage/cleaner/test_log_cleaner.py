@@ -459,14 +459,14 @@ def test_a_damaged_log_is_given_up_until_it_is_gone() -> None:
     file.write([b"\xff"], 70)
     file.close()
     assert not broker.clean()
-    assert broker.cleaner.uncleanable_partitions_count(LOG_DIR) == 1
-    assert broker.cleaner.uncleanable_bytes(LOG_DIR) == log.local.segments.first.size
+    assert len(broker.cleaner.manager.uncleanable_partitions(LOG_DIR)) == 1
+    assert broker.cleaner.manager.uncleanable_bytes(LOG_DIR) == log.local.segments.first.size
     assert broker.cleaner.manager.state(PARTITION) is None
     assert not broker.clean()  # it is not tried again
     assert not [name for name in broker.files.list_dir(log.directory) if name.endswith(".cleaned")]
     broker.manager.async_delete(PARTITION)
     broker.cleaner.manager.maintain_uncleanable()
-    assert broker.cleaner.uncleanable_partitions_count(LOG_DIR) == 0
+    assert not broker.cleaner.manager.uncleanable_partitions(LOG_DIR)
     assert not broker.failed_dirs
 
 

@@ -63,8 +63,8 @@ def test_a_log_that_cannot_be_read_takes_its_directory_out_and_what_was_loaded_o
     files.kill()
     files.fault = lambda _call, path: BROKEN if path.startswith("/a/topic-10/") else None
     broker.start()
-    assert broker.manager.live_log_dirs == ["/b"]
-    assert broker.manager.offline_log_dirs == ["/a"]
+    assert broker.manager.directories.online_paths() == ["/b"]
+    assert broker.manager.directories.offline_paths() == ["/a"]
     assert {log.topic_partition for log in broker.manager.all_logs()} == in_b
     assert broker.failed_dirs == ["/a"]
     broker.manager.shutdown()
@@ -83,7 +83,7 @@ def test_a_directory_whose_owner_cannot_be_read_is_left_out() -> None:
     assert list(broker.directories.meta_properties()) == ["/b"]
     broker.directories.check_and_write_meta_properties("cluster", 1)
     manager.startup()
-    assert manager.live_log_dirs == ["/b"]
+    assert manager.directories.online_paths() == ["/b"]
 
 
 def test_a_log_is_made_in_the_next_directory_when_one_fails() -> None:
@@ -101,7 +101,7 @@ def test_a_full_disk_refuses_new_logs_and_is_used_again_when_there_is_room() -> 
     with pytest.raises(ApiError) as caught:
         broker.log()
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert broker.manager.live_log_dirs == ["/a", "/b"]
+    assert broker.manager.directories.online_paths() == ["/a", "/b"]
     files.fault = None
     assert broker.log().append_as_leader(batch(), 0).first_offset == 0
 

@@ -11,7 +11,7 @@ from barnabas.storage.segment.index_file import CorruptIndex
 from barnabas.storage.segment.open_files import OpenFiles
 from barnabas.storage.segment.transaction_index import AbortedTransactionEntry, TransactionIndex
 from tests.support.simulated_files import SimulatedFiles
-from tests.unit.storage.log_harness import fault_once
+from tests.unit.storage.log_harness import Broker, fault_once
 
 PATH = "/data/00000000000000000100.txnindex"
 ENTRIES = [
@@ -52,18 +52,25 @@ def test_there_is_no_file_before_the_first_entry() -> None:
     index.sync()
     index.reset()
     index.truncate_to(0)
-    index.rename(PATH + ".deleted")
-    index.rename(PATH)
     index.sanity_check()
     assert index.entries() == []
-    index.close()
-    index.delete()
+    index.file.close()
+    index.file.delete()
     assert files.list_dir("/data") == []
+
+
+def test_a_segment_changes_its_name_whatever_files_its_indexes_have() -> None:
+    segment = Broker(new_disk()).log().local.segments.active
+    transactions = segment.indexes.transactions
+    for old, new in (("", ".deleted"), (".deleted", "")):
+        segment.change_suffix(old, new)
+        assert transactions.path.endswith(".txnindex" + new)
+        assert not transactions.file.exists()
 
 
 def test_entries_are_found_again() -> None:
     files = new_disk()
-    filled(files).close()
+    filled(files).file.close()
     index = index_of(files)
     index.sanity_check()
     assert index.entries() == ENTRIES

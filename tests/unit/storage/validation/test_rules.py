@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.config.log_config import LogConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.records.batch_header import BatchHeader
 from barnabas.records.compression import Codec
+from barnabas.records.record_batch import BatchHeader
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.validation import rules, validator
 from barnabas.storage.validation.rules import HEADER_RULES, ProducedBatch, TopicTerms, is_ordinary

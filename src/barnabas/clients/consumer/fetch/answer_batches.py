@@ -11,11 +11,11 @@ from typing import Final
 
 from barnabas.clients.consumer.fetch.even_batches import EvenBatches, WantedRecords, take_even_batches
 from barnabas.clients.consumer.fetch.run_shape import RunShapes
-from barnabas.records.batch_header import LOG_OVERHEAD
+from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import HEADER_SIZE, MAGIC_POSITION, Buffer, RecordBatch
+from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION, RecordBatch
 
 _RECORD_BATCH_MAGIC: Final = 2
 _PLACE: Final = Struct(">qi4xb6xi")

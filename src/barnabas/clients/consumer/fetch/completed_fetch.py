@@ -20,9 +20,10 @@ from barnabas.clients.consumer.fetch.fetch_metrics import Consumed, FetchMetrics
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.records.compression import Buffer
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.legacy_records import LegacyBatch
-from barnabas.records.record_batch import Buffer, RecordBatch
+from barnabas.records.record_batch import RecordBatch
 
 _NOTHING = Consumed()
 

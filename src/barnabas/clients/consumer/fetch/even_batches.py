@@ -24,18 +24,18 @@ from barnabas.clients.consumer.consumer_record import ConsumerRecord
 from barnabas.clients.consumer.fetch.record_run import BatchFields, Run, records_of, whole_run
 from barnabas.clients.consumer.fetch.run_shape import ONE_BYTE_DELTAS, RunShapes
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import (
+from barnabas.records.compression import Buffer, Codec, decompress
+from barnabas.records.crc import crc32c
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.record_batch import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL_MASK,
+    CREATE_TIME,
     HEADER_SIZE,
     LOG_OVERHEAD,
     TIMESTAMP_TYPE_MASK,
 )
-from barnabas.records.compression import Codec, decompress
-from barnabas.records.crc import crc32c
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import CREATE_TIME, Buffer
 
 _NOT_PLAIN: Final = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _CODECS: Final = tuple(Codec)

@@ -23,7 +23,7 @@ from barnabas.clients.values import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.record_batch import Buffer
+from barnabas.records.compression import Buffer
 from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.rpc.network_client_config import NetworkClientConfig

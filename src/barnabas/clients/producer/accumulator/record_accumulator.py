@@ -206,7 +206,7 @@ class RecordAccumulator:
                 batches = self._incomplete.snapshot()
             # The wait is without the lock: the batches end on the sending thread, which takes it.
             for batch in batches:
-                batch.wait()
+                batch.deliveries.wait()
         finally:
             with self._lock:
                 self._incomplete.flushes -= 1

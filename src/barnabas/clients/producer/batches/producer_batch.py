@@ -258,10 +258,6 @@ class ProducerBatch:
         """Give the records the error of a producer that closes. Returns False if the batch had ended before."""
         return self.deliveries.fail(FinalState.ABORTED, error)
 
-    def wait(self) -> None:
-        """Wait until the batch, or every piece of it, has ended and each record has its result."""
-        self.deliveries.wait()
-
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
         """Cut a batch that is too large into smaller ones, in order. Its deliveries move to them, and it ends."""
         assert self.data is not None

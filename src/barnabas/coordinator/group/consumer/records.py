@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import DecodeError
 from barnabas.protocol.message_struct import Struct
-from barnabas.protocol.messages.message import Record
+from barnabas.protocol.messages.message import CoordinatorMessage
 from barnabas.protocol.schema import Int8, Int32, Int64, Uuid, field
 
 VALUE_VERSION: Final = 0
@@ -34,34 +34,34 @@ class ConsumerGroupKind(IntEnum):
     REGULAR_EXPRESSION = 16
 
 
-class GroupKey(Record, versions="0"):
+class GroupKey(CoordinatorMessage, versions="0"):
     """The key of kinds 3, 4 and 6, which belong to the whole group."""
 
     group_id: str = field("0")
 
 
-class MemberKey(Record, versions="0"):
+class MemberKey(CoordinatorMessage, versions="0"):
     """The key of kinds 5, 7 and 8, which belong to a member."""
 
     group_id: str = field("0")
     member_id: str = field("0")
 
 
-class RegularExpressionKey(Record, versions="0"):
+class RegularExpressionKey(CoordinatorMessage, versions="0"):
     """The key of kind 16."""
 
     group_id: str = field("0")
     regular_expression: str = field("0")
 
 
-class ConsumerGroupMetadataValue(Record, versions="0", flexible="0+"):
+class ConsumerGroupMetadataValue(CoordinatorMessage, versions="0", flexible="0+"):
     """Kind 3: the epoch, and a hash of the metadata of the group's topics at this epoch (KIP-1101)."""
 
     epoch: Int32 = field("0+")
     metadata_hash: Int64 = field("0+", tag=0, tagged="0+")
 
 
-class PartitionMetadataValue(Record, versions="0", flexible="0+"):
+class PartitionMetadataValue(CoordinatorMessage, versions="0", flexible="0+"):
     """Kind 4: the metadata that Kafka 4.0 wrote instead of a hash. Removed with the next change of the group."""
 
     topics: list[PartitionMetadataValue.TopicMetadata] = field("0+")
@@ -77,7 +77,7 @@ class PartitionMetadataValue(Record, versions="0", flexible="0+"):
         racks: list[str] = field("0+")
 
 
-class MemberMetadataValue(Record, versions="0", flexible="0+"):
+class MemberMetadataValue(CoordinatorMessage, versions="0", flexible="0+"):
     """Kind 5: the metadata of a member."""
 
     instance_id: str | None = field("0+", nullable="0+", default=None)
@@ -103,14 +103,14 @@ class MemberMetadataValue(Record, versions="0", flexible="0+"):
         metadata: bytes = field("0+")
 
 
-class TargetAssignmentMetadataValue(Record, versions="0", flexible="0+"):
+class TargetAssignmentMetadataValue(CoordinatorMessage, versions="0", flexible="0+"):
     """Kind 6: the epoch of the target assignment, and when it was made (ms; KIP-1263)."""
 
     assignment_epoch: Int32 = field("0+")
     assignment_timestamp: Int64 = field("0+", tag=0, tagged="0+", ignorable=True)
 
 
-class TargetAssignmentMemberValue(Record, versions="0", flexible="0+"):
+class TargetAssignmentMemberValue(CoordinatorMessage, versions="0", flexible="0+"):
     """Kind 7: the target of a member."""
 
     topic_partitions: list[TargetAssignmentMemberValue.TopicPartition] = field("0+")
@@ -120,7 +120,7 @@ class TargetAssignmentMemberValue(Record, versions="0", flexible="0+"):
         partitions: list[Int32] = field("0+")
 
 
-class CurrentMemberAssignmentValue(Record, versions="0", flexible="0+"):
+class CurrentMemberAssignmentValue(CoordinatorMessage, versions="0", flexible="0+"):
     """Kind 8: the epoch of a member, its partitions, and those that it has to give up first."""
 
     member_epoch: Int32 = field("0+")
@@ -136,7 +136,7 @@ class CurrentMemberAssignmentValue(Record, versions="0", flexible="0+"):
         assignment_epochs: list[Int32] | None = field("0+", nullable="0+", tag=0, tagged="0+", default=None)
 
 
-class RegularExpressionValue(Record, versions="0", flexible="0+"):
+class RegularExpressionValue(CoordinatorMessage, versions="0", flexible="0+"):
     """Kind 16: the topics that a regular expression matched, at which version of the metadata and when (ms)."""
 
     topics: list[str] = field("0+")

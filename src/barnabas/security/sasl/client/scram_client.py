@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from barnabas.config.secret import Secret
 from barnabas.security.sasl.client.client_authenticator import LoginFailed
-from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramMechanism
+from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramFormatter
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,
@@ -53,7 +53,7 @@ class ScramLogin:
 
     def __init__(
         self,
-        mechanism: ScramMechanism,
+        mechanism: ScramFormatter,
         username: str,
         password: Secret,
         extensions: Mapping[str, str] | None = None,

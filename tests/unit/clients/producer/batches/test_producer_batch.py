@@ -11,11 +11,10 @@ from barnabas.clients.producer.batches.producer_batch import ProducerBatch
 from barnabas.clients.producer.producer_record import ProducerRecord, RecordMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.records.batch_header import ATTRIBUTES_POSITION, CRC_POSITION
 from barnabas.records.compression import Codec
 from barnabas.records.encoded_batch import EncodedBatch
 from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import RecordBatch
+from barnabas.records.record_batch import ATTRIBUTES_POSITION, CRC_POSITION, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 
 TP = TopicPartition("topic", 3)
@@ -46,7 +45,7 @@ def test_the_first_completion_wins_and_callbacks_run_before_futures_are_set() ->
         RecordMetadata("topic", 3, 41, 1001, 1, 50),
     ]
     assert [(entry[1], entry[2]) for entry in told] == [(None, False), (None, True)]
-    batch.wait()
+    batch.deliveries.wait()
 
 
 def test_the_brokers_time_replaces_ours_and_acks_0_has_no_offset() -> None:

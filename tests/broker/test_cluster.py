@@ -21,7 +21,7 @@ from barnabas.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.testing import BrokerCluster, BrokerFailed, BrokerProcess, cluster
+from barnabas.testing import BrokerFailed, BrokerProcess, Cluster, cluster
 from barnabas.testing.broker_command import Setting
 from barnabas.zk.broker_zk_data import BrokerIdZNode
 from barnabas.zk.errors import NoNodeError
@@ -36,14 +36,14 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[BrokerCluster]:
+def three() -> Iterator[Cluster]:
     """Three brokers, all of which run again after each test."""
     with cluster(3, racks=["a", "b", "c"], controlled_shutdown_enable=False) as running:
         yield running
 
 
 @pytest.fixture
-def store(three: BrokerCluster) -> Iterator[Store]:
+def store(three: Cluster) -> Iterator[Store]:
     session = three.store.session()
     yield session
     session.close()
@@ -63,12 +63,12 @@ def state_without(store: Store, partition: int, dead: int, topic: str = "moved")
     return None if found is None or dead in found["isr"] else found
 
 
-def create(three: BrokerCluster, name: str) -> None:
+def create(three: Cluster, name: str) -> None:
     with Admin(three.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name, 3, 3)])
 
 
-def test_one_controller_is_elected_and_every_replica_is_hosted(three: BrokerCluster, store: Store) -> None:
+def test_one_controller_is_elected_and_every_replica_is_hosted(three: Cluster, store: Store) -> None:
     assert three.controller_id in (0, 1, 2)
     assert len({broker.cluster_id for broker in three.brokers}) == 1
     create(three, "hosted")
@@ -80,7 +80,7 @@ def test_one_controller_is_elected_and_every_replica_is_hosted(three: BrokerClus
             eventually(Path(broker.data_dir, f"hosted-{partition}").is_dir)
 
 
-def test_the_death_of_the_controller_moves_leaders_and_raises_both_epochs(three: BrokerCluster, store: Store) -> None:
+def test_the_death_of_the_controller_moves_leaders_and_raises_both_epochs(three: Cluster, store: Store) -> None:
     create(three, "moved")
     dead = three.controller_id
     assert dead is not None
@@ -100,13 +100,13 @@ def test_the_death_of_the_controller_moves_leaders_and_raises_both_epochs(three:
     assert three.controller_id != dead
 
 
-def test_a_second_broker_of_the_same_id_is_refused(three: BrokerCluster, tmp_path: Path) -> None:
+def test_a_second_broker_of_the_same_id_is_refused(three: Cluster, tmp_path: Path) -> None:
     twin = BrokerProcess(str(tmp_path / "twin"), {"broker_id": 1, "zookeeper_connect": three.store.address})
     with pytest.raises(BrokerFailed, match="a broker with this id is registered already"):
         twin.start()
 
 
-def test_a_data_directory_of_another_cluster_is_refused(three: BrokerCluster, tmp_path: Path) -> None:
+def test_a_data_directory_of_another_cluster_is_refused(three: Cluster, tmp_path: Path) -> None:
     other = BrokerProcess(str(tmp_path / "other"), {"broker_id": 7})
     other.start()
     other.close()
@@ -115,7 +115,7 @@ def test_a_data_directory_of_another_cluster_is_refused(three: BrokerCluster, tm
         stranger.start()
 
 
-def test_a_data_directory_of_another_broker_is_refused(three: BrokerCluster, tmp_path: Path) -> None:
+def test_a_data_directory_of_another_broker_is_refused(three: Cluster, tmp_path: Path) -> None:
     settings: dict[str, Setting] = {"zookeeper_connect": three.store.address}
     other = BrokerProcess(str(tmp_path / "other"), {**settings, "broker_id": 5})
     other.start()
@@ -124,7 +124,7 @@ def test_a_data_directory_of_another_broker_is_refused(three: BrokerCluster, tmp
         BrokerProcess(str(tmp_path / "other"), {**settings, "broker_id": 6}).start()
 
 
-def test_equal_end_points_are_refused(three: BrokerCluster, tmp_path: Path) -> None:
+def test_equal_end_points_are_refused(three: Cluster, tmp_path: Path) -> None:
     taken = three.brokers[0].bootstrap_servers
     settings: dict[str, Setting] = {
         "broker_id": 8,
@@ -135,7 +135,7 @@ def test_equal_end_points_are_refused(three: BrokerCluster, tmp_path: Path) -> N
         BrokerProcess(str(tmp_path / "data"), settings).start()
 
 
-def test_a_generated_id_is_kept_and_the_broker_joins(three: BrokerCluster, store: Store, tmp_path: Path) -> None:
+def test_a_generated_id_is_kept_and_the_broker_joins(three: Cluster, store: Store, tmp_path: Path) -> None:
     fourth = BrokerProcess(
         str(tmp_path / "data"), {"broker_id": -1, "zookeeper_connect": three.store.address, "broker_rack": "d"}
     )
@@ -158,7 +158,7 @@ def test_no_store_is_said_in_words(tmp_path: Path) -> None:
         lonely.start()
 
 
-def test_only_the_controller_creates_and_deletes_topics(three: BrokerCluster, store: Store) -> None:
+def test_only_the_controller_creates_and_deletes_topics(three: Cluster, store: Store) -> None:
     other = next(broker for broker in three.brokers if broker.broker_id != three.controller_id)
     create(three, "elsewhere")
     with RawClient(other) as client:
@@ -176,7 +176,7 @@ def test_only_the_controller_creates_and_deletes_topics(three: BrokerCluster, st
             eventually(partial(is_gone, Path(broker.data_dir, f"elsewhere-{partition}")))
 
 
-def test_brokers_whose_sessions_expire_come_back_with_new_epochs(three: BrokerCluster, store: Store) -> None:
+def test_brokers_whose_sessions_expire_come_back_with_new_epochs(three: Cluster, store: Store) -> None:
     create(three, "kept")
     paths = [BrokerIdZNode.path(broker_id) for broker_id in range(3)]
     before = [store.get(path).stat.czxid for path in paths]
@@ -191,7 +191,7 @@ def test_brokers_whose_sessions_expire_come_back_with_new_epochs(three: BrokerCl
         assert eventually(partial(led_state, store, "kept", partition))["isr"]
 
 
-def is_created(three: BrokerCluster, name: str) -> bool:
+def is_created(three: Cluster, name: str) -> bool:
     """Try to create a topic, and return whether the controller knew enough brokers already."""
     try:
         create(three, name)
@@ -215,7 +215,7 @@ def is_newer(store: Store, path: str, former: int) -> bool:
 
 def test_a_killed_leader_is_replaced_before_its_session_ends(tmp_path: Path) -> None:
     ten_minutes: dict[str, Setting] = {"zookeeper_session_timeout_ms": 600_000}
-    three = BrokerCluster(str(tmp_path), 3, ten_minutes, sessions_linger=True)
+    three = Cluster(str(tmp_path), 3, ten_minutes, sessions_linger=True)
     try:
         three.start()
         create(three, "urgent")
@@ -234,7 +234,7 @@ def test_a_killed_leader_is_replaced_before_its_session_ends(tmp_path: Path) -> 
 
 
 def test_a_controller_stops_while_the_store_is_gone(tmp_path: Path) -> None:
-    two = BrokerCluster(str(tmp_path), 2, {})
+    two = Cluster(str(tmp_path), 2, {})
     try:
         two.start()
         with Admin(two.bootstrap_servers) as admin:
@@ -248,7 +248,7 @@ def test_a_controller_stops_while_the_store_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("transaction_version", [0, 2])
-def test_transactions_outlive_the_leaders_and_their_coordinator(three: BrokerCluster, transaction_version: int) -> None:
+def test_transactions_outlive_the_leaders_and_their_coordinator(three: Cluster, transaction_version: int) -> None:
     """Three partitions with three leaders: two of them have to ask the coordinator of another broker."""
     topic = f"transactions-{transaction_version}"
     create(three, topic)

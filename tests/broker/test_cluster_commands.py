@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.main import barnabas
-from barnabas.testing import BrokerCluster, BrokerProcess, cluster
+from barnabas.testing import BrokerProcess, Cluster, cluster
 from tests.support.numbered_records import eventually, producing, values_of
 from tests.support.raw_client import RawClient
 
@@ -21,7 +21,7 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[BrokerCluster]:
+def three() -> Iterator[Cluster]:
     """Three brokers, all of which run again after each test."""
     # A frozen broker stays registered however slow the machine is. A dead one is gone at once all the same.
     with cluster(3, auto_create_topics_enable=False, zookeeper_session_timeout_ms=300_000) as running:
@@ -29,7 +29,7 @@ def three() -> Iterator[BrokerCluster]:
 
 
 @pytest.fixture
-def run(three: BrokerCluster) -> Run:
+def run(three: Cluster) -> Run:
     return run_against(three.bootstrap_servers)
 
 
@@ -40,7 +40,7 @@ def run_against(bootstrap_servers: str) -> Run:
     return invoke
 
 
-def replicas_of(three: BrokerCluster, topic: str) -> tuple[int, ...]:
+def replicas_of(three: Cluster, topic: str) -> tuple[int, ...]:
     """The replicas of the first partition, once every broker that runs has heard of the topic."""
     found = [eventually(partial(_known_replicas, broker, topic)) for broker in three.brokers if broker.is_running]
     return tuple(found[0])
@@ -52,7 +52,7 @@ def _known_replicas(broker: BrokerProcess, topic: str) -> list[int] | None:
     return partitions[0].replica_nodes if partitions else None
 
 
-def test_a_partition_moves_while_it_is_written(three: BrokerCluster, run: Run, tmp_path: Path) -> None:
+def test_a_partition_moves_while_it_is_written(three: Cluster, run: Run, tmp_path: Path) -> None:
     placed = tmp_path / "place.json"
     assert run("topics", "create", "moved", "--partitions=1", "--replication-factor=2").exit_code == 0
     replicas_of(three, "moved")
@@ -101,7 +101,7 @@ def done_or_none(verified: Result) -> Result | None:
     return verified if verified.exit_code == 0 else None
 
 
-def test_a_move_to_a_broker_that_dies_is_listed_and_cancelled(three: BrokerCluster, run: Run, tmp_path: Path) -> None:
+def test_a_move_to_a_broker_that_dies_is_listed_and_cancelled(three: Cluster, run: Run, tmp_path: Path) -> None:
     assert run("topics", "create", "stuck", "--partitions=1", "--replication-factor=2").exit_code == 0
     start = replicas_of(three, "stuck")
     (other,) = {0, 1, 2} - set(start)
@@ -130,7 +130,7 @@ def test_a_move_to_a_broker_that_dies_is_listed_and_cancelled(three: BrokerClust
     three.restart(other)
 
 
-def test_what_a_dead_broker_leaves_behind(three: BrokerCluster, run: Run) -> None:
+def test_what_a_dead_broker_leaves_behind(three: Cluster, run: Run) -> None:
     assert run("topics", "create", "watched", "--partitions=3", "--config=min.insync.replicas=2").exit_code == 0
     eventually(lambda: run("cluster", "health").exit_code == 0)
     everything = json.loads(run("cluster", "health", "--all", "--json").stdout)

@@ -18,7 +18,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.testing import BrokerCluster, cluster
+from barnabas.testing import Cluster, cluster
 from barnabas.zk.errors import NoNodeError
 from barnabas.zk.store import Store
 from tests.support.cluster_state import partition_state
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[BrokerCluster]:
+def three() -> Iterator[Cluster]:
     """Three brokers, all of which run again after each test."""
     with cluster(
         3,
@@ -43,19 +43,19 @@ def three() -> Iterator[BrokerCluster]:
 
 
 @pytest.fixture
-def store(three: BrokerCluster) -> Iterator[Store]:
+def store(three: Cluster) -> Iterator[Store]:
     session = three.store.session()
     yield session
     session.close()
 
 
-def admin_of(three: BrokerCluster, *brokers: int) -> Admin:
+def admin_of(three: Cluster, *brokers: int) -> Admin:
     """An admin client that begins with these brokers, or with all."""
     addresses = [three.brokers[broker].bootstrap_servers for broker in brokers]
     return Admin(addresses or three.bootstrap_servers)
 
 
-def create(three: BrokerCluster, topic: str, *replicas: int, **configs: str) -> None:
+def create(three: Cluster, topic: str, *replicas: int, **configs: str) -> None:
     """Create a topic of one partition with these replicas, and wait until all of them have it."""
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     with admin_of(three) as admin:
@@ -77,7 +77,7 @@ def has_isr(store: Store, topic: str, *isr: int) -> bool:
     return sorted(partition_state(store, topic)["isr"]) == sorted(isr)
 
 
-def is_known_everywhere(three: BrokerCluster, topic: str, leader: int) -> bool:
+def is_known_everywhere(three: Cluster, topic: str, leader: int) -> bool:
     """Whether all running brokers tell clients of this leader; -1 for none."""
     for broker in three.brokers:
         if broker.is_running:
@@ -87,12 +87,12 @@ def is_known_everywhere(three: BrokerCluster, topic: str, leader: int) -> bool:
     return True
 
 
-def controller_of(three: BrokerCluster, *, other_than: int = -1) -> int:
+def controller_of(three: Cluster, *, other_than: int = -1) -> int:
     """Wait for a controller, and return its id."""
     return int(eventually(lambda: str(found) if (found := three.controller_id) not in (None, other_than) else None))
 
 
-def kill_controller(three: BrokerCluster) -> int:
+def kill_controller(three: Cluster) -> int:
     """Kill the controller, wait for the next one, and return the id of the killed one."""
     dead = controller_of(three)
     three.kill(dead)
@@ -100,7 +100,7 @@ def kill_controller(three: BrokerCluster) -> int:
     return dead
 
 
-def produce_error(three: BrokerCluster, broker: int, topic: str) -> int:
+def produce_error(three: Cluster, broker: int, topic: str) -> int:
     """Produce one record with acks=all through a broker, which waits a second for it, and return the error code."""
     with RawClient(three.brokers[broker]) as client:
         request = client.produce_request(topic, make_batch([b"value"]), 9, acks=-1)
@@ -109,14 +109,14 @@ def produce_error(three: BrokerCluster, broker: int, topic: str) -> int:
         return answered.partition_responses[0].error_code
 
 
-def accepts(three: BrokerCluster, broker: int, topic: str) -> bool:
+def accepts(three: Cluster, broker: int, topic: str) -> bool:
     return produce_error(three, broker, topic) == ErrorCode.NONE
 
 
 # -- elections
 
 
-def test_the_preferred_leader_leads_again_after_an_election(three: BrokerCluster, store: Store) -> None:
+def test_the_preferred_leader_leads_again_after_an_election(three: Cluster, store: Store) -> None:
     preferred = (controller_of(three) + 1) % 3
     others = [broker for broker in range(3) if broker != preferred]
     create(three, "preferred", preferred, *others)
@@ -144,7 +144,7 @@ def elect_preferred(admin: Admin, wanted: list[TopicPartition]) -> bool:
     return all(error is None for error in admin.elect_leaders(ElectionType.PREFERRED, wanted).values())
 
 
-def test_a_leader_that_may_lack_records_is_elected_by_permission_only(three: BrokerCluster, store: Store) -> None:
+def test_a_leader_that_may_lack_records_is_elected_by_permission_only(three: Cluster, store: Store) -> None:
     controller = controller_of(three)
     last, behind = (controller + 1) % 3, (controller + 2) % 3
     topics = ["unclean-by-topic", "unclean-by-admin", "unclean-by-broker"]
@@ -186,7 +186,7 @@ def test_a_leader_that_may_lack_records_is_elected_by_permission_only(three: Bro
 
 
 @pytest.mark.slow
-def test_too_few_in_sync_replicas_refuse_records(three: BrokerCluster, store: Store) -> None:
+def test_too_few_in_sync_replicas_refuse_records(three: Cluster, store: Store) -> None:
     controller = controller_of(three)
     others = [broker for broker in range(3) if broker != controller]
     create(three, "scarce", controller, *others)
@@ -206,7 +206,7 @@ def test_too_few_in_sync_replicas_refuse_records(three: BrokerCluster, store: St
 # -- deletion
 
 
-def test_a_deletion_waits_for_a_dead_broker_and_survives_the_controller(three: BrokerCluster, store: Store) -> None:
+def test_a_deletion_waits_for_a_dead_broker_and_survives_the_controller(three: Cluster, store: Store) -> None:
     controller = controller_of(three)
     dead = (controller + 1) % 3
     create(three, "deleted", 0, 1, 2)
@@ -237,7 +237,7 @@ def is_gone(path: Path) -> bool:
 # -- the death of a controller in the middle of its work
 
 
-def test_the_next_controller_finishes_a_reassignment(three: BrokerCluster, store: Store) -> None:
+def test_the_next_controller_finishes_a_reassignment(three: Cluster, store: Store) -> None:
     controller = controller_of(three)
     target, other = (controller + 1) % 3, (controller + 2) % 3
     create(three, "moving", other, controller, min_insync_replicas="1")
@@ -264,7 +264,7 @@ def test_the_next_controller_finishes_a_reassignment(three: BrokerCluster, store
     assert values_of(three.bootstrap_servers, "moving", len(acknowledged)) == acknowledged
 
 
-def test_the_store_moves_a_partition(three: BrokerCluster, store: Store) -> None:
+def test_the_store_moves_a_partition(three: Cluster, store: Store) -> None:
     create(three, "stored", 0, 1)
     wanted = {"version": 1, "partitions": [{"topic": "stored", "partition": 0, "replicas": [2, 1]}]}
     store.create("/admin/reassign_partitions", json.dumps(wanted).encode())
@@ -275,7 +275,7 @@ def test_the_store_moves_a_partition(three: BrokerCluster, store: Store) -> None
 
 
 @pytest.mark.slow
-def test_the_next_controller_runs_an_election_of_the_store(three: BrokerCluster, store: Store) -> None:
+def test_the_next_controller_runs_an_election_of_the_store(three: Cluster, store: Store) -> None:
     controller = controller_of(three)
     preferred, other = (controller + 1) % 3, (controller + 2) % 3
     create(three, "elected", preferred, other)
@@ -294,7 +294,7 @@ def test_the_next_controller_runs_an_election_of_the_store(three: BrokerCluster,
     three.restart(controller)
 
 
-def test_a_deposed_controller_changes_nothing(three: BrokerCluster, store: Store) -> None:
+def test_a_deposed_controller_changes_nothing(three: Cluster, store: Store) -> None:
     deposed = controller_of(three)
     epoch = int(store.get("/controller_epoch").data)
     others = [broker for broker in range(3) if broker != deposed]
@@ -330,7 +330,7 @@ def exists(store: Store, path: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_rolling_restart_under_load_loses_nothing(three: BrokerCluster, store: Store) -> None:
+def test_a_rolling_restart_under_load_loses_nothing(three: Cluster, store: Store) -> None:
     create(three, "rolling", 0, 1, 2)
     with producing(three.bootstrap_servers, "rolling") as acknowledged:
         for stopped in range(3):
@@ -345,7 +345,7 @@ def test_a_rolling_restart_under_load_loses_nothing(three: BrokerCluster, store:
     assert values_of(three.bootstrap_servers, "rolling", len(acknowledged)) == acknowledged
 
 
-def is_controller_known(three: BrokerCluster) -> bool:
+def is_controller_known(three: Cluster) -> bool:
     """Whether all brokers tell clients of the controller that the store names."""
     request = MetadataRequest([])
     for broker in three.brokers:

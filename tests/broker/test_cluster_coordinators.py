@@ -19,7 +19,7 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.testing import BrokerCluster, cluster
+from barnabas.testing import Cluster, cluster
 from tests.support.numbered_records import eventually
 from tests.support.raw_client import RawClient, make_batch
 
@@ -32,7 +32,7 @@ RECORDS = 200
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[BrokerCluster]:
+def three() -> Iterator[Cluster]:
     """Three brokers, all of which run again after each test."""
     with cluster(3, auto_create_topics_enable=False, zookeeper_session_timeout_ms=300_000) as running:
         yield running
@@ -41,7 +41,7 @@ def three() -> Iterator[BrokerCluster]:
 class Member(threading.Thread):
     """A member of a group, which counts the records that it reads until `end`."""
 
-    def __init__(self, three: BrokerCluster, topic: str, protocol: str) -> None:
+    def __init__(self, three: Cluster, topic: str, protocol: str) -> None:
         super().__init__()
         self.read: Counter[bytes] = Counter()
         self.end = threading.Event()
@@ -76,7 +76,7 @@ class Member(threading.Thread):
 
 
 @contextmanager
-def two_members(three: BrokerCluster, topic: str, protocol: str) -> Iterator[tuple[Member, Member]]:
+def two_members(three: Cluster, topic: str, protocol: str) -> Iterator[tuple[Member, Member]]:
     members = (Member(three, topic, protocol), Member(three, topic, protocol))
     for member in members:
         member.start()
@@ -92,7 +92,7 @@ def two_members(three: BrokerCluster, topic: str, protocol: str) -> Iterator[tup
     assert [member.error for member in members] == [None, None]
 
 
-def produce(three: BrokerCluster, topic: str, first: int) -> set[bytes]:
+def produce(three: Cluster, topic: str, first: int) -> set[bytes]:
     """Produce RECORDS values to each partition, and return them."""
     values = set()
     with Producer(three.bootstrap_servers, acks="all") as producer:
@@ -104,13 +104,13 @@ def produce(three: BrokerCluster, topic: str, first: int) -> set[bytes]:
     return values
 
 
-def committed(three: BrokerCluster, group: str) -> dict[TopicPartition, int]:
+def committed(three: Cluster, group: str) -> dict[TopicPartition, int]:
     with Admin(three.bootstrap_servers) as admin:
         return {place: each.offset for place, each in admin.list_group_offsets(group).items()}
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_goes_on_after_its_coordinators_death(three: BrokerCluster, protocol: str) -> None:
+def test_a_group_goes_on_after_its_coordinators_death(three: Cluster, protocol: str) -> None:
     topic = f"{protocol}-group"
     with Admin(three.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=3)])
@@ -134,7 +134,7 @@ def test_a_group_goes_on_after_its_coordinators_death(three: BrokerCluster, prot
     three.restart(coordinator)
 
 
-def test_quotas_and_settings_act_on_all_brokers(three: BrokerCluster) -> None:
+def test_quotas_and_settings_act_on_all_brokers(three: Cluster) -> None:
     """Made through broker 0; the brokers that lead partitions obey them."""
     everywhere = ConfigResource.all_brokers()
     with Admin(three.brokers[0].bootstrap_servers) as admin:
@@ -150,16 +150,16 @@ def test_quotas_and_settings_act_on_all_brokers(three: BrokerCluster) -> None:
         eventually(partial(is_too_large, three, broker))
 
 
-def is_throttled(three: BrokerCluster, broker: int) -> bool:
+def is_throttled(three: Cluster, broker: int) -> bool:
     return _produce(three, broker, b"v" * 2_000).throttle_time_ms > 0
 
 
-def is_too_large(three: BrokerCluster, broker: int) -> bool:
+def is_too_large(three: Cluster, broker: int) -> bool:
     (topic,) = _produce(three, broker, b"v" * 10_000).responses
     return bool(topic.partition_responses[0].error_code == ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def _produce(three: BrokerCluster, broker: int, value: bytes) -> ProduceResponse:
+def _produce(three: Cluster, broker: int, value: bytes) -> ProduceResponse:
     with RawClient(three.brokers[broker], client_id="slow") as client:
         request = client.produce_request("charged", make_batch([value]), 9, 1, partition=broker)
         return client.call(request, 9, ProduceResponse)

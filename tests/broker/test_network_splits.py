@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
-from barnabas.testing import BrokerCluster, BrokerFailed, cluster
+from barnabas.testing import BrokerFailed, Cluster, cluster
 from barnabas.zk.broker_zk_data import BrokerIdZNode
 from tests.support.cluster_state import partition_state
 from tests.support.waiting import wait_until
@@ -21,7 +21,7 @@ TOPIC = "split"
 eventually = partial(wait_until, seconds=SECONDS)
 
 
-def isr_in_store(running: BrokerCluster) -> set[int]:
+def isr_in_store(running: Cluster) -> set[int]:
     """Return the in-sync replicas as the leader has written them: clients hear of them some seconds later."""
     session = running.store.session()
     try:
@@ -30,12 +30,12 @@ def isr_in_store(running: BrokerCluster) -> set[int]:
         session.close()
 
 
-def brokers_known_to(running: BrokerCluster, broker_id: int) -> set[int]:
+def brokers_known_to(running: Cluster, broker_id: int) -> set[int]:
     with Admin(running.brokers[broker_id].bootstrap_servers) as admin:
         return {node.id for node in admin.describe_cluster().nodes}
 
 
-def is_registered(running: BrokerCluster, broker_id: int) -> bool:
+def is_registered(running: Cluster, broker_id: int) -> bool:
     session = running.store.session()
     try:
         return session.exists(BrokerIdZNode.path(broker_id)) is not None
@@ -67,7 +67,7 @@ def test_a_follower_behind_a_split_leaves_the_isr_and_comes_back() -> None:
             eventually(lambda: isr_in_store(running) == {0, 1, 2})
 
 
-def test_a_controller_that_is_cut_off_from_all_is_replaced(barnabas_cluster: BrokerCluster) -> None:
+def test_a_controller_that_is_cut_off_from_all_is_replaced(barnabas_cluster: Cluster) -> None:
     running = barnabas_cluster
     with pytest.raises(ValueError, match="two of the groups"):
         running.partition({0}, {0, 1})
@@ -86,7 +86,7 @@ def test_a_controller_that_is_cut_off_from_all_is_replaced(barnabas_cluster: Bro
 
 
 def test_a_cluster_without_faults_is_not_split() -> None:
-    lonely = BrokerCluster("/nowhere", 2, {})
+    lonely = Cluster("/nowhere", 2, {})
     try:
         with pytest.raises(BrokerFailed, match="takes no faults"):
             lonely.partition({0}, {1})

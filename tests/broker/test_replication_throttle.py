@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.clients.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, NewTopic
 from barnabas.clients.producer import Producer
-from barnabas.testing import BrokerCluster, cluster
+from barnabas.testing import Cluster, cluster
 from barnabas.zk.store import Store
 from tests.support.cluster_state import partition_state
 from tests.support.waiting import wait_until
@@ -25,7 +25,7 @@ RECORDS = 40
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("two") / "made-by-the-kit"
     with cluster(
         2, data_dir=str(directory), replica_fetch_max_bytes=1 << 20, controlled_shutdown_enable=False
@@ -36,7 +36,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
 
 
 @pytest.fixture
-def store(two: BrokerCluster) -> Iterator[Store]:
+def store(two: Cluster) -> Iterator[Store]:
     session = two.store.session()
     yield session
     session.close()
@@ -45,12 +45,12 @@ def store(two: BrokerCluster) -> Iterator[Store]:
 eventually = partial(wait_until, seconds=SECONDS)
 
 
-def copied(two: BrokerCluster, follower: int, topic: str) -> int:
+def copied(two: Cluster, follower: int, topic: str) -> int:
     return sum(file.stat().st_size for file in Path(two.brokers[follower].data_dir, f"{topic}-0").glob("*.log"))
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_throttled_replica_stays_behind(two: BrokerCluster, store: Store, side: str) -> None:
+def test_a_throttled_replica_stays_behind(two: Cluster, store: Store, side: str) -> None:
     topic = f"throttled-{side}"
     with Admin(two.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, 1, 2)])

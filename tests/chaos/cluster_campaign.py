@@ -25,7 +25,7 @@ from pathlib import Path
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer, RecordMetadata
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.testing import BrokerCluster
+from barnabas.testing import Cluster
 from tests.chaos.cluster_faults import BROKERS, PATIENCE_SECONDS, SESSION_TIMEOUT_MS, ClusterFaults
 from tests.chaos.cluster_inventory import ClusterInventory
 from tests.chaos.group_consumers import (
@@ -120,7 +120,7 @@ class ClusterCampaign:
         """
         self._chance = random.Random(seed)
         self._disks = [_broker_disk(directory, broker_id) for broker_id in BROKERS] if full_disks else []
-        self._cluster = BrokerCluster(str(directory), len(BROKERS), dict(SETTINGS), faults=splits, python=python)
+        self._cluster = Cluster(str(directory), len(BROKERS), dict(SETTINGS), faults=splits, python=python)
         places = [*TOPICS, *TRANSACTIONS, *INTERNAL_TOPICS]
         partitions = [TopicPartition(topic, partition) for topic in places for partition in range(PARTITIONS)]
         self._settled_seconds = settled_seconds

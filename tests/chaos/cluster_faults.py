@@ -17,7 +17,7 @@ from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.faults.actions import Drop
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.testing import BrokerCluster, BrokerFailed
+from barnabas.testing import BrokerFailed, Cluster
 from barnabas.testing.broker_cluster import client_ids_of
 from tests.support.small_disk import SmallDisk
 
@@ -36,7 +36,7 @@ class ClusterFaults:
 
     def __init__(
         self,
-        cluster: BrokerCluster,
+        cluster: Cluster,
         chance: random.Random,
         partitions: Sequence[TopicPartition],
         *,

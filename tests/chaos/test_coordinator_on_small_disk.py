@@ -9,7 +9,7 @@ import pytest
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.faults.actions import Delay
-from barnabas.testing import BrokerCluster
+from barnabas.testing import Cluster
 from barnabas.testing.broker_command import Setting
 from tests.support.server_fixtures import AGAINST_KAFKA
 from tests.support.small_disk import SmallDisk
@@ -36,7 +36,7 @@ def test_a_transaction_is_completed_when_there_is_room(tmp_path: Path) -> None:
     for number, disk in enumerate(disks):
         (disk.path / "data").mkdir()
         (tmp_path / f"broker-{number}").symlink_to(disk.path / "data")
-    cluster = BrokerCluster(str(tmp_path), BROKERS, SETTINGS, faults=True)
+    cluster = Cluster(str(tmp_path), BROKERS, SETTINGS, faults=True)
     try:
         cluster.start(SECONDS)
         _write_on_full_disk(cluster, disks)
@@ -47,7 +47,7 @@ def test_a_transaction_is_completed_when_there_is_room(tmp_path: Path) -> None:
             disk.unmount()
 
 
-def _write_on_full_disk(cluster: BrokerCluster, disks: list[SmallDisk]) -> None:
+def _write_on_full_disk(cluster: Cluster, disks: list[SmallDisk]) -> None:
     with (
         Admin(cluster.bootstrap_servers) as admin,
         Producer(cluster.bootstrap_servers, transactional_id=LONG_ID) as producer,

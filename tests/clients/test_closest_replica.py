@@ -15,7 +15,7 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer import Consumer, TopicPartition
 from barnabas.clients.producer import Producer
 from barnabas.replica.closest_replica_reader import RACK_AWARE
-from barnabas.testing import BrokerCluster, cluster
+from barnabas.testing import Cluster, cluster
 from tests.support.apache_kafka import CONSOLE_CONSUMER, need_apache_kafka, run_tool
 from tests.support.broker_metrics import metric_value
 from tests.support.cluster_state import partition_state
@@ -31,7 +31,7 @@ FIRST, SECOND = 200, 50
 
 
 @pytest.fixture(scope="module")
-def racks() -> Iterator[BrokerCluster]:
+def racks() -> Iterator[Cluster]:
     # A follower that a busy machine holds up stays in sync: consumers are sent to no other.
     with cluster(
         3,
@@ -52,7 +52,7 @@ class Replicated(NamedTuple):
 
 
 @pytest.fixture
-def replicated(racks: BrokerCluster, request: pytest.FixtureRequest) -> Replicated:
+def replicated(racks: Cluster, request: pytest.FixtureRequest) -> Replicated:
     """A topic with records that every replica has."""
     topic = request.function.__name__
     with Admin(racks.bootstrap_servers) as admin:
@@ -66,13 +66,13 @@ def replicated(racks: BrokerCluster, request: pytest.FixtureRequest) -> Replicat
     return Replicated(topic, leader, (leader + 1) % 3)
 
 
-def produce(racks: BrokerCluster, topic: str, count: int) -> None:
+def produce(racks: Cluster, topic: str, count: int) -> None:
     with Producer(racks.bootstrap_servers, acks="all") as producer:
         for sent in [producer.send(topic, VALUE, partition=0) for _ in range(count)]:
             sent.result(SECONDS)
 
 
-def bytes_out(racks: BrokerCluster, broker_id: int) -> float:
+def bytes_out(racks: Cluster, broker_id: int) -> float:
     """What a broker has sent to consumers of all topics."""
     port = urlsplit(racks.brokers[broker_id].console_url or "").port
     assert port is not None
@@ -90,7 +90,7 @@ def read(poll: Callable[[], int], count: int) -> None:
     assert count == 0
 
 
-def check_places(racks: BrokerCluster, replicated: Replicated, poll: Callable[[], int]) -> None:
+def check_places(racks: Cluster, replicated: Replicated, poll: Callable[[], int]) -> None:
     """Read from the follower alone; then from the leader, since the follower is dead."""
     leader_before, follower_before = (bytes_out(racks, each) for each in (replicated.leader, replicated.follower))
     read(poll, FIRST)
@@ -104,7 +104,7 @@ def check_places(racks: BrokerCluster, replicated: Replicated, poll: Callable[[]
         racks.restart(replicated.follower, START_SECONDS)
 
 
-def test_our_consumer_reads_from_its_rack(racks: BrokerCluster, replicated: Replicated) -> None:
+def test_our_consumer_reads_from_its_rack(racks: Cluster, replicated: Replicated) -> None:
     with Consumer(
         racks.bootstrap_servers, client_rack=RACKS[replicated.follower], auto_offset_reset="earliest", group_id=None
     ) as consumer:
@@ -112,7 +112,7 @@ def test_our_consumer_reads_from_its_rack(racks: BrokerCluster, replicated: Repl
         check_places(racks, replicated, lambda: len(consumer.poll(1_000)))
 
 
-def test_librdkafka_reads_from_its_rack(racks: BrokerCluster, replicated: Replicated) -> None:
+def test_librdkafka_reads_from_its_rack(racks: Cluster, replicated: Replicated) -> None:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": racks.bootstrap_servers,
@@ -131,7 +131,7 @@ def test_librdkafka_reads_from_its_rack(racks: BrokerCluster, replicated: Replic
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_the_java_client_reads_from_its_rack(racks: BrokerCluster, replicated: Replicated, tmp_path: Path) -> None:
+def test_the_java_client_reads_from_its_rack(racks: Cluster, replicated: Replicated, tmp_path: Path) -> None:
     need_apache_kafka()
     before = bytes_out(racks, replicated.follower)
     printed = run_tool(

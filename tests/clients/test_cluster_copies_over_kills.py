@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 
 from barnabas.clients.admin import Admin, FeatureUpdate, NewTopic
-from barnabas.testing import BrokerCluster, cluster
+from barnabas.testing import Cluster, cluster
 from tests.clients.topic_copies import (
     COPIED_BEFORE_A_KILL,
     PARTITIONS,
@@ -63,7 +63,7 @@ def test_each_record_is_copied_once(transaction_version: int, kills: int) -> Non
         await_ended_transactions(running.bootstrap_servers)
 
 
-def _copy_over_kills(running: BrokerCluster, admin: Admin, kills: int) -> Source:
+def _copy_over_kills(running: Cluster, admin: Admin, kills: int) -> Source:
     bootstrap, chance = running.bootstrap_servers, random.Random(kills)
     source = Source(bootstrap)
     copiers = {target: CopierThread(copier, bootstrap, SOURCE, target) for target, copier in COPIERS.items()}

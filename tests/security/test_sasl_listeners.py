@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.clients.admin import Admin, QuotaEntity, ScramAlteration, ScramCredentialInfo, ScramMechanism
+from barnabas.clients.admin import Admin, QuotaEntity, ScramAlteration, ScramCredential, ScramMechanism
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
@@ -164,7 +164,7 @@ def user(sasl_server: BarnabasProcess) -> str:
     with Admin(f"{sasl_server.host}:{sasl_server.port}") as admin:
         admin.alter_user_scram_credentials([ScramAlteration(name, each, PASSWORD) for each in MECHANISMS])
         assert admin.describe_user_scram_credentials([name]) == {
-            name: tuple(ScramCredentialInfo(each, 4096) for each in MECHANISMS)
+            name: tuple(ScramCredential(each, 4096) for each in MECHANISMS)
         }
     for mechanism in MECHANISMS:
         await_login(sasl_server, name, PASSWORD, mechanism, ErrorCode.NONE)

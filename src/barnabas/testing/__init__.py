@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.faults.actions import BlackHole, Delay, Drop, Error, Kill
     from barnabas.faults.calls import Chance, Every, First, Nth
-    from barnabas.testing.broker_cluster import BrokerCluster, cluster
+    from barnabas.testing.broker_cluster import Cluster, cluster
     from barnabas.testing.broker_process import BrokerFailed, BrokerProcess, broker
     from barnabas.testing.faults import Fault, Faults
 
 __all__ = [
     "BlackHole",
-    "BrokerCluster",
     "BrokerFailed",
     "BrokerProcess",
     "Chance",
+    "Cluster",
     "Delay",
     "Drop",
     "Error",
@@ -38,7 +38,7 @@ _MODULES = {
     "barnabas.faults.actions": ("BlackHole", "Delay", "Drop", "Error", "Kill"),
     "barnabas.faults.calls": ("Chance", "Every", "First", "Nth"),
     "barnabas.testing.broker_process": ("BrokerFailed", "BrokerProcess", "broker"),
-    "barnabas.testing.broker_cluster": ("BrokerCluster", "cluster"),
+    "barnabas.testing.broker_cluster": ("Cluster", "cluster"),
     "barnabas.testing.faults": ("Fault", "Faults"),
 }
 

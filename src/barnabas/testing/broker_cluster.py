@@ -65,7 +65,7 @@ _BOUNDED_BY_BROKERS: Final = (
 )
 
 
-class BrokerCluster:
+class Cluster:
     """The brokers with the ids 0, 1, ... and their store. `brokers`: by id."""
 
     def __init__(
@@ -131,7 +131,7 @@ class BrokerCluster:
         finally:
             session.close()
 
-    def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> BrokerCluster:
+    def start(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> Cluster:
         """Start all brokers at once, and wait until each of them knows all. Raises BrokerFailed."""
         with ThreadPoolExecutor(len(self.brokers)) as pool:
             for started in [pool.submit(broker.start, timeout_seconds) for broker in self.brokers]:
@@ -249,7 +249,7 @@ def cluster(
     faults: bool = False,
     security: str = PLAINTEXT,
     **settings: Setting,
-) -> Iterator[BrokerCluster]:
+) -> Iterator[Cluster]:
     """Run brokers: `with cluster(3, num_partitions=3) as c`. They are stopped afterwards, and their data removed.
 
     `data_dir`: use and keep this directory, made if it is not there, instead of a temporary one. `racks`: of each
@@ -262,7 +262,7 @@ def cluster(
     directory = tempfile.mkdtemp(prefix="barnabas-") if data_dir is None else data_dir
     with data_dir_problems(directory):
         os.makedirs(directory, exist_ok=True)
-    running = BrokerCluster(
+    running = Cluster(
         directory,
         size,
         settings,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from barnabas.testing.broker_cluster import BrokerCluster
+    from barnabas.testing.broker_cluster import Cluster
     from barnabas.testing.broker_process import BrokerProcess
 
 
@@ -34,7 +34,7 @@ def barnabas_broker_with_faults() -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def barnabas_cluster() -> Iterator[BrokerCluster]:
+def barnabas_cluster() -> Iterator[Cluster]:
     """Three running brokers with one store, on ephemeral ports, with their own data dirs. Stopped afterwards.
 
     They take faults, so that `barnabas_cluster.partition({0}, {1, 2})` splits them.

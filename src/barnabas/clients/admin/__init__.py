@@ -15,7 +15,7 @@ from barnabas.clients.admin.new_topic import (
 )
 from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
 from barnabas.clients.admin.records import LogDir, ProducerState, ReplicaInfo
-from barnabas.clients.admin.scram_credentials import ScramAlteration, ScramCredentialInfo, ScramMechanism
+from barnabas.clients.admin.scram_credentials import ScramAlteration, ScramCredential, ScramMechanism
 from barnabas.clients.admin.transactions import (
     FencedProducer,
     OpenTransaction,
@@ -77,7 +77,7 @@ __all__ = [
     "ResourcePatternFilter",
     "ResourceType",
     "ScramAlteration",
-    "ScramCredentialInfo",
+    "ScramCredential",
     "ScramMechanism",
     "TokenInformation",
     "TopicDescription",

@@ -30,7 +30,7 @@ class ScramMechanism(IntEnum):
     SCRAM_SHA_512 = 2
 
 
-class ScramCredentialInfo(NamedTuple):
+class ScramCredential(NamedTuple):
     """One credential of a user."""
 
     mechanism: ScramMechanism
@@ -42,7 +42,7 @@ class AdminScramCredentials(AdminPart):
 
     def describe_user_scram_credentials(
         self, users: Collection[str] | None = None
-    ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
+    ) -> dict[str, tuple[ScramCredential, ...]]:
         """Return the SCRAM credentials of these users, or of all. A user without any is left out. Raises ApiError."""
         names = None if users is None else [DescribeUserScramCredentialsRequest.UserName(name) for name in users]
         answer = self._calls.ask(DescribeUserScramCredentialsRequest(names), DescribeUserScramCredentialsResponse)
@@ -54,7 +54,7 @@ class AdminScramCredentials(AdminPart):
                 continue
             raise_error(result.error_code, result.error_message, f"User: {result.user}")
             found[result.user] = tuple(
-                ScramCredentialInfo(_mechanism(each.mechanism), each.iterations) for each in result.credential_infos
+                ScramCredential(_mechanism(each.mechanism), each.iterations) for each in result.credential_infos
             )
         return found
 

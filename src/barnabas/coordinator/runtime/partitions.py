@@ -21,9 +21,11 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ErrorCode
 
-_REMEMBERED_HASHES: Final = 1 << 16
-_LONGEST_REMEMBERED: Final = 256
-"""The longest id whose hash is cached, in characters: real ids are shorter, and an id may have 32 kB."""
+_REMEMBERED_HASHES: Final = 1 << 13
+"""The number of ids whose hashes are cached: clients choose ids, and 65,536 of them took 16 MB."""
+_LONGEST_REMEMBERED: Final = 100
+"""The longest id whose hash is cached, in characters: real ids are shorter. The text of a longer one may be a block of
+its own in the heap, which would keep what is around it from being given back."""
 _MASK: Final = 0xFFFFFFFF
 
 

@@ -49,7 +49,6 @@ from barnabas.clients.admin.new_topic import (
     ConfigEntry,
     CreatedTopic,
     NewTopic,
-    TopicDescription,
 )
 from barnabas.clients.admin.partition_changes import (
     NewPartitions,
@@ -74,6 +73,7 @@ from barnabas.clients.admin.transactions import (
 )
 from barnabas.clients.calls.blocking_client import BlockingClient
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
+from barnabas.clients.calls.topic_lookup import TopicDescription
 from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.clients.values import OffsetAndMetadata, PreparedTransaction, isolation_number

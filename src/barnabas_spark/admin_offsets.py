@@ -1,4 +1,4 @@
-"""The topics and offsets that brokers report, asked by an admin client: the source's `BrokerOffsets`.
+"""The topics and offsets that brokers report, asked as an admin client asks: the source's `BrokerOffsets`.
 
 Made by `client_cache`, used on the driver and by tasks after a loss of data, on one thread of a process; no lock. No
 answer is cached, because partitions may be added at any time.
@@ -9,23 +9,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from barnabas.clients.admin import Admin
+from barnabas.clients.calls.blocking_client import BlockingClient
+from barnabas.clients.calls.leader_calls import UNKNOWN_PARTITION_MS
+from barnabas.clients.calls.offset_lookup import lookup_offsets
+from barnabas.clients.calls.topic_lookup import topic_descriptions, topic_names, topics_request
 from barnabas.clients.errors import ClientTimeout, Disconnected, Unreachable
 from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.clients.values import isolation_number
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.source_options import ConnectionOptions, OffsetRetries
+from barnabas_spark.starting_offsets import TopicMissing
 from barnabas_spark.topic_offsets import EARLIEST, LATEST, Offsets
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class TopicMissing(Exception):
-    """A topic that a query reads does not exist, or was deleted while the query ran."""
 
 
 class AdminOffsets:
@@ -41,16 +43,16 @@ class AdminOffsets:
         self._connection = connection
         self._retries = retries
         self._sleep = sleep
-        self._admin: Admin | None = None
+        self._client: BlockingClient | None = None
 
     def topics(self) -> list[str]:
         """Return the names of all topics but the internal ones. Raises ApiError, ClientTimeout, Disconnected."""
-        return self._ask(lambda admin: admin.list_topics())
+        return self._ask(lambda client: topic_names(self._metadata(client, None)))
 
     def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         """Return all partitions of the topics. Raises TopicMissing, ApiError, ClientTimeout, Disconnected."""
         try:
-            described = self._ask(lambda admin: admin.describe_topics(topics))
+            described = self._ask(lambda client: topic_descriptions(self._metadata(client, topics)))
         except ApiError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -107,25 +109,41 @@ class AdminOffsets:
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
         """Commit the offsets of a group without members. Raises ApiError, ClientTimeout, Disconnected."""
-        errors = self._ask(lambda admin: admin.alter_group_offsets(group_id, offsets))
+        # Imported when used: only queries with `commitGroupId` need the whole admin client.
+        from barnabas.clients.admin import Admin  # noqa: PLC0415
+
+        connection = self._connection
+        errors = self._ask(
+            lambda client: Admin(
+                connection.bootstrap_servers, timeout_ms=connection.api_timeout_ms, client=client
+            ).alter_group_offsets(group_id, offsets)
+        )
         for error in errors.values():
             if error is not None:
                 raise error
 
     def close(self) -> None:
         """Close the connections."""
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def _offsets(self, timestamps_ms: Mapping[TopicPartition, int], isolation_level: str | None = None) -> Offsets:
         if not timestamps_ms:
             return {}
-        level = isolation_level or self._connection.isolation_level
-        found = self._ask(lambda admin: admin.list_offsets(timestamps_ms, isolation_level=level))
+        level = isolation_number(isolation_level or self._connection.isolation_level)
+        found = self._ask(
+            lambda client: lookup_offsets(
+                client,
+                timestamps_ms,
+                self._deadline_ms(client),
+                isolation_level=level,
+                unknown_ms=UNKNOWN_PARTITION_MS,
+            )
+        )
         return {partition: found[partition].offset for partition in timestamps_ms}
 
-    def _ask(self, question: Callable[[Admin], T]) -> T:
+    def _ask(self, question: Callable[[BlockingClient], T]) -> T:
         """Return the answer of the last attempt. Raises ApiError, ClientTimeout, Disconnected."""
         attempt = 1
         while True:
@@ -141,20 +159,25 @@ class AdminOffsets:
                 attempt += 1
                 self._sleep(self._retries.interval_ms / 1000)
 
-    def _question(self, question: Callable[[Admin], T]) -> T:
-        return question(self._client())
+    def _question(self, question: Callable[[BlockingClient], T]) -> T:
+        return question(self._connected())
 
-    def _client(self) -> Admin:
-        if self._admin is None:
+    def _metadata(self, client: BlockingClient, topics: Sequence[str] | None) -> MetadataResponse:
+        return cast("MetadataResponse", client.call(topics_request(topics), deadline_ms=self._deadline_ms(client)))
+
+    def _deadline_ms(self, client: BlockingClient) -> int:
+        return client.now_ms() + self._connection.api_timeout_ms
+
+    def _connected(self) -> BlockingClient:
+        if self._client is None:
             connection = self._connection
-            self._admin = Admin(
-                connection.bootstrap_servers,
-                timeout_ms=connection.api_timeout_ms,
-                config=ClientConfig(
-                    client_id=connection.client_id,
-                    request_timeout_ms=connection.request_timeout_ms,
-                    bootstrap_timeout_ms=min(connection.bootstrap_timeout_ms, connection.api_timeout_ms),
-                    **connection.security.security_settings(),
-                ),
+            config = ClientConfig(
+                client_id=connection.client_id,
+                request_timeout_ms=connection.request_timeout_ms,
+                bootstrap_timeout_ms=min(connection.bootstrap_timeout_ms, connection.api_timeout_ms),
+                **connection.security.security_settings(),
             )
-        return self._admin
+            self._client = BlockingClient(
+                connection.bootstrap_servers, config.network_config(), config.metadata_config()
+            )
+        return self._client

@@ -19,9 +19,8 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import report_data_loss
-from barnabas_spark.offset_ranges import OffsetRange, ranges_between, tasks_of
+from barnabas_spark.offset_ranges import OffsetRange, RangePartition, ranges_between, tasks_of
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.partition_reader import read_ranges
 from barnabas_spark.row_bounds import ALL_ROWS, RowBounds, bounds_of
 from barnabas_spark.source_options import SourceOptions
 from barnabas_spark.starting_offsets import BrokerOffsets, partitions_to_read, resolve
@@ -58,12 +57,6 @@ def within_bounds(
     # for do not matter: they lie behind them.
     starts = [(each, found[TopicPartition(each.topic, each.partition)]) for each in left]
     return [replace(each, start=max(each.start, start)) for each, start in starts if 0 <= start < each.end]
-
-
-class RangePartition(InputPartition):
-    """One task's ranges of offsets, each of one partition."""
-
-    value: tuple[OffsetRange, ...]
 
 
 class BarnabasReader(DataSourceReader):
@@ -120,6 +113,8 @@ class BarnabasReader(DataSourceReader):
         # Where `partitions` returns no range, Spark calls this method once with a partition of its own.
         if partition.value is None:
             return iter(())
+        from barnabas_spark.partition_reader import read_ranges  # noqa: PLC0415 the driver needs no Arrow
+
         worker_heap.begin_task()
         return read_ranges(cast("RangePartition", partition).value, self._options, self._columns)
 

@@ -12,11 +12,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.row_sender import WrittenRows, send_rows
 from barnabas_spark.sink_columns import check_sink_schema
 from barnabas_spark.sink_option_table import EXACTLY_ONCE
 from barnabas_spark.sink_options import SinkOptions
-from barnabas_spark.transactional_sender import end_transactions, send_rows_once
+from barnabas_spark.written_rows import WrittenRows, end_transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,12 +43,15 @@ class BarnabasWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows. Raises ApiError, ClientTimeout, OptionError."""
+        # Imported when used: only the workers need a producer.
+        from barnabas_spark.row_sender import send_rows  # noqa: PLC0415
+
         identity = self._options.write_identity
-        return (
-            send_rows(iterator, self._options)
-            if identity is None
-            else send_rows_once(iterator, self._options, identity)
-        )
+        if identity is None:
+            return send_rows(iterator, self._options)
+        from barnabas_spark.transactional_sender import send_rows_once  # noqa: PLC0415
+
+        return send_rows_once(iterator, self._options, identity)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions, after all tasks have written. Raises ApiError, ClientTimeout."""

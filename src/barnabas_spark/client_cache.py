@@ -1,22 +1,23 @@
 """This process's connections to brokers, kept between tasks and micro-batches.
 
-Used by the readers on the driver and in the executors' Python workers, and by the row sender. Each process uses them on
-one thread, so there is no lock. Spark forks its workers, and a child must not use its parent's connections, so the
-cache belongs to one process id.
+Used by the readers on the driver and in the executors' Python workers, and by the row sender. Each kind of client is
+imported when the first one is made: Spark's processes are many and short-lived, and each needs one kind. Each process
+uses its clients on one thread, so there is no lock. Spark forks its workers, and a child must not use its parent's
+connections, so the cache belongs to one process id.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from barnabas.clients.consumer import RawFetcher
-from barnabas.clients.producer import Producer
-from barnabas.clients.values import isolation_number
-from barnabas_spark.admin_offsets import AdminOffsets
-from barnabas_spark.sink_options import SinkOptions
-from barnabas_spark.source_options import SourceOptions
+if TYPE_CHECKING:
+    from barnabas.clients.calls.raw_fetcher import RawFetcher
+    from barnabas.clients.producer import Producer
+    from barnabas_spark.admin_offsets import AdminOffsets
+    from barnabas_spark.sink_options import SinkOptions
+    from barnabas_spark.source_options import ConnectionOptions, SourceOptions
 
 
 class _Closable(Protocol):
@@ -38,23 +39,11 @@ class ClientCache:
 
     def offsets(self, options: SourceOptions) -> AdminOffsets:
         """Return a client that looks up topics and offsets, and commits those of groups."""
-        key = ("offsets", options.connection, options.retries)
-        return self._client(key, lambda: AdminOffsets(options.connection, options.retries))
+        return self._client(("offsets", options.connection, options.retries), lambda: _offsets(options))
 
     def fetcher(self, options: SourceOptions) -> RawFetcher:
         """Return a client that fetches batches."""
-        connection = options.connection
-        return self._client(
-            ("fetcher", connection),
-            lambda: RawFetcher(
-                connection.bootstrap_servers,
-                client_id=connection.client_id,
-                timeout_ms=connection.api_timeout_ms,
-                request_timeout_ms=connection.request_timeout_ms,
-                isolation_level=isolation_number(connection.isolation_level),
-                channel_builder=connection.security.channel_builder(connection.client_id),
-            ),
-        )
+        return self._client(("fetcher", options.connection), lambda: _fetcher(options.connection))
 
     def producer(self, options: SinkOptions) -> Producer:
         """Return a client that sends batches."""
@@ -98,7 +87,30 @@ def _producer_key(options: SinkOptions) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def _offsets(options: SourceOptions) -> AdminOffsets:
+    from barnabas_spark.admin_offsets import AdminOffsets  # noqa: PLC0415 - see the module's docstring
+
+    return AdminOffsets(options.connection, options.retries)
+
+
+def _fetcher(connection: ConnectionOptions) -> RawFetcher:
+    from barnabas.clients.calls.raw_fetcher import RawFetcher  # noqa: PLC0415
+    from barnabas.clients.settings.client_security import channel_builder  # noqa: PLC0415
+    from barnabas.clients.values import isolation_number  # noqa: PLC0415
+
+    return RawFetcher(
+        connection.bootstrap_servers,
+        client_id=connection.client_id,
+        timeout_ms=connection.api_timeout_ms,
+        request_timeout_ms=connection.request_timeout_ms,
+        isolation_level=isolation_number(connection.isolation_level),
+        channel_builder=channel_builder(connection.security, connection.client_id),
+    )
+
+
 def _producer(options: SinkOptions) -> Producer:
+    from barnabas.clients.producer import Producer  # noqa: PLC0415
+
     return Producer(
         options.bootstrap_servers,
         client_id=options.client_id,

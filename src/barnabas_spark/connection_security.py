@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.clients.settings.client_security import check_security
 from barnabas.clients.settings.notation import check_values, settings_of
 from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas_spark.option_values import OptionError, OptionValues
@@ -94,7 +95,7 @@ def connection_security(options: OptionValues) -> ClientSecurityConfig:
     security.hide_secrets()
     try:
         check_values(security)
-        security.check_security()
+        check_security(security)
     except ValueError as error:
         raise OptionError(as_option_names(str(error))) from None
     return security

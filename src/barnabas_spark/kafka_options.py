@@ -14,9 +14,10 @@ from barnabas_spark.option_table import (
     CHECK_CRCS,
     KAFKA_OPTIONS_OF_SOURCE,
     MAX_PARTITION_FETCH_BYTES,
+    SOURCE_OPTIONS,
 )
 from barnabas_spark.option_values import OptionValues
-from barnabas_spark.sink_option_table import KAFKA_OPTIONS_OF_SINK
+from barnabas_spark.sink_option_table import KAFKA_OPTIONS_OF_SINK, SINK_OPTIONS
 
 HONOURED_BY_SOURCE = (*(option.name for option in KAFKA_OPTIONS_OF_SOURCE), *SECURITY_OPTION_NAMES)
 HONOURED_BY_SINK = (*(option.name for option in KAFKA_OPTIONS_OF_SINK), *SECURITY_OPTION_NAMES)
@@ -42,6 +43,10 @@ WITHOUT_EFFECT_ON_SOURCE = tuple(name for name in _KNOWN if name not in HONOURED
 WITHOUT_EFFECT_ON_SINK = tuple(
     name for name in (*_KNOWN, CHECK_CRCS.name, MAX_PARTITION_FETCH_BYTES.name) if name not in HONOURED_BY_SINK
 )
+
+SOURCE_OPTION_NAMES = (*(option.name for option in SOURCE_OPTIONS), *HONOURED_BY_SOURCE, *WITHOUT_EFFECT_ON_SOURCE)
+SINK_OPTION_NAMES = (*(option.name for option in SINK_OPTIONS), *HONOURED_BY_SINK, *WITHOUT_EFFECT_ON_SINK)
+"""All that the source and the sink accept, with the options of Spark's own."""
 
 _FIXED = {
     "kafka.auto.offset.reset": "use startingOffsets: the source itself keeps track of what it has read",

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql.datasource import InputPartition
+
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.source_options import ReadLimits
 from barnabas_spark.topic_offsets import Offsets
@@ -28,6 +30,12 @@ class OffsetRange:
     def size(self) -> int:
         """The number of offsets. Compaction may have left fewer records."""
         return self.end - self.start
+
+
+class RangePartition(InputPartition):
+    """One task's ranges of offsets, each of one partition."""
+
+    value: tuple[OffsetRange, ...]
 
 
 def ranges_between(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from barnabas.clients.arrow import FetchedBatches, Wanted, record_batch_of
-from barnabas.clients.consumer import FetchedRecords, RawFetcher
+from barnabas.clients.calls.raw_fetcher import FetchedRecords, RawFetcher
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

@@ -19,8 +19,6 @@ import sys
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
-from barnabas_spark.java_home import JavaNotFound, java_home_at_once, set_spark_environment
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -41,6 +39,9 @@ def complete_environment(environment: MutableMapping[str, str] = os.environ, cac
     if sys.executable and not any(environment.get(name) for name in _PYTHON_VARIABLES):
         environment["PYSPARK_PYTHON"] = sys.executable
     if not environment.get("JAVA_HOME"):
+        # Imported when used: Spark's own processes come no further than the first lines.
+        from barnabas_spark.java_home import JavaNotFound, java_home_at_once  # noqa: PLC0415
+
         try:
             home = java_home_at_once(environment, cache_dir)
         except (JavaNotFound, OSError) as error:
@@ -73,6 +74,8 @@ def prepare() -> None:
     The import of this package sets those that are not set; this call also replaces a Java that does not suit, and says
     when there is none.
     """
+    from barnabas_spark.java_home import set_spark_environment  # noqa: PLC0415 as above
+
     set_spark_environment(os.environ)
 
 

@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
 
 from barnabas.clients.arrow import BatchFormat, EncodedBatch, RecordColumns, encode_batches
 from barnabas.clients.arrow.row_partitions import grouped_rows, key_partitions
 from barnabas.clients.arrow.varints import Integers
-from barnabas.clients.producer import Producer, RecordMetadata
-from barnabas.clients.values import PreparedTransaction
 from barnabas_spark.client_cache import connections
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.worker_heap import worker_heap
+from barnabas_spark.written_rows import WrittenRows
+
+if TYPE_CHECKING:
+    from barnabas.clients.producer import Producer, RecordMetadata
 
 _UNANSWERED_BATCHES = 64
 """The number of batches that may wait for the broker before the task waits too."""
@@ -37,16 +38,6 @@ class AddressedBatch(NamedTuple):
     topic: str
     partition: int
     batch: EncodedBatch
-
-
-class WrittenRows(WriterCommitMessage):
-    """The result of one task."""
-
-    def __init__(self, rows: int, size_bytes: int, prepared: PreparedTransaction | None = None) -> None:
-        self.rows = rows
-        self.size_bytes = size_bytes
-        self.prepared = prepared
-        """The transaction in which the rows are. The driver ends it. None: they are in no transaction."""
 
 
 class RowAddresser:

@@ -1,8 +1,8 @@
 """Makes a local Spark session, which finds its Java, writes nothing to the terminal and leaves no process behind.
 
 Called by the demo, the examples and the tests, on the main thread. `local_session` changes the process's environment
-(JAVA_HOME, PYSPARK_PYTHON) and, while the JVM starts, its file descriptors 1 and 2; so call it once, before threads
-that print.
+(JAVA_HOME, PYSPARK_PYTHON; SPARK_HOME while the JVM starts) and, while the JVM starts, its file descriptors 1 and 2; so
+call it once, before threads that print.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from barnabas_spark.java_home import set_spark_environment
+from barnabas_spark.spark_home import quick_spark_home
 
 _SOCKET_PATH_BYTES = 103
 """The longest path of a Unix domain socket: 103 bytes on macOS, 107 on Linux."""
@@ -97,13 +98,14 @@ def local_session(
     # When the JVM has ended, py4j prints a trace by the root logger itself, and raises the exception all the same.
     logging.getLogger().addFilter(_is_not_of_py4j)
     with ExitStack() as stack:
-        # Entered first, so that the directory is removed after the JVM has ended.
+        # Entered first, so that the directories are removed after the JVM has ended.
         sockets = stack.enter_context(worker_sockets())
+        home = stack.enter_context(quick_spark_home())
         jvms = stack.enter_context(_started_jvms())
         for setting, value in {**defaults, **sockets, **settings}.items():
             builder = builder.config(setting, value)
         try:
-            with _output_to(log_path):
+            with _output_to(log_path), _home_of_spark(home):
                 session = builder.getOrCreate()
             hide_lost_connections(session.sparkContext._accumulatorServer)  # noqa: SLF001 - there is no public name
             yield session
@@ -230,6 +232,18 @@ def _started_jvms() -> Iterator[list[Popen[bytes]]]:
         yield started
     finally:
         java_gateway.Popen = start
+
+
+@contextmanager
+def _home_of_spark(home: str | None) -> Iterator[None]:
+    """Let a JVM that starts in this context run from `home`, or from the installed package if that is None."""
+    if home is not None:
+        os.environ["SPARK_HOME"] = home
+    try:
+        yield
+    finally:
+        # Sessions that others start later are not ours, and must not find a directory that is gone.
+        os.environ.pop("SPARK_HOME", None)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Read by `sink_options`, `kafka_options` and the generator of docs/spark.md, on a
 
 from __future__ import annotations
 
-from barnabas.records.compression import Codec
 from barnabas_spark.option_table import BOOTSTRAP_SERVERS, BOOTSTRAP_TIMEOUT_MS, CLIENT_ID, Kind, Option, Queries
 
 TOPIC = Option(
@@ -80,7 +79,7 @@ COMPRESSION_TYPE = Option(
     Kind.CHOICE,
     "none",
     "The codec of batches.",
-    choices=tuple(codec.name.lower() for codec in Codec),
+    choices=("none", "gzip", "snappy", "lz4", "zstd"),
 )
 DELIVERY_TIMEOUT_MS = Option(
     "kafka.delivery.timeout.ms",

@@ -12,15 +12,9 @@ from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.records.compression import Codec
 from barnabas_spark import sink_option_table as table
 from barnabas_spark.connection_security import UNSECURED, connection_security
-from barnabas_spark.kafka_options import HONOURED_BY_SINK, WITHOUT_EFFECT_ON_SINK, bootstrap_servers, refuse_fixed
+from barnabas_spark.kafka_options import SINK_OPTION_NAMES, bootstrap_servers, refuse_fixed
 from barnabas_spark.option_table import BOOTSTRAP_TIMEOUT_MS, CLIENT_ID
 from barnabas_spark.option_values import DeclaredOptions, OptionError, is_topic_name
-
-SINK_OPTION_NAMES = (
-    *(option.name for option in table.SINK_OPTIONS),
-    *HONOURED_BY_SINK,
-    *WITHOUT_EFFECT_ON_SINK,
-)
 
 
 @dataclass(frozen=True, slots=True)

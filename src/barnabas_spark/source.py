@@ -1,8 +1,8 @@
 """`format("barnabas")`: the source and the sink, from which Spark gets readers and writers.
 
 Spark makes it for each `load()` and `save()`, in short-lived Python processes on the driver, by
-`pyspark_barnabas.DefaultSource`; one thread, no lock. Options, columns and offset JSON are those of Spark's own Kafka
-source: moving from one to the other is one word.
+`pyspark_barnabas.DefaultSource`; one thread, no lock. Each process imports only the reader or writer that it makes.
+Options, columns and offset JSON are those of Spark's own Kafka source: moving from one to the other is one word.
 """
 
 # ruff: noqa: N802 the names are Spark's
@@ -22,16 +22,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from barnabas_spark import option_table as table
-from barnabas_spark.batch_reader import batch_reader
-from barnabas_spark.batch_writer import BarnabasWriter
 from barnabas_spark.columns import default_schema
-from barnabas_spark.kafka_options import WITHOUT_EFFECT_ON_SINK, WITHOUT_EFFECT_ON_SOURCE, refuse_fixed
+from barnabas_spark.kafka_options import (
+    SINK_OPTION_NAMES,
+    SOURCE_OPTION_NAMES,
+    WITHOUT_EFFECT_ON_SINK,
+    WITHOUT_EFFECT_ON_SOURCE,
+    refuse_fixed,
+)
 from barnabas_spark.option_values import DeclaredOptions, OptionError, OptionValues
 from barnabas_spark.sink_option_table import TOPIC
-from barnabas_spark.sink_options import SINK_OPTION_NAMES, SinkOptions
-from barnabas_spark.source_options import SOURCE_OPTION_NAMES, SourceOptions
-from barnabas_spark.stream_reader import BarnabasStreamReader
-from barnabas_spark.stream_writer import BarnabasStreamWriter
 from barnabas_spark.worker_heap import worker_heap
 
 logger = logging.getLogger(__name__)
@@ -57,20 +57,28 @@ class BarnabasDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query. Raises OptionError."""
+        from barnabas_spark.batch_reader import batch_reader  # noqa: PLC0415 - see the module's docstring
+
         worker_heap.begin_plan()
         warn_of_stream_options(self.options)
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query. Raises OptionError."""
+        from barnabas_spark.stream_reader import BarnabasStreamReader  # noqa: PLC0415
+
         return BarnabasStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch. Raises OptionError, also for `overwrite`: topics can only be appended to."""
+        from barnabas_spark.batch_writer import BarnabasWriter  # noqa: PLC0415
+
         return BarnabasWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a streaming query. Raises OptionError."""
+        from barnabas_spark.stream_writer import BarnabasStreamWriter  # noqa: PLC0415
+
         return BarnabasStreamWriter(self.options, schema)
 
 
@@ -92,9 +100,13 @@ def check_options(given: Mapping[str, str]) -> None:
     # A sink may take its topics from a column. So options without a topic may be those of a sink, and are checked when
     # Spark asks for a reader or a writer.
     if options.given(table.STRATEGIES):
+        from barnabas_spark.source_options import SourceOptions  # noqa: PLC0415
+
         SourceOptions.parse(given, streaming=None)
         _warn_of_no_effect(options, WITHOUT_EFFECT_ON_SOURCE)
     elif TOPIC.name in options:
+        from barnabas_spark.sink_options import SinkOptions  # noqa: PLC0415
+
         SinkOptions.parse(given)
         _warn_of_no_effect(options, WITHOUT_EFFECT_ON_SINK)
 

@@ -13,21 +13,10 @@ from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark import option_table as table
 from barnabas_spark.connection_security import UNSECURED, connection_security
-from barnabas_spark.kafka_options import (
-    HONOURED_BY_SOURCE,
-    WITHOUT_EFFECT_ON_SOURCE,
-    bootstrap_servers,
-    refuse_fixed,
-)
+from barnabas_spark.kafka_options import SOURCE_OPTION_NAMES, bootstrap_servers, refuse_fixed
 from barnabas_spark.option_values import DeclaredOptions, OptionError, is_topic_name
 from barnabas_spark.position_options import Position, check_order, ending_position, starting_position
 from barnabas_spark.topic_offsets import partitions_from_json
-
-SOURCE_OPTION_NAMES = (
-    *(option.name for option in table.SOURCE_OPTIONS),
-    *HONOURED_BY_SOURCE,
-    *WITHOUT_EFFECT_ON_SOURCE,
-)
 
 
 @dataclass(frozen=True, slots=True)

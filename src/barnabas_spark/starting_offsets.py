@@ -38,6 +38,10 @@ _FOUND_BY = "foundBy"
 """The key of the options in that file. In files of earlier versions all keys are topics, with objects."""
 
 
+class TopicMissing(Exception):
+    """A topic that a query reads does not exist, or was deleted while the query ran."""
+
+
 class BrokerOffsets(Protocol):
     """The questions about offsets that the source asks a broker."""
 

@@ -30,16 +30,13 @@ from pyspark.sql.types import StructType
 
 from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.protocol.errors import ApiError
-from barnabas_spark.admin_offsets import TopicMissing
-from barnabas_spark.batch_reader import RangePartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
 from barnabas_spark.data_loss import DataLoss, report_data_loss
-from barnabas_spark.offset_ranges import limit_offsets, ranges_between, tasks_of
+from barnabas_spark.offset_ranges import RangePartition, limit_offsets, ranges_between, tasks_of
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.partition_reader import read_ranges
 from barnabas_spark.source_options import ReadLimits, SourceOptions
-from barnabas_spark.starting_offsets import first_offsets, partitions_to_read
+from barnabas_spark.starting_offsets import TopicMissing, first_offsets, partitions_to_read
 from barnabas_spark.topic_offsets import LATEST, Offsets, offsets_to_json, planned_offsets, start_in, with_start
 from barnabas_spark.worker_heap import worker_heap
 
@@ -217,6 +214,8 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task's ranges, as Arrow batches. Raises ReadTimeout, DataLoss."""
+        from barnabas_spark.partition_reader import read_ranges  # noqa: PLC0415 the driver needs no Arrow
+
         worker_heap.begin_task()
         return read_ranges(cast("RangePartition", partition).value, self._options, self._columns)
 

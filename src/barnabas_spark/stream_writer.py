@@ -15,20 +15,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-import pyarrow.fs as pafs
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.row_sender import WrittenRows, send_rows
 from barnabas_spark.sink_columns import check_sink_schema
 from barnabas_spark.sink_option_table import EXACTLY_ONCE
 from barnabas_spark.sink_options import SinkOptions, WriteIdentity
-from barnabas_spark.transactional_sender import end_transactions, send_rows_once
+from barnabas_spark.written_rows import WrittenRows, end_transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.fs as pafs
 
 
 logger = logging.getLogger(__name__)
@@ -55,6 +54,8 @@ class _CommittedBatches:
 
     def last(self) -> int:
         """Return the number of the last committed micro-batch, or -1. Raises ValueError for a damaged file."""
+        import pyarrow.fs as pafs  # noqa: PLC0415 - not needed in workers
+
         filesystem, path = self._place()
         if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
             return -1
@@ -72,6 +73,8 @@ class _CommittedBatches:
         filesystem.move(temporary, path)
 
     def _place(self) -> tuple[pafs.FileSystem, str]:
+        import pyarrow.fs as pafs  # noqa: PLC0415 - as above
+
         if "://" in self._location or self._location.startswith("file:"):
             filesystem, root = pafs.FileSystem.from_uri(self._location)
         else:
@@ -118,6 +121,9 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
         if batch_id is not None and batch_id > 0:
             # The query has reached the brokers before: a micro-batch waits for their restart, in a new worker too.
             options = replace(options, bootstrap_timeout_ms=max(options.bootstrap_timeout_ms, options.max_block_ms))
+        # Imported when used: only the workers need a producer.
+        from barnabas_spark.row_sender import send_rows  # noqa: PLC0415
+
         if not options.exactly_once:
             return send_rows(iterator, options)
         query_id = _property(_QUERY_ID_PROPERTY)
@@ -126,6 +132,8 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
                 f"option {EXACTLY_ONCE.name!r} cannot be: this Spark does not tell its tasks the query and the"
                 " micro-batch"
             )
+        from barnabas_spark.transactional_sender import send_rows_once  # noqa: PLC0415
+
         return send_rows_once(iterator, options, WriteIdentity(query_id, batch_id))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

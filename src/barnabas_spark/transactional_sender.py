@@ -1,7 +1,7 @@
 """Writes the rows of each task in a transaction, which also notes that they are written; the driver commits it.
 
-`send_rows_once` is called by the writers in the executors' Python workers, on the task's thread, `end_transactions` on
-the driver. No lock.
+`send_rows_once` is called by the writers in the executors' Python workers, on the task's thread; the driver calls
+`written_rows.end_transactions`. No lock.
 
 A task cannot commit by itself: when the query fails in the JVM, in the middle of the task's rows, the rows simply end
 for the Python worker. Only the driver knows that a task has succeeded. So a task leaves its transaction open, and hands
@@ -22,20 +22,17 @@ ranges of offsets or keep state, as long as their number stays the same.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from barnabas.clients.admin import Admin
-from barnabas.clients.consumer import ConsumerGroupMetadata
-from barnabas.clients.errors import ClientTimeout
 from barnabas.clients.producer import Producer
-from barnabas.clients.settings.client_config import ClientConfig
-from barnabas.protocol.errors import ApiError
+from barnabas.clients.values import ConsumerGroupMetadata
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.row_sender import WrittenRows, deliver
+from barnabas_spark.row_sender import deliver
 from barnabas_spark.sink_options import SinkOptions, WriteIdentity
+from barnabas_spark.written_rows import WrittenRows, sink_admin
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,22 +74,6 @@ def send_rows_once(batches: Iterator[pa.RecordBatch], options: SinkOptions, iden
         producer.abort()
 
 
-def end_transactions(written: Iterable[WrittenRows], options: SinkOptions, *, commit: bool) -> None:
-    """Commit or abort the transactions of tasks that have succeeded. Raises ApiError, ClientTimeout in a commit."""
-    prepared = [each.prepared for each in written if each.prepared is not None]
-    if not prepared:
-        return
-    with _admin(options) as admin:
-        for each in prepared:
-            try:
-                admin.end_transaction(each, commit=commit)
-            except (ApiError, ClientTimeout) as error:
-                if commit:
-                    raise
-                # Readers of committed records wait for the next attempt, or for the transaction's timeout.
-                logger.warning("%s: the transaction could not be aborted: %s", each.transactional_id, error)
-
-
 def _send(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, identity: WriteIdentity, producer: Producer
 ) -> WrittenRows:
@@ -111,21 +92,8 @@ def _send(
 
 def _last_version(options: SinkOptions, name: str) -> int:
     """Return the version of the last write that was committed, or -1. Raises ApiError, ClientTimeout."""
-    with _admin(options) as admin:
+    with sink_admin(options) as admin:
         # Stable: the last transaction is committed or aborted, but its marker may be on the way to the group's
         # coordinator, and the note is not to be seen until it has arrived.
         offsets = admin.list_group_offsets(name, require_stable=True)
     return max((committed.offset for committed in offsets.values()), default=0) - 1
-
-
-def _admin(options: SinkOptions) -> Admin:
-    return Admin(
-        options.bootstrap_servers,
-        # The calls that a Kafka producer makes to end its transaction wait as long.
-        timeout_ms=options.max_block_ms,
-        config=ClientConfig(
-            client_id=options.client_id,
-            request_timeout_ms=options.request_timeout_ms,
-            **options.security.security_settings(),
-        ),
-    )

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.errors import ClientTimeout, Unreachable
 from barnabas.testing import broker
-from barnabas_spark import stream_writer
+from barnabas_spark import row_sender, stream_writer
 from barnabas_spark.client_cache import connections
 from barnabas_spark.row_sender import send_rows
 from barnabas_spark.sink_options import SinkOptions
@@ -52,7 +52,7 @@ def test_a_query_that_has_written_waits_for_a_broker_that_restarts(
     context = SimpleNamespace(getLocalProperty=lambda name: batch if name.endswith("batchId") else "query")
     monkeypatch.setattr(stream_writer, "TaskContext", SimpleNamespace(get=lambda: context))
     note: Any = lambda _rows, options, *_identity: asked.append(options)  # noqa: E731
-    monkeypatch.setattr(stream_writer, "send_rows", note)
+    monkeypatch.setattr(row_sender, "send_rows", note)
     writer = BarnabasStreamWriter(NOWHERE, StructType().add("value", "binary"))
     writer.write(iter([ROWS]))
     assert [options.bootstrap_timeout_ms for options in asked] == [patience_ms]

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from barnabas.clients.settings.client_security import channel_builder
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
 from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS
@@ -154,7 +155,7 @@ def test_tokens_come_from_an_identity_provider_by_kafka_s_options() -> None:
     settings = options.security.security_settings()
     assert settings["sasl_login_read_timeout_ms"] == 5000
     assert settings["sasl_login_refresh_window_factor"] == 0.5
-    assert options.security.channel_builder("c") is not None
+    assert channel_builder(options.security, "c") is not None
     assert PASSWORD not in repr(options)
     with pytest.raises(OptionError, match=r"kafka.sasl.oauthbearer.token.endpoint.url must be https"):
         SinkOptions.parse(given | {"kafka.sasl.oauthbearer.token.endpoint.url": "identity.example.com"})

@@ -47,15 +47,20 @@ def run(program: str, directory: Path) -> subprocess.CompletedProcess[str]:
     """Run a program outside of any activated environment, and without a Java on the PATH."""
     tools = directory / "bin"
     tools.mkdir()
-    for name in ("bash", "cat", "dirname", "env", "id", "ls", "ps", "python3", "readlink", "sh", "uname"):
+    source = os.path.dirname(os.path.dirname(barnabas_spark.__file__))
+    for name in ("bash", "cat", "dirname", "env", "id", "ls", "ps", "readlink", "sh", "uname"):
         found = Path("/usr/bin") / name
         if found.exists():
-            # The `python3` of the system has no pyspark, and may be of another version.
             (tools / name).symlink_to(found)
+    # The `python3` of the system has no pyspark, may be of another version, and must not find this package either.
+    (tools / "python3").write_text(
+        f'#!/bin/bash\nsource={source!r}\nPYTHONPATH="${{PYTHONPATH//$source/}}" exec /usr/bin/python3 "$@"\n'
+    )
+    (tools / "python3").chmod(0o755)
     environment = {
         "HOME": os.fspath(directory),
         "PATH": os.fspath(tools),
-        "PYTHONPATH": os.path.dirname(os.path.dirname(barnabas_spark.__file__)),
+        "PYTHONPATH": source,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     return subprocess.run(

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from barnabas.records.compression import Buffer
+from barnabas.records.batch_header import HEADER_SIZE, LOG_OVERHEAD
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
 from barnabas.records.file_records import FileRecords
-from barnabas.records.legacy_records import LegacyBatch
-from barnabas.records.memory_records import any_batches
-from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, RecordBatch
-from barnabas.records.record_conversion import down_conversion_steps
+
+if TYPE_CHECKING:
+    from barnabas.records.compression import Buffer
+    from barnabas.records.legacy_records import LegacyBatch
+    from barnabas.records.record_batch import RecordBatch
 
 OnConverted = Callable[[int, int, int], None]
 """Gets the number of records converted, the nanoseconds that took, the bytes that came out."""
@@ -117,6 +119,10 @@ class LazyDownConversionRecords:
 
         Raises UnsupportedCodec, CorruptRecord.
         """
+        # Imported when used: every client that sends has this class, and none converts.
+        from barnabas.records.record_batch import RecordBatch  # noqa: PLC0415
+        from barnabas.records.record_conversion import down_conversion_steps  # noqa: PLC0415
+
         # Only the conversion is timed: between two steps the network thread serves other connections.
         steps = iter(down_conversion_steps(batch, magic, first_offset))
         spent_ns = size = 0
@@ -146,6 +152,8 @@ def _whole_batches(source: FileRecords) -> Iterator[RecordBatch | LegacyBatch]:
 
     Raises CorruptRecord at a header that is wrong.
     """
+    from barnabas.records.memory_records import any_batches  # noqa: PLC0415 as in `_steps`
+
     position, end = source.position, source.position + source.size
     wanted = READ_BYTES
     while position < end:

@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.node import Node
-from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator
-from barnabas.transport.authenticator import Authenticator
+from barnabas.transport.authenticator import Authenticator, RenewableAuthenticator
 
 _EARLIEST_RENEWAL_SHARE: Final = 0.85
 _RENEWAL_JITTER_SHARE: Final = 0.10
@@ -80,7 +79,7 @@ class SaslSession(NamedTuple):
     """The session of one connection. due_ms: when it is renewed, before the next request."""
 
     node: Node
-    authenticator: SaslClientAuthenticator
+    authenticator: RenewableAuthenticator
     due_ms: int
 
 
@@ -102,7 +101,7 @@ class SessionRenewals:
 
     def began(self, node: Node, authenticator: Authenticator | None, now_ms: int) -> None:
         """Note that a connection is ready. authenticator: the connection's; None: it is lost already."""
-        if isinstance(authenticator, SaslClientAuthenticator) and authenticator.session_lifetime_ms > 0:
+        if isinstance(authenticator, RenewableAuthenticator) and authenticator.session_lifetime_ms > 0:
             jitter = 0.0 if self._random is None else self._random.random() * _RENEWAL_JITTER_SHARE
             lasts_ms = int(authenticator.session_lifetime_ms * (_EARLIEST_RENEWAL_SHARE + jitter))
             self._sessions[node.id] = SaslSession(node, authenticator, now_ms + lasts_ms)

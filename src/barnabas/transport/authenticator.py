@@ -9,7 +9,7 @@ Kafka: Authenticator, ChannelBuilder, PlaintextChannelBuilder.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
@@ -46,6 +46,17 @@ class Authenticator(Protocol):
 
     def close(self) -> None:
         """Drop all state about the peer."""
+
+
+@runtime_checkable
+class RenewableAuthenticator(Authenticator, Protocol):
+    """A client's login, whose session the server may end (KIP-368). Without SASL no connection has one."""
+
+    session_lifetime_ms: int
+    """How long the server lets the session live; 0 is without end."""
+
+    def renewal(self) -> Authenticator:
+        """Return the authenticator of the next login on this connection."""
 
 
 class AuthenticationFailed(Exception):

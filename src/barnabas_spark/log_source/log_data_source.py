@@ -14,7 +14,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from barnabas_spark.columns import default_schema
-from barnabas_spark.log_source.log_batch_reader import log_reader
 from barnabas_spark.option_values import OptionError, OptionValues
 from barnabas_spark.worker_heap import worker_heap
 
@@ -38,6 +37,9 @@ class BarnabasLogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query. Raises OptionError."""
+        # Imported when used: Spark looks for the sources in processes that read nothing.
+        from barnabas_spark.log_source.log_batch_reader import log_reader  # noqa: PLC0415
+
         worker_heap.begin_plan()
         return log_reader(self.options, schema)
 

@@ -11,7 +11,6 @@ from barnabas.clients.admin.new_topic import (
     ConfigEntry,
     CreatedTopic,
     NewTopic,
-    TopicDescription,
 )
 from barnabas.clients.admin.partition_changes import NewPartitions, PartitionReassignment
 from barnabas.clients.admin.records import LogDir, ProducerState, ReplicaInfo
@@ -22,6 +21,7 @@ from barnabas.clients.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from barnabas.clients.calls.topic_lookup import TopicDescription
 from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.clients.values import OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.codes import ConfigOperation, ConfigResourceType, ElectionType, UpgradeType

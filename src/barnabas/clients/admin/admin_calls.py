@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from barnabas.clients.admin.group_coordinators import PASSING_ERRORS, CoordinatedIds, ask_coordinators
 from barnabas.clients.calls.blocking_client import BlockingClient
-from barnabas.clients.calls.leader_calls import LeaderWaits, ask_leaders
+from barnabas.clients.calls.leader_calls import UNKNOWN_PARTITION_MS, LeaderWaits, ask_leaders
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp, lookup_offsets
 from barnabas.clients.client_metrics import MetricName, counted
 from barnabas.clients.errors import ClientTimeout, Disconnected
@@ -26,9 +26,6 @@ from barnabas.rpc.node import Node
 
 # The default request timeout: a broker that works for longer answers a client that has given up.
 _LONGEST_BROKER_TIMEOUT_MS = 30_000
-# A partition that another broker has just made may be unknown to the broker that is asked. Java's admin client rejects
-# an unknown topic at once, and waits out its timeout for an unknown partition of a known topic.
-_UNKNOWN_PARTITION_MS = 10_000
 
 # Brokers hear of a change from the controller, within milliseconds. One that takes longer is not waited for.
 _LONGEST_SPREAD_MS = 2_000
@@ -182,7 +179,7 @@ class AdminCalls:
                 partitions,
                 request_for,
                 results_in,
-                LeaderWaits(self._deadline_ms(), _UNKNOWN_PARTITION_MS),
+                LeaderWaits(self._deadline_ms(), UNKNOWN_PARTITION_MS),
                 versions=versions,
             )
 
@@ -232,7 +229,7 @@ class AdminCalls:
                 timestamps_ms,
                 self._deadline_ms(),
                 isolation_level=isolation_level,
-                unknown_ms=_UNKNOWN_PARTITION_MS,
+                unknown_ms=UNKNOWN_PARTITION_MS,
             )
 
     def close(self) -> None:

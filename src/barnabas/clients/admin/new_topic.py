@@ -1,6 +1,6 @@
 """The arguments and results of the admin client: topics, clusters and settings. Immutable.
 
-Kafka: NewTopic, TopicDescription, ConfigEntry.
+Kafka: NewTopic, ConfigEntry.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from barnabas.clients.metadata.cluster import PartitionInfo
 from barnabas.rpc.node import Node
 
 
@@ -31,15 +30,6 @@ class CreatedTopic(NamedTuple):
     topic_id: bytes
     num_partitions: int
     replication_factor: int
-
-
-class TopicDescription(NamedTuple):
-    """A topic as a broker describes it. `topic_id` is 16 bytes."""
-
-    name: str
-    topic_id: bytes
-    is_internal: bool
-    partitions: tuple[PartitionInfo, ...]
 
 
 class ClusterDescription(NamedTuple):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, raise_error
-from barnabas.clients.admin.new_topic import ClusterDescription, CreatedTopic, NewTopic, TopicDescription
-from barnabas.clients.metadata.cluster import PartitionInfo
+from barnabas.clients.admin.new_topic import ClusterDescription, CreatedTopic, NewTopic
+from barnabas.clients.calls.topic_lookup import TopicDescription, topic_descriptions, topic_names, topics_request
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -52,7 +52,7 @@ class AdminTopics(AdminPart):
         if not validate_only:
             # The next call may go to any broker, as may the next program.
             names = [topic.name for topic in response.topics]
-            self._calls.await_all_brokers(_metadata_request(names), MetadataResponse, _knows_all)
+            self._calls.await_all_brokers(topics_request(names), MetadataResponse, _knows_all)
         return {
             topic.name: CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor)
             for topic in response.topics
@@ -73,36 +73,16 @@ class AdminTopics(AdminPart):
 
     def list_topics(self, *, include_internal: bool = False) -> list[str]:
         """Return the names of all topics, sorted. Raises ClientTimeout, Disconnected."""
-        response = _metadata_of(self._calls, None)
-        return sorted(
-            topic.name for topic in response.topics if topic.name and (include_internal or not topic.is_internal)
-        )
+        return topic_names(_metadata_of(self._calls, None), include_internal=include_internal)
 
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Return these topics, or all. Raises ApiError for a topic that does not exist or may not be described."""
-        response = _metadata_of(self._calls, None if names is None else list(names))
-        described = {}
-        for topic in response.topics:
-            raise_error(topic.error_code, None, f"Topic: {topic.name}")
-            name = topic.name or ""
-            partitions = tuple(
-                PartitionInfo.of(name, partition)
-                # Brokers list partitions in any order.
-                for partition in sorted(topic.partitions, key=lambda each: each.partition_index)
-            )
-            described[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
-        return described
+        return topic_descriptions(_metadata_of(self._calls, None if names is None else list(names)))
 
 
 def _metadata_of(calls: AdminCalls, names: list[str] | None) -> MetadataResponse:
     """Return any broker's answer about these topics, or about all. Raises ClientTimeout, Disconnected."""
-    return calls.ask(_metadata_request(names), MetadataResponse, None)
-
-
-def _metadata_request(names: list[str] | None) -> MetadataRequest:
-    topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    # A look at a topic must not create it, whatever the broker's auto.create.topics.enable is.
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    return calls.ask(topics_request(names), MetadataResponse, None)
 
 
 def _knows_all(answer: MetadataResponse) -> bool:

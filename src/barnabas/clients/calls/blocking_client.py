@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
-from barnabas.clients.client_metrics import MetricName
 from barnabas.clients.errors import INVALID_METADATA_ERRORS, ClientClosed, ClientTimeout, Disconnected
 from barnabas.clients.metadata.bootstrap import bootstrap_nodes
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata, MetadataConfig
 from barnabas.clients.metadata.metadata_updater import ClusterMetadataUpdater
-from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
@@ -30,6 +29,10 @@ from barnabas.rpc.node import Node
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.transport.host_addresses import host_addresses
 from barnabas.transport.selector import Selector
+
+if TYPE_CHECKING:
+    from barnabas.clients.client_metrics import MetricName
+    from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 
 RETRY_MS = 100
 """The pause between the attempts of one call."""
@@ -112,6 +115,9 @@ class BlockingClient:
         self, measure: Callable[[], Mapping[MetricName, float]], labels: Callable[[], Mapping[str, str]]
     ) -> None:
         """Push what `measure` returns to brokers that ask for it, in the polls of this client; `labels` name it."""
+        # Imported when used: only consumers push metrics, if they are not told otherwise.
+        from barnabas.clients.telemetry.client_telemetry import ClientTelemetry  # noqa: PLC0415
+
         self.telemetry = ClientTelemetry(self.network, measure, labels, self.clock, self.random)
 
     def close(self, last_push_ms: int = 0) -> None:

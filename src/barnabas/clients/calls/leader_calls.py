@@ -16,6 +16,10 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
 
+# A partition that another broker has just made may be unknown to the broker that is asked. Java's admin client rejects
+# an unknown topic at once, and waits out its timeout for an unknown partition of a known topic.
+UNKNOWN_PARTITION_MS = 10_000
+
 A = TypeVar("A", bound=Message)
 R = TypeVar("R")
 

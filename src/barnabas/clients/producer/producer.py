@@ -49,15 +49,10 @@ from barnabas.clients.producer.record_appender import RecordAppender, cluster_li
 from barnabas.clients.producer.send_conditions import SendConditions
 from barnabas.clients.producer.sending.sender import Sender
 from barnabas.clients.producer.sending.sender_thread import SenderThread
+from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
 from barnabas.clients.producer.serializers import as_bytes
-from barnabas.clients.producer.transactions.transaction_calls import (
-    TransactionCalls,
-    make_transaction_calls,
-    sequences_of,
-)
 from barnabas.clients.producer.wait_times import Wait, WaitTimes
 from barnabas.clients.settings.notation import chosen_config
-from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 from barnabas.clients.values import ConsumerGroupMetadata, OffsetAndMetadata, PreparedTransaction
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -71,6 +66,8 @@ from barnabas.transport.selector import Selector
 if TYPE_CHECKING:
     from barnabas.clients.arrow.table_delivery import TableMetadata
     from barnabas.clients.arrow.table_producer import TableProducer
+    from barnabas.clients.producer.transactions.transaction_calls import TransactionCalls
+    from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 
 _numbers = itertools.count(1)
 
@@ -104,15 +101,13 @@ class Producer:
         )
         bootstrap = bootstrap_nodes(bootstrap_servers, config.client_dns_lookup)
         self._metadata = ClusterMetadata(bootstrap, metadata_config, random)
-        sequences = sequences_of(config)
+        sequences = _sequences_of(config)
         self._accumulator = RecordAccumulator(config, BufferPool(config.buffer_memory, self._clock), random, sequences)
         client = self._network_client(make_selector, random)
         telemetry = self._telemetry(client) if config.enable_metrics_push else None
         self._sender = Sender(client, self._metadata, self._accumulator, config, sequences, telemetry)
         self._waits = WaitTimes(self._clock)
-        self._transactions = make_transaction_calls(
-            sequences, self._sender.wakeup, config.max_block_ms, self._waits, self._metadata
-        )
+        self._transactions = self._transaction_calls(sequences)
         self._topics = ProducerTopics(
             self._metadata, config.max_block_ms, self._now_ms, self._sender.wakeup, self._waits
         )
@@ -135,7 +130,18 @@ class Producer:
         selector = make_selector(self._clock, max_idle_ms=config.connections_max_idle_ms)
         return NetworkClient(selector, updater, client_config, self._clock, random)
 
+    def _transaction_calls(self, sequences: SequenceNumbers | None) -> TransactionCalls | None:
+        if self.config.transactional_id is None:
+            return None
+        from barnabas.clients.producer.transactions.transaction_calls import make_transaction_calls  # noqa: PLC0415
+
+        return make_transaction_calls(
+            sequences, self._sender.wakeup, self.config.max_block_ms, self._waits, self._metadata
+        )
+
     def _telemetry(self, client: NetworkClient) -> ClientTelemetry:
+        from barnabas.clients.telemetry.client_telemetry import ClientTelemetry  # noqa: PLC0415 as above
+
         transactional_id = self.config.transactional_id
         labels = {} if transactional_id is None else {"transactional_id": transactional_id}
         return ClientTelemetry(client, self.metrics, lambda: labels, self._clock, self._random)
@@ -435,3 +441,13 @@ class Producer:
             callback(None, error)
         future.set_exception(error)
         return future
+
+
+def _sequences_of(config: ProducerConfig) -> SequenceNumbers | None:
+    """Return the sequence numbers of a producer with these settings, or None for one that is not idempotent."""
+    if config.transactional_id is None:
+        return SequenceNumbers() if config.is_idempotent else None
+    # Imported when used: most producers have no transactions.
+    from barnabas.clients.producer.transactions.transaction_calls import transactional_sequences  # noqa: PLC0415
+
+    return transactional_sequences(config)

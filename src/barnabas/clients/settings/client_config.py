@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from barnabas.clients.metadata.bootstrap import RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY, USE_ALL_DNS_IPS
 from barnabas.clients.metadata.cluster_metadata import REBOOTSTRAP, MetadataConfig
+from barnabas.clients.settings.client_security import channel_builder, check_security
 from barnabas.clients.settings.notation import check_names, check_values, setting
 from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.rpc.network_client_config import NetworkClientConfig
@@ -67,7 +68,7 @@ class ClientConnectionConfig(ClientSecurityConfig):
         """Check the values. Raises TypeError, ValueError."""
         self.hide_secrets()
         check_values(self)
-        self.check_security()
+        check_security(self)
 
     def network_config(self, default_client_id: str = "", max_in_flight: int = _MAX_IN_FLIGHT) -> NetworkClientConfig:
         """Return the settings of the connections. Reads key and trust stores, if there are any.
@@ -86,7 +87,7 @@ class ClientConnectionConfig(ClientSecurityConfig):
             connections_max_idle_ms=self.connections_max_idle_ms,
             send_buffer_bytes=self.send_buffer_bytes,
             receive_buffer_bytes=self.receive_buffer_bytes,
-            channel_builder=self.channel_builder(client_id),
+            channel_builder=channel_builder(self, client_id),
         )
 
 

@@ -6,33 +6,107 @@ The base of ClientConnectionConfig, whose users and threads it shares: no lock. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from barnabas.clients.settings.notation import setting
-from barnabas.clients.settings.token_config import ClientTokenConfig
 from barnabas.config.secret import Secret
-from barnabas.rpc.client_channels import PLAINTEXT, SECURITY_PROTOCOLS, ClientChannels
-from barnabas.security.sasl.client.client_authenticator import SaslLogin
-from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthBearerClient
-from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
-from barnabas.security.sasl.jaas import InvalidJaas
-from barnabas.security.sasl.login_modules import LOGIN_MODULES
-from barnabas.security.tls.tls_client import TlsClient
-from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
-_SASL_MECHANISMS = (*LOGIN_MODULES, OAUTHBEARER)
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+SECURITY_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+OAUTHBEARER = "OAUTHBEARER"
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 _STORE_TYPES = ("PEM", "PKCS12", "JKS")
 _KEY_STORE = "The client's own certificate, for brokers that ask for one (`ssl.client.auth`)"
 
 
+LOGIN_HANDLERS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerLoginCallbackHandler" for place in ("", "secured.")
+)
+"""Kafka's class that asks a token endpoint, by its present and its old name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientTokenConfig:
+    """The settings by which a client gets tokens for OAUTHBEARER: a token, or an identity provider that issues them.
+
+    `secured_channels.token_source` returns what a login calls. Kafka: SaslConfigs (KIP-768, KIP-1139).
+    """
+
+    sasl_oauthbearer_token: Secret | str | Callable[[], str] | None = setting(
+        None,
+        "The token for OAUTHBEARER, as the identity provider has issued it, or a function that returns one that is"
+        " valid now, for each login. Not a setting of Kafka's.",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        None,
+        "The URL at which the identity provider issues tokens for the client's credentials (`https:`); or a file that"
+        " has a token (`file:`), which is read for each login. For OAUTHBEARER.",
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = setting(
+        None, "The client's id at the identity provider. In `sasl_jaas_config`: `clientId`."
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Secret | str | None = setting(
+        None, "The client's secret at the identity provider. In `sasl_jaas_config`: `clientSecret`."
+    )
+    sasl_oauthbearer_scope: str | None = setting(
+        None, "The scope that is asked for. In `sasl_jaas_config`: `scope`.", importance="low"
+    )
+    sasl_oauthbearer_sub_claim_name: str = setting(
+        "sub", "The claim of the token that names the user.", importance="low"
+    )
+    sasl_oauthbearer_scope_claim_name: str = setting(
+        "scope", "The claim of the token that has the scope.", importance="low"
+    )
+    sasl_oauthbearer_header_urlencode: bool = setting(
+        False,
+        "Whether id and secret are URL-encoded before they are sent, as RFC 6749 says. Some providers expect it.",
+        importance="low",
+    )
+    sasl_login_callback_handler_class: str | None = setting(
+        None,
+        "Kafka's class that asks a token endpoint; its name is taken, so that Kafka's files work, and has no effect.",
+        choices=LOGIN_HANDLERS,
+        importance="low",
+    )
+    sasl_login_connect_timeout_ms: int = setting(
+        10_000,
+        "How long the connection to the identity provider may take. Kafka has no limit.",
+        minimum=1,
+        importance="low",
+    )
+    sasl_login_read_timeout_ms: int = setting(
+        10_000, "How long the identity provider may be silent. Kafka has no limit.", minimum=1, importance="low"
+    )
+    sasl_login_retry_backoff_ms: int = setting(
+        100, "The pause after the first failed request for a token; it doubles.", minimum=0, importance="low"
+    )
+    sasl_login_retry_backoff_max_ms: int = setting(
+        10_000, "How long failed requests for a token are repeated in all.", minimum=0, importance="low"
+    )
+    sasl_login_refresh_window_factor: float = setting(
+        0.8, "The share of a token's life after which the next one is fetched.", importance="low"
+    )
+    sasl_login_refresh_window_jitter: float = setting(
+        0.05,
+        "How much larger that share is at most, by chance: many clients then do not ask at once.",
+        importance="low",
+    )
+    sasl_login_refresh_min_period_seconds: int = setting(
+        60, "How long a token is used at least, if it lives long enough.", minimum=0, importance="low"
+    )
+    sasl_login_refresh_buffer_seconds: int = setting(
+        300,
+        "How long before its end a token is replaced at the latest, if it lives long enough.",
+        minimum=0,
+        importance="low",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClientSecurityConfig(ClientTokenConfig):
-    """The settings of the connections' security.
-
-    Raises ValueError when settings contradict one another, or belong to another `security_protocol`.
-    """
+    """The settings of the connections' security. `client_security.check_security` checks them."""
 
     security_protocol: str = setting(
         PLAINTEXT,
@@ -88,7 +162,7 @@ class ClientSecurityConfig(ClientTokenConfig):
     sasl_mechanism: str | None = setting(
         None,
         "How the client logs in: needed for SASL. GSSAPI, Kafka's default, is not offered.",
-        choices=_SASL_MECHANISMS,
+        choices=SASL_MECHANISMS,
     )
     sasl_username: str | None = setting(
         None,
@@ -118,86 +192,3 @@ class ClientSecurityConfig(ClientTokenConfig):
             value = getattr(self, each.name)
             if "Secret" in str(each.type) and isinstance(value, str):
                 object.__setattr__(self, each.name, Secret.of(value))
-
-    def check_security(self) -> None:
-        """Check the settings against one another. Raises ValueError, with what would be right."""
-        for each in fields(ClientSecurityConfig):
-            prefix = each.name.partition("_")[0].upper()
-            if prefix not in ("SSL", "SASL") or getattr(self, each.name) == each.default:
-                continue
-            if prefix not in self.security_protocol:
-                # Kafka ignores such settings: the user would believe in a protection that is not there.
-                raise ValueError(
-                    f"{each.name} is given, and security_protocol is {self.security_protocol}: choose"
-                    f" {' or '.join(name for name in SECURITY_PROTOCOLS if prefix in name)}"
-                )
-        if "SASL" in self.security_protocol:
-            self._login()
-
-    def channel_builder(self, client_id: str) -> ClientChannels | None:
-        """Return the maker of channels; None for plaintext ones. Reads the key and trust stores.
-
-        Raises ConfigError, a ValueError: a store is missing or cannot be used, or a setting is wrong.
-        """
-        if self.security_protocol == PLAINTEXT:
-            return None
-        tls = None
-        if "SSL" in self.security_protocol:
-            tls = TlsClient(self._tls_config(), self.ssl_endpoint_identification_algorithm)
-        return ClientChannels(tls, self._login() if "SASL" in self.security_protocol else None, client_id)
-
-    def _tls_config(self) -> TlsConfig:
-        return TlsConfig(
-            enabled_protocols=tuple(self.ssl_enabled_protocols),
-            cipher_suites=tuple(self.ssl_cipher_suites),
-            keystore=KeyStoreConfig(
-                type=self.ssl_keystore_type,
-                location=self.ssl_keystore_location,
-                password=_secret(self.ssl_keystore_password),
-                key_password=_secret(self.ssl_key_password),
-                key=_secret(self.ssl_keystore_key),
-                certificate_chain=_secret(self.ssl_keystore_certificate_chain),
-            ),
-            truststore=TrustStoreConfig(
-                type=self.ssl_truststore_type,
-                location=self.ssl_truststore_location,
-                password=_secret(self.ssl_truststore_password),
-                certificates=_secret(self.ssl_truststore_certificates),
-                crl_location=self.ssl_crl_location,
-            ),
-        )
-
-    def _login(self) -> SaslLogin:
-        """Return the login of the chosen mechanism. Raises ValueError: a setting that it needs is missing."""
-        mechanism = self.sasl_mechanism
-        if mechanism is None:
-            raise ValueError(
-                f"security_protocol={self.security_protocol} needs sasl_mechanism: {', '.join(_SASL_MECHANISMS)}"
-            )
-        if mechanism == OAUTHBEARER:
-            source = self.token_source(_secret(self.sasl_jaas_config))
-            return SaslLogin(mechanism, lambda: OAuthBearerClient(source))
-        return password_login(mechanism, self._user(mechanism))
-
-    def _user(self, mechanism: str) -> PasswordUser:
-        """Return the user of the settings, or of the login context. Raises ValueError: none, or both, are given."""
-        username, password = self.sasl_username, _secret(self.sasl_password)
-        jaas = _secret(self.sasl_jaas_config)
-        if jaas is None:
-            if not username or password is None:
-                raise ValueError(
-                    f"sasl_mechanism={mechanism} needs sasl_username and sasl_password, or sasl_jaas_config"
-                )
-            return PasswordUser(username, password, self.sasl_token_auth)
-        if username is not None or password is not None or self.sasl_token_auth:
-            raise ValueError(
-                "sasl_jaas_config is given beside sasl_username, sasl_password or sasl_token_auth: choose one"
-            )
-        try:
-            return user_of_login_context(mechanism, jaas)
-        except InvalidJaas as error:
-            raise ValueError(f"sasl_jaas_config: {error}") from None  # the cause's frames hold the text
-
-
-def _secret(value: Secret | str | None) -> Secret | None:
-    return Secret.of(value) if isinstance(value, str) else value

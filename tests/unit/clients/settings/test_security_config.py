@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.clients.authentication_errors import SaslAuthenticationError, SslAuthenticationError, authentication_error
 from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.clients.settings.client_security import channel_builder
 from barnabas.rpc.node import Node
 from barnabas.security.sasl.client.client_authenticator import SaslRejected
 from barnabas.transport.authenticator import AuthenticationFailed
@@ -84,7 +85,7 @@ def jaas(text: str, **more: Any) -> ClientConfig:
 
 def test_a_login_context_of_java_names_the_user() -> None:
     config = jaas(f'{SCRAM_MODULE} required username="id" password="{SECRET}" tokenauth="true";')
-    assert config.channel_builder("c") is not None
+    assert channel_builder(config, "c") is not None
     assert SECRET not in repr(config)
 
 

@@ -11,8 +11,6 @@ from typing import Protocol
 from barnabas.clients.producer.accumulator.record_accumulator import RecordAccumulator
 from barnabas.clients.producer.producer_config import ProducerConfig
 from barnabas.clients.producer.sequences.sequence_numbers import SequenceNumbers
-from barnabas.clients.producer.transactions.transaction_requests import TransactionRequests
-from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.rpc.client_request import ClientResponse
@@ -108,6 +106,11 @@ def producer_requests(
     client: NetworkClient, accumulator: RecordAccumulator, sequences: SequenceNumbers, config: ProducerConfig
 ) -> ProducerRequests:
     """Return the requests that go with these sequence numbers."""
-    if isinstance(sequences, TransactionalSequences):
-        return TransactionRequests(client, accumulator, sequences, config)
-    return _ProducerIdRequests(client, accumulator, sequences, config)
+    if config.transactional_id is None:
+        return _ProducerIdRequests(client, accumulator, sequences, config)
+    # Imported when used: most producers have no transactions.
+    from barnabas.clients.producer.transactions.transaction_requests import TransactionRequests  # noqa: PLC0415
+    from barnabas.clients.producer.transactions.transactional_sequences import TransactionalSequences  # noqa: PLC0415
+
+    assert isinstance(sequences, TransactionalSequences)
+    return TransactionRequests(client, accumulator, sequences, config)

@@ -18,11 +18,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from barnabas.clients.errors import ClientClosed
 from barnabas.clients.metadata.cluster_metadata import ClusterMetadata
 from barnabas.clients.producer.sending.sender import Sender
-from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
+
+if TYPE_CHECKING:
+    from barnabas.clients.telemetry.client_telemetry import ClientTelemetry
 
 _process = object()
 """Another object in a forked child."""

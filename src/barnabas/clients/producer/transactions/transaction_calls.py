@@ -26,11 +26,10 @@ _LOOK_AGAIN_MS: Final = 100
 """How soon a call sees that no broker can be reached, which ends no operation of the sending thread."""
 
 
-def sequences_of(config: ProducerConfig) -> SequenceNumbers | None:
-    """Return the sequence numbers of a producer with these settings, or None for one that is not idempotent."""
-    if config.transactional_id is not None:
-        return TransactionalSequences(TransactionManager(config.transactional_id, config.transaction_timeout_ms))
-    return SequenceNumbers() if config.is_idempotent else None
+def transactional_sequences(config: ProducerConfig) -> TransactionalSequences:
+    """Return the sequence numbers of a producer with these settings, which have a transactional id."""
+    assert config.transactional_id is not None
+    return TransactionalSequences(TransactionManager(config.transactional_id, config.transaction_timeout_ms))
 
 
 def make_transaction_calls(
@@ -39,11 +38,10 @@ def make_transaction_calls(
     max_block_ms: int,
     waits: WaitTimes,
     metadata: ClusterMetadata,
-) -> TransactionCalls | None:
-    """Return the calls of a transactional producer, or None for another one."""
-    if isinstance(sequences, TransactionalSequences):
-        return TransactionCalls(sequences.manager, wakeup, max_block_ms, waits, metadata)
-    return None
+) -> TransactionCalls:
+    """Return the calls of a producer with these sequence numbers, which are `transactional_sequences`."""
+    assert isinstance(sequences, TransactionalSequences)
+    return TransactionCalls(sequences.manager, wakeup, max_block_ms, waits, metadata)
 
 
 def checked_group_offsets(

@@ -13,7 +13,6 @@ from barnabas.security.sasl.client.token_endpoint import NoToken
 
 logger = logging.getLogger(__name__)
 
-OAUTHBEARER = "OAUTHBEARER"
 _KVSEP = "\x01"
 
 

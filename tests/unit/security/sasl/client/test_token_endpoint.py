@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from barnabas.clients.settings.client_config import ClientConfig
+from barnabas.clients.settings.secured_channels import token_source
 from barnabas.config.secret import Secret
 from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint, TokenRequest, TokenRules
 from tests.support.certificates import CertificateAuthority
@@ -184,7 +185,7 @@ def test_the_login_context_names_the_client_and_whom_it_trusts(tmp_path: Path) -
                 **settings(sasl_oauthbearer_token_endpoint_url=provider.token_url, sasl_jaas_config=jaas)
             )
             assert SECRET not in repr(config)
-            source = config.token_source(jaas)
+            source = token_source(config, jaas)
             if trusted is trust:
                 assert source() == token
                 continue
@@ -196,7 +197,7 @@ def test_the_login_context_names_the_client_and_whom_it_trusts(tmp_path: Path) -
 def test_a_file_has_the_token_of_each_login(tmp_path: Path) -> None:
     file = tmp_path / "token"
     config = ClientConfig(**settings(sasl_oauthbearer_token_endpoint_url=file.as_uri()))
-    source = config.token_source(None)
+    source = token_source(config, None)
     with pytest.raises(NoToken, match=r"has no token: .*No such file"):
         source()
     for token in ("one", "two"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.clients.consumer.fetch.raw_fetcher import RawFetcher
+from barnabas.clients.calls.raw_fetcher import RawFetcher
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -1,4 +1,4 @@
-"""A broker starts without what many brokers never need: those modules are loaded when they are first used."""
+"""A broker and a client start without what many never need: those modules are loaded when they are first used."""
 
 from __future__ import annotations
 
@@ -24,4 +24,27 @@ LATER = (
 
 def test_what_a_broker_imports_leaves_consumer_groups_and_extras_for_later() -> None:
     program = f"import sys, barnabas.broker.broker_server; print(*[name for name in {LATER!r} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == []
+
+
+NOT_IN_PLAINTEXT = (
+    "barnabas.config.broker_config_keys",
+    "barnabas.rpc.client_channels",
+    "barnabas.security.sasl.client.oauthbearer_client",
+    "barnabas.security.sasl.client.plain_client",
+    "barnabas.security.sasl.client.scram_client",
+    "barnabas.security.sasl.jaas",
+    "barnabas.security.sasl.login_context",
+    "barnabas.security.tls",
+    "urllib.request",
+)
+
+
+def test_a_client_in_plaintext_leaves_tls_and_logins_for_later() -> None:
+    program = (
+        "import sys, barnabas.clients.producer\n"
+        "from barnabas.clients.settings.client_config import ClientConfig\n"
+        "assert ClientConfig().network_config().channel_builder is None\n"
+        f"print(*[name for name in {NOT_IN_PLAINTEXT!r} if name in sys.modules])"
+    )
     assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == []

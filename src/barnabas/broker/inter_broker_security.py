@@ -23,9 +23,10 @@ from barnabas.config.setting import Settings, setting
 from barnabas.quota.quota_entity import sanitize
 from barnabas.rpc.client_channels import ClientChannels
 from barnabas.security.principal import USER, Principal
-from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
+from barnabas.security.sasl.client.client_authenticator import PasswordUser, SaslLogin
 from barnabas.security.sasl.jaas import InvalidJaas
-from barnabas.security.sasl.login_modules import LOGIN_MODULES
+from barnabas.security.sasl.login_context import user_of_login_context
+from barnabas.security.sasl.mechanisms import MECHANISMS
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
 from barnabas.security.tls.key_stores import load_key_store, load_trust_store
@@ -54,6 +55,10 @@ class BrokerLogin(NamedTuple):
 
     mechanism: str
     user: PasswordUser
+
+    def sasl_login(self) -> SaslLogin:
+        """Return the login of a client's channels."""
+        return MECHANISMS[self.mechanism].login(self.user)
 
 
 class InterBrokerSecurity:
@@ -105,7 +110,7 @@ class InterBrokerSecurity:
         return {
             name: ClientChannels(
                 _tls_of(config, name) if "SSL" in protocols[name] else None,
-                password_login(*broker_login_of(config, name)) if "SASL" in protocols[name] else None,
+                broker_login_of(config, name).sasl_login() if "SASL" in protocols[name] else None,
                 self._client_id,
             )
             for name in _listeners_of_brokers(config)
@@ -126,10 +131,9 @@ def broker_login_of(config: ConfigValues, listener_name: str) -> BrokerLogin:
     """
     mechanism = InterBrokerConfig.from_kafka_config(config.of_listener(listener_name)).mechanism
     sasl = SaslConfig.of(config, listener_name)
-    if mechanism not in LOGIN_MODULES:
-        raise ConfigError(
-            f"{_MECHANISM}={mechanism}: brokers log in to each other by {', '.join(LOGIN_MODULES)}", _MECHANISM
-        )
+    usable = [name for name, each in MECHANISMS.items() if each.is_for_brokers]
+    if mechanism not in usable:
+        raise ConfigError(f"{_MECHANISM}={mechanism}: brokers log in to each other by {', '.join(usable)}", _MECHANISM)
     if mechanism not in sasl.enabled_mechanisms:
         raise ConfigError(
             f"{_MECHANISM} must be included in sasl.enabled.mechanisms when SASL is used for inter-broker "

@@ -20,7 +20,8 @@ from barnabas.config.listeners import EndPoint, listeners_of, protocol_map_of
 from barnabas.network.channel_builders import check_protocol
 from barnabas.runtime.clock import Clock
 from barnabas.security.sasl.sasl_config import SaslConfig
-from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
+from barnabas.security.sasl.sasl_listener import SaslListener
+from barnabas.security.sasl.sasl_server import LoginParts
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_listener import TlsListener
 from barnabas.transport.authenticator import Authenticator, ChannelBuilder, plaintext_channel

@@ -13,9 +13,6 @@ from barnabas.security.tls.tls_client import TlsClient
 from barnabas.transport.authenticator import Authenticator, ChannelBuilder, PlaintextAuthenticator
 from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
-PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
-SECURITY_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
-
 
 class ClientChannels:
     """A ClientChannelBuilder. tls: None for a transport in plaintext; login: None without SASL."""

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.clients.settings.notation import setting
 from barnabas.clients.settings.token_config import ClientTokenConfig
 from barnabas.config.secret import Secret
-from barnabas.rpc.client_channels import PLAINTEXT, SECURITY_PROTOCOLS, ClientChannels
-from barnabas.security.sasl.client.client_authenticator import SaslLogin
-from barnabas.security.sasl.client.oauthbearer_client import OAUTHBEARER, OAuthBearerClient
-from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
-from barnabas.security.sasl.jaas import InvalidJaas
-from barnabas.security.sasl.login_modules import LOGIN_MODULES
-from barnabas.security.tls.tls_client import TlsClient
-from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
+from barnabas.security.sasl.mechanisms import MECHANISMS
 
-_SASL_MECHANISMS = (*LOGIN_MODULES, OAUTHBEARER)
+if TYPE_CHECKING:
+    from barnabas.rpc.client_channels import ClientChannels
+    from barnabas.security.sasl.client.client_authenticator import PasswordUser, SaslLogin
+    from barnabas.security.tls.tls_config import TlsConfig
+
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORE_TYPES = ("PEM", "PKCS12", "JKS")
 _KEY_STORE = "The client's own certificate, for brokers that ask for one (`ssl.client.auth`)"
 
@@ -88,7 +87,7 @@ class ClientSecurityConfig(ClientTokenConfig):
     sasl_mechanism: str | None = setting(
         None,
         "How the client logs in: needed for SASL. GSSAPI, Kafka's default, is not offered.",
-        choices=_SASL_MECHANISMS,
+        choices=tuple(MECHANISMS),
     )
     sasl_username: str | None = setting(
         None,
@@ -141,12 +140,17 @@ class ClientSecurityConfig(ClientTokenConfig):
         """
         if self.security_protocol == PLAINTEXT:
             return None
+        from barnabas.rpc.client_channels import ClientChannels
+        from barnabas.security.tls.tls_client import TlsClient
+
         tls = None
         if "SSL" in self.security_protocol:
             tls = TlsClient(self._tls_config(), self.ssl_endpoint_identification_algorithm)
         return ClientChannels(tls, self._login() if "SASL" in self.security_protocol else None, client_id)
 
     def _tls_config(self) -> TlsConfig:
+        from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
+
         return TlsConfig(
             enabled_protocols=tuple(self.ssl_enabled_protocols),
             cipher_suites=tuple(self.ssl_cipher_suites),
@@ -169,20 +173,21 @@ class ClientSecurityConfig(ClientTokenConfig):
 
     def _login(self) -> SaslLogin:
         """Return the login of the chosen mechanism. Raises ValueError: a setting that it needs is missing."""
-        mechanism = self.sasl_mechanism
-        if mechanism is None:
+        if self.sasl_mechanism is None:
             raise ValueError(
-                f"security_protocol={self.security_protocol} needs sasl_mechanism: {', '.join(_SASL_MECHANISMS)}"
+                f"security_protocol={self.security_protocol} needs sasl_mechanism: {', '.join(MECHANISMS)}"
             )
-        if mechanism == OAUTHBEARER:
-            source = self.token_source(_secret(self.sasl_jaas_config))
-            return SaslLogin(mechanism, lambda: OAuthBearerClient(source))
-        return password_login(mechanism, self._user(mechanism))
-
-    def _user(self, mechanism: str) -> PasswordUser:
-        """Return the user of the settings, or of the login context. Raises ValueError: none, or both, are given."""
-        username, password = self.sasl_username, _secret(self.sasl_password)
+        mechanism = MECHANISMS[self.sasl_mechanism]
         jaas = _secret(self.sasl_jaas_config)
+        return mechanism.login(self.token_source(jaas) if mechanism.takes_token else self._user(mechanism.name, jaas))
+
+    def _user(self, mechanism: str, jaas: Secret | None) -> PasswordUser:
+        """Return the user of the settings, or of the login context. Raises ValueError: none, or both, are given."""
+        from barnabas.security.sasl.client.client_authenticator import PasswordUser
+        from barnabas.security.sasl.jaas import InvalidJaas
+        from barnabas.security.sasl.login_context import user_of_login_context
+
+        username, password = self.sasl_username, _secret(self.sasl_password)
         if jaas is None:
             if not username or password is None:
                 raise ValueError(

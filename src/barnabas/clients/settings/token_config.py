@@ -6,24 +6,24 @@ The base of ClientSecurityConfig, whose users and threads it shares: no lock. Ka
 from __future__ import annotations
 
 import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barnabas.clients.settings.notation import setting
 from barnabas.config.secret import Secret
-from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint, TokenRequest, TokenRules
-from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
-from barnabas.security.tls.https_trust import HttpsTrust
-from barnabas.security.tls.tls_config import TrustStoreConfig
+
+if TYPE_CHECKING:
+    from barnabas.security.sasl.client.token_endpoint import TokenEndpoint
+    from barnabas.security.sasl.jaas import LoginModule
+    from barnabas.security.tls.https_trust import HttpsTrust
 
 LOGIN_HANDLERS = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{place}OAuthBearerLoginCallbackHandler" for place in ("", "secured.")
 )
 """Kafka's class that asks a token endpoint, by its present and its old name."""
-_MODULE = "OAuthBearerLoginModule"
 _ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
 
 
@@ -116,12 +116,16 @@ class ClientTokenConfig:
             raise ValueError(f"sasl_mechanism=OAUTHBEARER needs sasl_oauthbearer_token or {_ENDPOINT}")
         parts = urllib.parse.urlsplit(url)
         if parts.scheme == "file":
-            return partial(_token_of_file, urllib.request.url2pathname(parts.path))
+            from urllib.request import url2pathname
+
+            return partial(_token_of_file, url2pathname(parts.path))
         if parts.scheme not in ("https", "http") or not parts.hostname:
             raise ValueError(f"{_ENDPOINT} must be https://..., http://... or file:///..., not {url!r}")
         return self._endpoint(url, None if jaas is None else _module(jaas))
 
     def _endpoint(self, url: str, module: LoginModule | None) -> TokenEndpoint:
+        from barnabas.security.sasl.client.token_endpoint import TokenEndpoint, TokenRequest, TokenRules
+
         options = {} if module is None else module.options
         client_id = self.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")
         secret: Secret | str | None = self.sasl_oauthbearer_client_credentials_client_secret
@@ -164,13 +168,13 @@ class ClientTokenConfig:
 
 
 def _module(jaas: Secret) -> LoginModule:
+    from barnabas.security.sasl.jaas import InvalidJaas
+    from barnabas.security.sasl.login_context import module_of_login_context
+
     try:
-        module = parse_login_module(jaas.reveal())
+        return module_of_login_context("OAUTHBEARER", jaas)
     except InvalidJaas as error:
         raise ValueError(f"sasl_jaas_config: {error}") from None  # the cause's frames hold the text
-    if module.short_name != _MODULE:
-        raise ValueError(f"sasl_jaas_config: OAUTHBEARER takes {_MODULE}, not {module.short_name}")
-    return module
 
 
 def _trust(location: str | None, kind: str) -> HttpsTrust:
@@ -178,11 +182,16 @@ def _trust(location: str | None, kind: str) -> HttpsTrust:
 
     Raises ConfigError: the store cannot be used.
     """
+    from barnabas.security.tls.https_trust import HttpsTrust
+    from barnabas.security.tls.tls_config import TrustStoreConfig
+
     return HttpsTrust(None if location is None else TrustStoreConfig(type=kind, location=location))
 
 
 def _token_of_file(path: str) -> str:
     """Return the token in a file. Raises NoToken: it cannot be read."""
+    from barnabas.security.sasl.client.token_endpoint import NoToken
+
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

@@ -24,10 +24,9 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from barnabas.security.sasl.sasl_config import SaslConfig
-from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
-from barnabas.security.sasl.sasl_server import Login
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
-from barnabas.security.sasl.scram_server import TokenCredential
+from barnabas.security.sasl.sasl_listener import SaslListener
+from barnabas.security.sasl.sasl_server import Login, LoginParts
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramMechanism, TokenCredential
 from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES, SaslRules, SaslServerAuthenticator
 from barnabas.transport.authenticator import AuthenticationFailed
 from tests.support.mock_clock import MockClock

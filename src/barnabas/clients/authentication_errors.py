@@ -7,7 +7,6 @@ cannot help. Kafka: AuthenticationException, SslAuthenticationException, SaslAut
 from __future__ import annotations
 
 from barnabas.rpc.node import Node
-from barnabas.security.sasl.client.client_authenticator import SaslRejected
 from barnabas.transport.authenticator import AuthenticationFailed
 
 
@@ -41,6 +40,8 @@ _CHECKS = {
 
 def authentication_error(node: Node | None, error: AuthenticationFailed) -> AuthenticationError:
     """Return the error for users: the address, the reason, and what to check. It has no secret."""
+    from barnabas.security.sasl.client.client_authenticator import SaslRejected  # noqa: PLC0415 - needed seldom
+
     where = "a broker" if node is None else f"{node.host}:{node.port}"
     text = f"Authentication with {where} failed: {error}"
     if isinstance(error, SaslRejected):

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import Enum
 from random import Random
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.node import Node
-from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator
-from barnabas.transport.authenticator import Authenticator
+from barnabas.transport.authenticator import Authenticator, PlaintextAuthenticator
+
+if TYPE_CHECKING:
+    from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator
 
 _EARLIEST_RENEWAL_SHARE: Final = 0.85
 _RENEWAL_JITTER_SHARE: Final = 0.10
@@ -102,6 +104,11 @@ class SessionRenewals:
 
     def began(self, node: Node, authenticator: Authenticator | None, now_ms: int) -> None:
         """Note that a connection is ready. authenticator: the connection's; None: it is lost already."""
+        if authenticator is None or isinstance(authenticator, PlaintextAuthenticator):
+            return
+        # Loaded by now, since there is a login.
+        from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator  # noqa: PLC0415
+
         if isinstance(authenticator, SaslClientAuthenticator) and authenticator.session_lifetime_ms > 0:
             jitter = 0.0 if self._random is None else self._random.random() * _RENEWAL_JITTER_SHARE
             lasts_ms = int(authenticator.session_lifetime_ms * (_EARLIEST_RENEWAL_SHARE + jitter))

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from barnabas.security.sasl.client.client_authenticator import PasswordUser, SaslLogin
     from barnabas.security.sasl.sasl_server import MechanismSettings, ServedMechanism
 
+LOGIN_FRAME_BYTES: Final = 8 * 1024
+"""The longest frame before and in a login. The longest one seen of a client is the first message of SCRAM by a
+delegation token, with 150 bytes; a message of this size takes three milliseconds at most."""
+
 
 class SaslMechanism(NamedTuple):
     """One mechanism."""
@@ -32,7 +36,7 @@ class SaslMechanism(NamedTuple):
     takes_token: bool = False
     """Whether the client's credential is a function that returns a token; otherwise it is a PasswordUser."""
     has_long_tokens: bool = False
-    """Whether a client's message may be longer than LOGIN_FRAME_BYTES (`server_authenticator`)."""
+    """Whether a client's message may be longer than LOGIN_FRAME_BYTES."""
     has_handlers: bool = False
     """Whether a listener may name the Java class that is to check the logins (`config.protection`)."""
 

@@ -39,7 +39,7 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
-from barnabas.security.sasl.mechanisms import MECHANISMS
+from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES, MECHANISMS
 from barnabas.security.sasl.sasl_server import (
     AnswerVersions,
     Login,
@@ -52,9 +52,6 @@ from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Co
 
 logger = logging.getLogger(__name__)
 
-LOGIN_FRAME_BYTES: Final = 8 * 1024
-"""The longest frame before and in a login. The longest one seen of a client is the first message of SCRAM by a
-delegation token, with 150 bytes; a message of this size takes three milliseconds at most."""
 LONG_TOKENS: Final = frozenset(each.name for each in MECHANISMS.values() if each.has_long_tokens)
 """The mechanisms whose tokens may be longer: those of identity providers that list a user's groups have 50 KB and
 more. What can be said before a signature is checked is bounded there."""

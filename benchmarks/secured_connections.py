@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.config.secret import Secret
-from barnabas.security.sasl.client.client_authenticator import SaslClient
-from barnabas.security.sasl.client.password_login import PasswordUser, password_login
+from barnabas.security.sasl.client.client_authenticator import PasswordUser, SaslClient
+from barnabas.security.sasl.mechanisms import MECHANISMS
 from benchmarks.wire_requests import CLIENT_ID, BadAnswer, Buffer, Connection
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
@@ -28,7 +28,7 @@ class Login(NamedTuple):
     @classmethod
     def of_user(cls, mechanism: str, name: str, password: str) -> Login:
         """A login by password."""
-        return cls(*password_login(mechanism, PasswordUser(name, Secret(password))))
+        return cls(*MECHANISMS[mechanism].login(PasswordUser(name, Secret(password))))
 
 
 def tls_context(trust: str) -> ssl.SSLContext:

@@ -15,6 +15,7 @@ from typing import Any
 from barnabas.clients.settings.client_security import check_security
 from barnabas.clients.settings.notation import check_values, settings_of
 from barnabas.clients.settings.security_config import ClientSecurityConfig
+from barnabas.security.sasl.mechanisms import MECHANISMS
 from barnabas_spark.option_values import OptionError, OptionValues
 
 SECURITY_SETTINGS = tuple(settings_of(ClientSecurityConfig))
@@ -38,7 +39,7 @@ NOT_OFFERED = {
 
 _MECHANISMS_NOT_OFFERED = {
     "AWS_MSK_IAM": "Amazon MSK offers SCRAM-SHA-512 and TLS certificates (kafka.ssl.keystore.location) too",
-    "GSSAPI": "which is Kerberos; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
+    "GSSAPI": f"which is Kerberos; use {' or '.join(', '.join(MECHANISMS).rsplit(', ', 1))}",
 }
 """Mechanisms that pages on Spark show, with what to use instead."""
 _MSK_CLASSES = "software.amazon.msk.auth.iam."

@@ -5,7 +5,7 @@ of that network thread waits meanwhile, so what runs there must never block and 
 (decisions/0013, decisions/0085). It is decided from facts that cost nothing, before anything else is done:
 
 1. **Before the login** a client may send what a login needs: ApiVersions, SaslHandshake and SaslAuthenticate in frames
-   of LOGIN_FRAME_BYTES; longer tokens of a mechanism that has them (`security.sasl.server_authenticator`).
+   of LOGIN_FRAME_BYTES; longer tokens of a mechanism that has them (`security.sasl.mechanisms`).
 2. **The bytes of the frame**: up to `Brief.limit_bytes` a frame is decoded at once. Of a longer one the header alone is
    read, and a handler thread decodes it (`api.large_requests`). Header and body have at most MOST_TAGGED_FIELDS tagged
    fields a struct (`protocol.codec_runtime`).
@@ -37,7 +37,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from barnabas.protocol.codec_runtime import DECODED_PER_BYTE, FEW_ELEMENTS, MOST_ELEMENTS, MOST_TAGGED_FIELDS
-from barnabas.security.sasl.server_authenticator import LOGIN_FRAME_BYTES
+from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES
 from barnabas.storage.validation import validator
 
 __all__ = (

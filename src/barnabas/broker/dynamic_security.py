@@ -13,8 +13,7 @@ from barnabas.config.listeners import ListenersConfig
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.security.sasl.sasl_config import SaslConfig
-from barnabas.security.sasl.sasl_listener import LoginParts
+from barnabas.security.sasl.sasl_server import LoginParts
 from barnabas.security.sasl.scram_mechanism import ScramFormatter
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
@@ -22,20 +21,27 @@ from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustSto
 class DynamicSecurity:
     """A part that reconfigures the channels of listeners."""
 
-    settings = (
-        TlsConfig.dynamic_names()
-        | KeyStoreConfig.dynamic_names()
-        | TrustStoreConfig.dynamic_names()
-        | SaslConfig.dynamic_names()
-        | InterBrokerConfig.dynamic_names()
-        | ListenersConfig.dynamic_names()
-    )
-    """`listeners` is among them: a listener that is closed is forgotten, a new one is checked. The mechanisms of SASL
-    and their users count for listeners that are opened later, as in Kafka."""
-
     def __init__(self, channels: ListenerChannels, between_brokers: InterBrokerSecurity) -> None:
         self._channels = channels
         self._between_brokers = between_brokers
+
+    @property
+    def settings(self) -> frozenset[str]:
+        """The names of the settings that this part follows.
+
+        `listeners` is among them: a listener that is closed is forgotten, a new one is checked. The mechanisms of SASL
+        and their users count for listeners that are opened later, as in Kafka.
+        """
+        from barnabas.security.sasl.sasl_config import SaslConfig  # noqa: PLC0415 - asked for when a setting changes
+
+        return (
+            TlsConfig.dynamic_names()
+            | KeyStoreConfig.dynamic_names()
+            | TrustStoreConfig.dynamic_names()
+            | SaslConfig.dynamic_names()
+            | InterBrokerConfig.dynamic_names()
+            | ListenersConfig.dynamic_names()
+        )
 
     def validate(self, current: KafkaConfig, proposed: KafkaConfig) -> None:
         """Check the listeners of the proposed settings. Raises ConfigError: one of them could not be served."""

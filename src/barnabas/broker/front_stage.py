@@ -51,7 +51,7 @@ from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 from barnabas.replica.replica_metrics import register_purgatory
 from barnabas.runtime.clock import Clock
 from barnabas.security.delegation_token import TokenCache
-from barnabas.security.sasl.sasl_listener import LoginParts
+from barnabas.security.sasl.sasl_server import LoginParts
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
 from barnabas.transport.authenticator import ChannelBuilder
 from barnabas.zk.kafka_zk_client import KafkaZkClient

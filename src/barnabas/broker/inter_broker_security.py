@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.listener_channels import tls_config_of
 from barnabas.config.config_error import ConfigError
@@ -20,20 +20,17 @@ from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import controller_listener_name_of, inter_broker_listener_name_of, protocol_map_of
 from barnabas.config.setting import Settings, setting
 from barnabas.quota.quota_entity import sanitize
-from barnabas.rpc.client_channels import ClientChannels
 from barnabas.security.principal import USER, Principal
-from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
-from barnabas.security.sasl.jaas import InvalidJaas
-from barnabas.security.sasl.login_modules import LOGIN_MODULES
-from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.sasl.mechanisms import MECHANISMS
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
-from barnabas.security.tls.key_stores import load_key_store, load_trust_store
-from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
-from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import TlsConfig
-from barnabas.security.tls.tls_contexts import client_context, refusal_between, server_context
 from barnabas.transport.authenticator import ANONYMOUS, ChannelBuilder, ClientChannelBuilder
 from barnabas.zk.config_znodes import ConfigEntityType, ConfigZnodes
+
+if TYPE_CHECKING:
+    from barnabas.rpc.client_channels import ClientChannels
+    from barnabas.security.sasl.client.client_authenticator import PasswordUser
+    from barnabas.security.tls.tls_client import TlsClient
 
 logger = logging.getLogger(__name__)
 
@@ -101,14 +98,20 @@ class InterBrokerSecurity:
     def _channels_of(self, config: ConfigValues) -> Mapping[str, ClientChannels]:
         protocols = protocol_map_of(config)
         return {
-            name: ClientChannels(
-                _tls_of(config, name) if "SSL" in protocols[name] else None,
-                password_login(*broker_login_of(config, name)) if "SASL" in protocols[name] else None,
-                self._client_id,
-            )
+            name: _channels_to(name, protocols[name], config, self._client_id)
             for name in _listeners_of_brokers(config)
             if protocols[name] != "PLAINTEXT"
         }
+
+
+def _channels_to(listener_name: str, protocol: str, config: ConfigValues, client_id: str) -> ClientChannels:
+    from barnabas.rpc.client_channels import ClientChannels
+
+    tls = _tls_of(config, listener_name) if "SSL" in protocol else None
+    if "SASL" not in protocol:
+        return ClientChannels(tls, None, client_id)
+    mechanism, user = broker_login_of(config, listener_name)
+    return ClientChannels(tls, MECHANISMS[mechanism].login(user), client_id)
 
 
 def broker_logins_of(config: ConfigValues) -> list[BrokerLogin]:
@@ -122,12 +125,15 @@ def broker_login_of(config: ConfigValues, listener_name: str) -> BrokerLogin:
 
     Raises ConfigError: the settings have no login, or one that the listener does not accept.
     """
+    from barnabas.security.sasl.jaas import InvalidJaas
+    from barnabas.security.sasl.login_context import user_of_login_context
+    from barnabas.security.sasl.sasl_config import SaslConfig
+
     mechanism = InterBrokerConfig.from_kafka_config(config.of_listener(listener_name)).mechanism
     sasl = SaslConfig.of(config, listener_name)
-    if mechanism not in LOGIN_MODULES:
-        raise ConfigError(
-            f"{_MECHANISM}={mechanism}: brokers log in to each other by {', '.join(LOGIN_MODULES)}", _MECHANISM
-        )
+    usable = [name for name, each in MECHANISMS.items() if each.is_for_brokers]
+    if mechanism not in usable:
+        raise ConfigError(f"{_MECHANISM}={mechanism}: brokers log in to each other by {', '.join(usable)}", _MECHANISM)
     if mechanism not in sasl.enabled_mechanisms:
         raise ConfigError(
             f"{_MECHANISM} must be included in sasl.enabled.mechanisms when SASL is used for inter-broker "
@@ -156,9 +162,14 @@ def _principal_of(config: ConfigValues, listener_name: str) -> str:
     protocol = protocol_map_of(config)[listener_name]
     if "SASL" in protocol:
         return str(Principal(USER, broker_login_of(config, listener_name).user.name))
+    if protocol != "SSL":
+        return ANONYMOUS
+    from barnabas.security.tls.key_stores import load_key_store
+    from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
+
     tls = tls_config_of(config, listener_name)
     # As the server: where it asks for no certificate, the broker's own client presents none.
-    if protocol != "SSL" or tls.client_auth == "none" or (key_store := load_key_store(tls.keystore)) is None:
+    if tls.client_auth == "none" or (key_store := load_key_store(tls.keystore)) is None:
         return ANONYMOUS
     try:
         name = PrincipalMapper(tls.principal_mapping_rules).name_of(key_store.certificate.subject)
@@ -173,6 +184,8 @@ def _listeners_of_brokers(config: ConfigValues) -> set[str]:
 
 
 def _tls_of(config: ConfigValues, listener_name: str) -> TlsClient:
+    from barnabas.security.tls.tls_client import TlsClient
+
     of_listener = config.of_listener(listener_name)
     identification = InterBrokerConfig.from_kafka_config(of_listener).endpoint_identification
     tls = TlsConfig.of(of_listener)
@@ -186,6 +199,9 @@ def _check_trust(tls: TlsConfig, listener_name: str) -> None:
     Without the check, brokers would reject each other again and again. Kafka: SslFactory.SslEngineValidator. Raises
     ConfigError: the brokers' certificates are not signed by an authority that the brokers trust.
     """
+    from barnabas.security.tls.key_stores import load_key_store, load_trust_store
+    from barnabas.security.tls.tls_contexts import client_context, refusal_between, server_context
+
     key_store, trust_store = load_key_store(tls.keystore), load_trust_store(tls.truststore)
     if key_store is None:
         return  # the listener says that it needs one

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.config.broker_config_keys import LISTENER_PREFIX
 from barnabas.config.config_error import ConfigError
@@ -19,12 +19,14 @@ from barnabas.config.config_values import ConfigValues
 from barnabas.config.listeners import EndPoint, listeners_of, protocol_map_of
 from barnabas.network.channel_builders import check_protocol
 from barnabas.runtime.clock import Clock
-from barnabas.security.sasl.sasl_config import SaslConfig
-from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
+from barnabas.security.sasl.sasl_server import LoginParts
 from barnabas.security.tls.tls_config import TlsConfig
-from barnabas.security.tls.tls_listener import TlsListener
 from barnabas.transport.authenticator import Authenticator, ChannelBuilder, plaintext_channel
 from barnabas.transport.transport_layer import StreamSocket, TransportLayer
+
+if TYPE_CHECKING:
+    from barnabas.security.sasl.sasl_listener import SaslListener
+    from barnabas.security.tls.tls_listener import TlsListener
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class ListenerChannels:
     def _sasl_of(self, listener_name: str) -> SaslListener:
         sasl = self._sasl.get(listener_name)
         if sasl is None:
-            sasl = SaslListener(listener_name, SaslConfig.of(self._current(), listener_name), self._logins)
+            sasl = _new_sasl(self._current(), listener_name, self._logins)
             sasl.start()
             self._sasl = {**self._sasl, listener_name: sasl}
         return sasl
@@ -86,7 +88,7 @@ class ListenerChannels:
     def _tls_of(self, listener_name: str) -> TlsListener:
         tls = self._tls.get(listener_name)
         if tls is None:
-            tls = TlsListener(listener_name, tls_config_of(self._current(), listener_name), self._clock)
+            tls = _new_tls(self._current(), listener_name, self._clock)
             self._tls = {**self._tls, listener_name: tls}
         return tls
 
@@ -101,13 +103,13 @@ class ListenerChannels:
                 continue
             name, protocol = end_point.listener_name, end_point.security_protocol
             if protocol in _WITH_SASL and self._needs_check(proposed, name):
-                SaslListener(name, SaslConfig.of(proposed, name), self._logins)  # made for its checks alone
+                _new_sasl(proposed, name, self._logins)  # made for its checks alone
             if protocol not in _WITH_TLS:
                 continue
             if name in opened:
                 opened[name].check(tls_config_of(proposed, name))
             else:
-                TlsListener(name, tls_config_of(proposed, name), self._clock)
+                _new_tls(proposed, name, self._clock)
 
     def _needs_check(self, proposed: ConfigValues, listener_name: str) -> bool:
         """Return whether the logins of a listener would be others, also if it takes them over at the next start only.
@@ -116,6 +118,8 @@ class ListenerChannels:
         """
         if listener_name not in self._sasl:
             return True
+        from barnabas.security.sasl.sasl_config import SaslConfig
+
         return SaslConfig.of(proposed, listener_name) != SaslConfig.of(self._current(), listener_name)
 
     def reconfigure(self, current: ConfigValues) -> None:
@@ -135,6 +139,20 @@ class ListenerChannels:
                 tls.reload(tls_config_of(current, name))
             except ConfigError as error:
                 logger.error("Listener %s keeps its key store: %s", name, error.message)  # noqa: TRY400 as it says
+
+
+# A broker whose listeners are all PLAINTEXT imports neither SASL nor TLS.
+def _new_sasl(config: ConfigValues, listener_name: str, logins: LoginParts) -> SaslListener:
+    from barnabas.security.sasl.sasl_config import SaslConfig
+    from barnabas.security.sasl.sasl_listener import SaslListener
+
+    return SaslListener(listener_name, SaslConfig.of(config, listener_name), logins)
+
+
+def _new_tls(config: ConfigValues, listener_name: str, clock: Clock) -> TlsListener:
+    from barnabas.security.tls.tls_listener import TlsListener
+
+    return TlsListener(listener_name, tls_config_of(config, listener_name), clock)
 
 
 def tls_config_of(config: ConfigValues, listener_name: str) -> TlsConfig:

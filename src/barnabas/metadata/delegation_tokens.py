@@ -23,8 +23,7 @@ from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.delegation_token import DelegationToken, TokenCache, TokenInformation, token_hmac
 from barnabas.security.principal import Principal
-from barnabas.security.sasl.scram_mechanism import ScramFormatter
-from barnabas.security.sasl.scram_server import TokenCredential
+from barnabas.security.sasl.scram_mechanism import ScramFormatter, TokenCredential
 from barnabas.zk.token_znodes import TokenZnodes
 from barnabas.zk.znode_json import ZnodeFormatError
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, desanitize
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter
-from barnabas.security.sasl.scram_server import TokenCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
 from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 
@@ -28,7 +27,7 @@ TokenLookup = Callable[[ScramFormatter, str], TokenCredential | None]
 
 
 class ScramCredentialCache:
-    """The credentials (security.sasl.scram_server.ScramCredentials)."""
+    """The credentials (security.sasl.scram_mechanism.ScramCredentials)."""
 
     def __init__(self, zk_client: KafkaZkClient, tokens: TokenLookup | None = None) -> None:
         """tokens: of delegation tokens; None: clients cannot log in by one."""

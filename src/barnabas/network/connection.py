@@ -29,7 +29,6 @@ from barnabas.network.mute_states import (
 from barnabas.network.request_path import RequestPath
 from barnabas.records.file_records import FileRecords
 from barnabas.records.lazy_down_conversion import LazyDownConversionRecords
-from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.selector_counters import SessionCounters
 
@@ -284,19 +283,10 @@ class Connection:
     # -- the Processor's thread: the connection
 
     def authenticated(self, sessions: SessionCounters) -> None:
-        """Note who the client is, and for how long: its authenticator has finished, the first one or a later one."""
+        """Note who the client is: its authenticator has finished."""
         if self.inflight and not self.channel.outgoing.unsent:
             self.answers_sent()  # they left with the answers of a re-authentication
-        authenticator, context = self.channel.authenticator, self.context
-        context.principal = authenticator.principal
-        if isinstance(authenticator, SaslServerAuthenticator):
-            context.authenticated_by_token = authenticator.is_token
-            self.session_ends_ns = authenticator.session_ends_ns
-            if not (authenticator.can_reauthenticate or self.channel.reauthentication_began_ns):
-                sessions.without_reauthentication += 1
-            software = authenticator.client_software
-            if software is not None:
-                context.client_software_name, context.client_software_version = software
+        self.context.principal = self.channel.authenticator.principal
 
     def account_for_memory(self) -> None:
         """Charge the memory pool for the bytes that the connection holds now.

@@ -43,7 +43,6 @@ from barnabas.network.processor_drain import ProcessorDrain
 from barnabas.network.request_intake import RequestIntake
 from barnabas.network.request_path import RequestPath
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
-from barnabas.network.session_intake import SASL_PROTOCOLS, SessionIntake
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.runtime.clock import Clock
 from barnabas.transport.frame_reader import InvalidReceive
@@ -81,11 +80,15 @@ class Processor(AbstractServerThread):
         self._io = selector.io
         self._has_excess = partial(quotas.exceeded, listener.name)
         self._new_connections = NewConnections()
+        make_connection, make_intake = Connection, RequestIntake
+        # Only a login by SASL has an end; the connections and the intake of other listeners know none.
+        if listener.security_protocol.startswith("SASL_"):
+            from barnabas.network.session_intake import SaslConnection, SessionIntake  # noqa: PLC0415 - see above
+
+            make_connection, make_intake = SaslConnection, SessionIntake
         self._connections = ConnectionTable(
-            listener, selector, quotas, lambda channel, context: Connection(channel, context, answers, path, now)
+            listener, selector, quotas, lambda channel, context: make_connection(channel, context, answers, path, now)
         )
-        # Only a login by SASL has an end; the intake of other listeners asks for none.
-        make_intake = SessionIntake if listener.security_protocol in SASL_PROTOCOLS else RequestIntake
         self._intake = make_intake(processor_id, path, now, selector)
         self._drain = ProcessorDrain()
         self._closed = False

@@ -1,4 +1,4 @@
-"""The intake of a Processor whose clients log in by SASL: sessions that end, and logins on live connections (KIP-368).
+"""Connections whose clients log in by SASL, and their intake: sessions that end, and logins on live ones (KIP-368).
 
 Made and used by one Processor, on its thread; no lock. A session with an end is renewed by a SaslHandshake, also after
 its end; any other request after its end closes the connection. A session without an end costs one comparison a request.
@@ -21,15 +21,34 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.security.sasl.server_authenticator import SaslServerAuthenticator
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.selector import Selector
+from barnabas.transport.selector_counters import SessionCounters
 from barnabas.transport.transport_layer import Buffer
 
 logger = logging.getLogger(__name__)
 
-SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 REAUTHENTICATE_AT_MOST_EVERY_NS: Final = 1_000_000_000
 """A client that logs in more often keeps a network thread busy. As in Kafka its SaslHandshake is then an ordinary
 request, which is answered with an error."""
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
+
+
+class SaslConnection(Connection):
+    """The Connection of a client that logs in by SASL."""
+
+    __slots__ = ()
+
+    def authenticated(self, sessions: SessionCounters) -> None:
+        """Note who the client is, and for how long: its authenticator has finished, the first one or a later one."""
+        super().authenticated(sessions)
+        authenticator, context = self.channel.authenticator, self.context
+        if isinstance(authenticator, SaslServerAuthenticator):
+            context.authenticated_by_token = authenticator.is_token
+            self.session_ends_ns = authenticator.session_ends_ns
+            if not (authenticator.can_reauthenticate or self.channel.reauthentication_began_ns):
+                sessions.without_reauthentication += 1
+            software = authenticator.client_software
+            if software is not None:
+                context.client_software_name, context.client_software_version = software
 
 
 class ReauthenticationBegins(Exception):

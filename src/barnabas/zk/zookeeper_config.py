@@ -6,17 +6,18 @@ Read by `broker` when it opens the store. Immutable. Kafka: ZkConfigs. ZooKeeper
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.cross_checks import uses_zookeeper
 from barnabas.config.secret import Secret
 from barnabas.config.setting import Settings, computed, setting
-from barnabas.security.sasl.jaas import InvalidJaas
-from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig, text_if_given
-from barnabas.zk.digest_login import ZookeeperUser, user_of_login_context
+
+if TYPE_CHECKING:
+    from barnabas.security.tls.tls_client import TlsClient
+    from barnabas.zk.digest_login import ZookeeperUser
 
 _LOGIN: Final = "zookeeper.sasl.jaas.config"
 _PEM: Final = "PEM"
@@ -55,6 +56,8 @@ class ZookeeperTlsConfig(Settings):
         """
         if not self.is_enabled:
             return None
+        from barnabas.security.tls.tls_client import TlsClient  # noqa: PLC0415 - few connections have it
+
         try:
             return TlsClient(self._tls, self.endpoint_identification)
         except ConfigError as error:
@@ -135,6 +138,9 @@ class ZookeeperConfig(Settings):
         """The user as whom the broker logs in, None without a login. Raises ConfigError: the login is malformed."""
         if self.login is None:
             return None
+        from barnabas.security.sasl.jaas import InvalidJaas  # noqa: PLC0415 - few connections have a login
+        from barnabas.zk.digest_login import user_of_login_context  # noqa: PLC0415
+
         try:
             return user_of_login_context(self.login.reveal())
         except InvalidJaas as error:

@@ -20,9 +20,9 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from barnabas.security.sasl.sasl_config import SaslConfig
-from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
-from barnabas.security.sasl.scram_mechanism import ScramCredential, ScramFormatter
-from barnabas.security.sasl.scram_server import TokenCredential
+from barnabas.security.sasl.sasl_listener import SaslListener
+from barnabas.security.sasl.sasl_server import LoginParts
+from barnabas.security.sasl.scram_mechanism import ScramCredential, ScramFormatter, TokenCredential
 from tests.support.memory_network import MemorySocket
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

@@ -11,7 +11,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.rpc.connection_states import SessionRenewals
 from barnabas.rpc.node import Node
 from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
-from barnabas.security.sasl.client.password_login import PlainClient
+from barnabas.security.sasl.client.plain_client import PlainClient
 from barnabas.transport.authenticator import PlaintextAuthenticator
 from barnabas.transport.channel_state import ChannelState
 from tests.support.scripted_selector import all_versions

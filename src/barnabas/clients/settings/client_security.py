@@ -28,7 +28,7 @@ def check_security(config: ClientSecurityConfig) -> None:
                 f" {' or '.join(name for name in SECURITY_PROTOCOLS if prefix in name)}"
             )
     if "SASL" in config.security_protocol:
-        from barnabas.clients.settings.secured_channels import sasl_login  # noqa: PLC0415 - see the module's docstring
+        from barnabas.clients.settings.secured_channels import sasl_login
 
         sasl_login(config)
 
@@ -40,6 +40,6 @@ def channel_builder(config: ClientSecurityConfig, client_id: str) -> ClientChann
     """
     if config.security_protocol == PLAINTEXT:
         return None
-    from barnabas.clients.settings.secured_channels import client_channels  # noqa: PLC0415 - see above
+    from barnabas.clients.settings.secured_channels import client_channels
 
     return client_channels(config, client_id)

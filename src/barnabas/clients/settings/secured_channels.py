@@ -12,24 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from barnabas.clients.settings.security_config import (
-    OAUTHBEARER,
-    SASL_MECHANISMS,
-    ClientSecurityConfig,
-    ClientTokenConfig,
-)
+from barnabas.clients.settings.security_config import ClientSecurityConfig, ClientTokenConfig
 from barnabas.config.secret import Secret
 from barnabas.rpc.client_channels import ClientChannels
-from barnabas.security.sasl.client.client_authenticator import SaslLogin
-from barnabas.security.sasl.client.oauthbearer_client import OAuthBearerClient
-from barnabas.security.sasl.client.password_login import PasswordUser, password_login, user_of_login_context
+from barnabas.security.sasl.client.client_authenticator import PasswordUser, SaslLogin
 from barnabas.security.sasl.client.token_endpoint import NoToken, TokenEndpoint, TokenRequest, TokenRules
-from barnabas.security.sasl.jaas import InvalidJaas, LoginModule, parse_login_module
+from barnabas.security.sasl.jaas import InvalidJaas, LoginModule
+from barnabas.security.sasl.login_context import module_of_login_context, user_of_login_context
+from barnabas.security.sasl.mechanisms import MECHANISMS
 from barnabas.security.tls.https_trust import HttpsTrust
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import KeyStoreConfig, TlsConfig, TrustStoreConfig
 
-_MODULE = "OAuthBearerLoginModule"
 _ENDPOINT = "sasl_oauthbearer_token_endpoint_url"
 
 
@@ -46,21 +40,16 @@ def client_channels(config: ClientSecurityConfig, client_id: str) -> ClientChann
 
 def sasl_login(config: ClientSecurityConfig) -> SaslLogin:
     """Return the login of the chosen mechanism. Raises ValueError: a setting that it needs is missing."""
-    mechanism = config.sasl_mechanism
-    if mechanism is None:
-        raise ValueError(
-            f"security_protocol={config.security_protocol} needs sasl_mechanism: {', '.join(SASL_MECHANISMS)}"
-        )
-    if mechanism == OAUTHBEARER:
-        source = token_source(config, _secret(config.sasl_jaas_config))
-        return SaslLogin(mechanism, lambda: OAuthBearerClient(source))
-    return password_login(mechanism, _user(config, mechanism))
+    if config.sasl_mechanism is None:
+        raise ValueError(f"security_protocol={config.security_protocol} needs sasl_mechanism: {', '.join(MECHANISMS)}")
+    mechanism = MECHANISMS[config.sasl_mechanism]
+    jaas = _secret(config.sasl_jaas_config)
+    return mechanism.login(token_source(config, jaas) if mechanism.takes_token else _user(config, mechanism.name, jaas))
 
 
-def _user(config: ClientSecurityConfig, mechanism: str) -> PasswordUser:
+def _user(config: ClientSecurityConfig, mechanism: str, jaas: Secret | None) -> PasswordUser:
     """Return the user of the settings, or of the login context. Raises ValueError: none, or both, are given."""
     username, password = config.sasl_username, _secret(config.sasl_password)
-    jaas = _secret(config.sasl_jaas_config)
     if jaas is None:
         if not username or password is None:
             raise ValueError(f"sasl_mechanism={mechanism} needs sasl_username and sasl_password, or sasl_jaas_config")
@@ -161,12 +150,9 @@ def _tls_config(config: ClientSecurityConfig) -> TlsConfig:
 
 def _module(jaas: Secret) -> LoginModule:
     try:
-        module = parse_login_module(jaas.reveal())
+        return module_of_login_context("OAUTHBEARER", jaas)
     except InvalidJaas as error:
         raise ValueError(f"sasl_jaas_config: {error}") from None  # the cause's frames hold the text
-    if module.short_name != _MODULE:
-        raise ValueError(f"sasl_jaas_config: OAUTHBEARER takes {_MODULE}, not {module.short_name}")
-    return module
 
 
 def _trust(location: str | None, kind: str) -> HttpsTrust:

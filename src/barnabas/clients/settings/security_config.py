@@ -12,11 +12,10 @@ from typing import Any
 
 from barnabas.clients.settings.notation import setting
 from barnabas.config.secret import Secret
+from barnabas.security.sasl.mechanisms import MECHANISMS
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 SECURITY_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
-OAUTHBEARER = "OAUTHBEARER"
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 _STORE_TYPES = ("PEM", "PKCS12", "JKS")
 _KEY_STORE = "The client's own certificate, for brokers that ask for one (`ssl.client.auth`)"
 
@@ -162,7 +161,7 @@ class ClientSecurityConfig(ClientTokenConfig):
     sasl_mechanism: str | None = setting(
         None,
         "How the client logs in: needed for SASL. GSSAPI, Kafka's default, is not offered.",
-        choices=SASL_MECHANISMS,
+        choices=tuple(MECHANISMS),
     )
     sasl_username: str | None = setting(
         None,

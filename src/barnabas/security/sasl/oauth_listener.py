@@ -1,7 +1,7 @@
-"""OAUTHBEARER on one listener (RFC 7628): the judge of tokens, made of its settings, and the server of each login.
+"""OAUTHBEARER on one listener (RFC 7628): the validator of tokens, made of its settings, and the server of each login.
 
-The judge is made with a SaslListener, on a thread that may wait for the identity provider; it is immutable, and all
-logins share its validator.
+The validator is made with a SaslListener, on a thread that may wait for the identity provider; it is immutable, and all
+logins share it.
 
 Which tokens a listener accepts, it has to say: signed ones, by the URL of the keys, or unsecured ones, by the name of
 Kafka's class for them. Kafka accepts unsecured tokens where nothing is said.
@@ -11,14 +11,12 @@ Kafka: OAuthBearerSaslServer, OAuthBearerValidatorCallbackHandler, VerificationK
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import logging
+from functools import partial
 
 from barnabas.config.config_error import ConfigError
-from barnabas.runtime.clock import Clock
-from barnabas.runtime.scheduler import Scheduler
-from barnabas.security.sasl.jaas import LoginModule
-from barnabas.security.sasl.oauth_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
-from barnabas.security.sasl.sasl_server import Login, LoginRejected, told
+from barnabas.security.sasl.oauth_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER
+from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, told
 from barnabas.security.sasl.token_claims import (
     MessageMalformed,
     OAuthBearerMessage,
@@ -27,38 +25,26 @@ from barnabas.security.sasl.token_claims import (
     UnsecuredTokenValidator,
 )
 
-if TYPE_CHECKING:
-    from barnabas.security.sasl.signed_tokens import SigningKeys
+logger = logging.getLogger(__name__)
 
 
-class OAuthSettings(NamedTuple):
-    """What a listener says of its tokens. prefix: of its settings. handler: the Java class it names, or None."""
-
-    prefix: str
-    config: OAuthConfig
-    handler: str | None
-    module: LoginModule | None
-
-
-class TokenJudge(NamedTuple):
-    """The validator of a listener's tokens, and its keys; None: it needs none."""
-
-    validator: TokenValidator
-    keys: SigningKeys | None
-
-
-def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock, *, asks_providers: bool) -> TokenJudge:
-    """Return the judge of a listener's tokens, with its keys; without keys of another machine if not `asks_providers`.
+def serve(settings: MechanismSettings) -> ServedMechanism:
+    """Return OAUTHBEARER on a listener (`mechanisms`), with its keys; those of another machine if `asks_providers`.
 
     Raises ConfigError: the settings do not say which tokens are valid, contradict each other, or there are no keys.
     """
-    prefix, config, handler, module = settings
-    name = f"{prefix}sasl.server.callback.handler.class"
+    config, handler, parts = settings.sasl.oauth, settings.handler, settings.parts
+    name = f"{settings.prefix}sasl.server.callback.handler.class"
     if handler == UNSECURED_HANDLER:
         if config.jwks_url or config.expected_audience or config.expected_issuer:
             raise ConfigError(f"{name}={handler} believes every token: {JWKS_URL} and its kin have no effect", name)
-        options = {} if module is None else module.options
-        return TokenJudge(UnsecuredTokenValidator(options, clock, f"{prefix}sasl.jaas.config"), None)
+        options = {} if settings.module is None else settings.module.options
+        unsecured = UnsecuredTokenValidator(options, parts.clock, f"{settings.prefix}sasl.jaas.config")
+        logger.warning(
+            "Listener %s accepts unsecured tokens: any client can be any user. It is for development only",
+            settings.listener_name,
+        )
+        return ServedMechanism(partial(OAuthBearerServer, unsecured))
     if handler is not None and handler not in SIGNED_HANDLERS:
         raise ConfigError(f"{name}={handler}: there is no Java to load the class; use {SIGNED_HANDLERS[0]}", name)
     if not config.jwks_url:
@@ -75,10 +61,10 @@ def token_judge(settings: OAuthSettings, scheduler: Scheduler, clock: Clock, *, 
         )
     except ImportError:
         raise ConfigError(f"{JWKS_URL} needs the package PyJWT: pip install 'barnabas[oauth]'", JWKS_URL) from None
-    keys = SigningKeys(config, scheduler, clock)
-    if asks_providers or not is_remote(config.jwks_url):
+    keys = SigningKeys(config, parts.scheduler, parts.clock)
+    if parts.asks_providers or not is_remote(config.jwks_url):
         keys.load()
-    return TokenJudge(SignedTokenValidator(keys, config, clock), keys)
+    return ServedMechanism(partial(OAuthBearerServer, SignedTokenValidator(keys, config, parts.clock)), keys)
 
 
 class OAuthBearerServer:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from barnabas.config.config_error import ConfigError
 from barnabas.security.sasl.jaas import LoginModule
-from barnabas.security.sasl.sasl_server import Login, told
+from barnabas.security.sasl.sasl_server import Login, MechanismSettings, ServedMechanism, told
 
 _USER_PREFIX: Final = "user_"
 
@@ -67,6 +69,33 @@ class PlainUsers:
 
     def __repr__(self) -> str:
         return f"PlainUsers({len(self._passwords)} users, hidden)"
+
+
+def serve(settings: MechanismSettings) -> ServedMechanism:
+    """Return PLAIN on a listener (`mechanisms`). Raises ConfigError: it has no users, or two settings have some."""
+    return ServedMechanism(partial(PlainServer, _users_of(settings)))
+
+
+def _users_of(settings: MechanismSettings) -> PlainUsers:
+    """Return the users of `sasl.plain.users`, or of the login context. Raises ConfigError: as `serve`."""
+    name, listener_name, jaas = "sasl.plain.users", settings.listener_name, f"{settings.prefix}sasl.jaas.config"
+    of_module = None if settings.module is None else PlainUsers.of_module(settings.module)
+    if settings.sasl.plain_users is None:
+        if of_module is None:
+            raise ConfigError(
+                f"Listener {listener_name} enables PLAIN and has no users: set listener.name.{listener_name.lower()}."
+                f"{name}=<name>:<password>,..., or {jaas} to org.apache.kafka.common.security.plain.PlainLoginModule "
+                'required user_<name>="<password>";',
+                jaas,
+            )
+        return of_module
+    # A login context without users may stand beside: it says as whom this broker logs in to others.
+    if of_module:
+        raise ConfigError(f"Listener {listener_name} has users in {name} and in {jaas}: keep one of the two", name)
+    try:
+        return PlainUsers.of_setting(settings.sasl.plain_users.reveal())
+    except InvalidPlainUsers as error:
+        raise ConfigError(f"{name} of listener {listener_name}: {error}", name) from None
 
 
 class PlainServer:

@@ -24,7 +24,7 @@ import re
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.security.sasl.scram_messages import BASE64
 
@@ -150,6 +150,24 @@ class ScramCredential(NamedTuple):
 
     def __repr__(self) -> str:
         return f"ScramCredential(iterations={self.iterations}, keys hidden)"
+
+
+class TokenCredential(NamedTuple):
+    """The credential of a delegation token. owner: the name of the principal that it stands for."""
+
+    owner: str
+    credential: ScramCredential
+    expires_ms: int
+
+
+class ScramCredentials(Protocol):
+    """The credentials that logins are checked against. Any thread may ask; no call waits."""
+
+    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+        """Return a user's credential; None if there is none."""
+
+    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
+        """Return the credential of a delegation token that is valid now; None if there is none."""
 
 
 def _xor(first: bytes, second: bytes) -> bytes:

@@ -13,10 +13,17 @@ from __future__ import annotations
 import secrets
 from binascii import b2a_base64
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import Final, NamedTuple
 
-from barnabas.security.sasl.sasl_server import Login, LoginRejected, told
-from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramCredential, ScramFormatter
+from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, told
+from barnabas.security.sasl.scram_mechanism import (
+    MIN_ITERATIONS,
+    SCRAM_MECHANISMS,
+    ScramCredential,
+    ScramCredentials,
+    ScramFormatter,
+)
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,
@@ -27,24 +34,6 @@ from barnabas.security.sasl.scram_messages import (
 )
 
 _NONCE_BYTES: Final = 24
-
-
-class TokenCredential(NamedTuple):
-    """The credential of a delegation token. owner: the name of the principal that it stands for."""
-
-    owner: str
-    credential: ScramCredential
-    expires_ms: int
-
-
-class ScramCredentials(Protocol):
-    """The credentials that logins are checked against. Any thread may ask; no call waits."""
-
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
-        """Return a user's credential; None if there is none."""
-
-    def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
-        """Return the credential of a delegation token that is valid now; None if there is none."""
 
 
 class _Expected(NamedTuple):
@@ -65,6 +54,11 @@ class _Begun(NamedTuple):
 def new_nonce() -> str:
     """Return an unpredictable nonce of printable characters."""
     return b2a_base64(secrets.token_bytes(_NONCE_BYTES), newline=False).decode()
+
+
+def serve(settings: MechanismSettings) -> ServedMechanism:
+    """Return SCRAM on a listener (`mechanisms`). Its users are those of the store, so the settings have none."""
+    return ServedMechanism(partial(ScramServer, SCRAM_MECHANISMS[settings.mechanism], settings.parts.credentials))
 
 
 class ScramServer:

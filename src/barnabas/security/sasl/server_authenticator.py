@@ -25,12 +25,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, parse_request_header, response_frame
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -39,15 +39,20 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeResponse,
 )
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
-from barnabas.security.sasl.sasl_server import Login, LoginRejected, SaslServer, SaslServerFactory, told
+from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES, MECHANISMS
+from barnabas.security.sasl.sasl_server import (
+    AnswerVersions,
+    Login,
+    LoginRejected,
+    SaslServer,
+    SaslServerFactory,
+    told,
+)
 from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
 
 logger = logging.getLogger(__name__)
 
-LOGIN_FRAME_BYTES: Final = 8 * 1024
-"""The longest frame before and in a login. The longest one seen of a client is the first message of SCRAM by a
-delegation token, with 150 bytes; a message of this size takes three milliseconds at most."""
-LONG_TOKENS: Final = frozenset(("OAUTHBEARER",))
+LONG_TOKENS: Final = frozenset(each.name for each in MECHANISMS.values() if each.has_long_tokens)
 """The mechanisms whose tokens may be longer: those of identity providers that list a user's groups have 50 KB and
 more. What can be said before a signature is checked is bounded there."""
 _SIZE_BYTES: Final = 4
@@ -113,13 +118,6 @@ class ClientSoftware(NamedTuple):
 
     name: str
     version: str
-
-
-class AnswerVersions(Protocol):
-    """The answer to ApiVersions before the login."""
-
-    def __call__(self, request: ApiVersionsRequest | None, version: int) -> ApiVersionsResponse:
-        """Return the answer to a request; None: to one of an unknown version, which is answered in the layout of v0."""
 
 
 class SaslRules(NamedTuple):

@@ -8,7 +8,8 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.security.sasl.plain_server import PlainUsers
 from barnabas.security.sasl.sasl_config import SaslConfig
-from barnabas.security.sasl.sasl_listener import LoginParts, SaslListener
+from barnabas.security.sasl.sasl_listener import SaslListener
+from barnabas.security.sasl.sasl_server import LoginParts
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.unit.security.sasl.test_server_authenticator import JAAS, Credentials, versions

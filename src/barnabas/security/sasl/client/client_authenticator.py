@@ -23,6 +23,7 @@ from enum import Enum, auto
 from itertools import count
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
+from barnabas.config.secret import Secret
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.headers import decode_response_header, encode_request_header, response_header_version
@@ -66,6 +67,14 @@ class SaslClient(Protocol):
 
         Raises LoginFailed: the challenge is malformed, or proves nothing.
         """
+
+
+class PasswordUser(NamedTuple):
+    """A user with a password. is_token: the name is the id of a delegation token, and the password its HMAC."""
+
+    name: str
+    password: Secret
+    is_token: bool = False
 
 
 class SaslLogin(NamedTuple):

@@ -8,12 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from barnabas.security.sasl.client.client_authenticator import LoginFailed
+from barnabas.security.sasl.client.client_authenticator import LoginFailed, SaslLogin
 from barnabas.security.sasl.client.token_endpoint import NoToken
 
 logger = logging.getLogger(__name__)
 
 _KVSEP = "\x01"
+
+
+def login(mechanism: str, new_token: Callable[[], str]) -> SaslLogin:
+    """Return the login by the tokens of a function (`mechanisms`)."""
+    return SaslLogin(mechanism, lambda: OAuthBearerClient(new_token))
 
 
 class OAuthBearerClient:

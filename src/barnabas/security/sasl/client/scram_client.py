@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.config.secret import Secret
-from barnabas.security.sasl.client.client_authenticator import LoginFailed
-from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, ScramFormatter
+from barnabas.security.sasl.client.client_authenticator import LoginFailed, PasswordUser, SaslLogin
+from barnabas.security.sasl.scram_mechanism import MIN_ITERATIONS, SCRAM_MECHANISMS, ScramFormatter
 from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,
@@ -32,6 +32,14 @@ LONGEST_ITERATIONS: Final = 1_000_000
 """The most iterations that a server may ask for: half a second of work. Kafka's brokers store at most 16,384."""
 TOKEN_EXTENSIONS: Final = {"tokenauth": "true"}
 """The extension by which a client logs in with a delegation token: its id is the user, its HMAC the password."""
+
+
+def login(mechanism: str, user: PasswordUser) -> SaslLogin:
+    """Return the login of a user (`mechanisms`)."""
+    extensions = TOKEN_EXTENSIONS if user.is_token else None
+    # One for all connections: it keeps the salted password, whose computation takes milliseconds.
+    credentials = ScramLogin(SCRAM_MECHANISMS[mechanism], user.name, user.password, extensions)
+    return SaslLogin(mechanism, lambda: ScramClient(credentials))
 
 
 def new_nonce() -> str:

@@ -267,7 +267,6 @@ class PeerConnection:
         self._failures.report_slow(now_ms)
         if now_ms > self._setup_ends_ms:
             logger.info("Disconnecting from node %d due to socket connection setup timeout.", node.id)
-            self._selector.close(self._id)
             self._lost("connection timed out")
 
     def _take_loss(self, lost_in: ChannelState) -> None:
@@ -281,6 +280,8 @@ class PeerConnection:
         if self.state is ConnectionState.CONNECTING:
             self._setup_failures += 1
             self._failures.failed(self._node.id, reason, self.now_ms())
+        # Closed already, but for a set-up that takes too long, and for a report about the connection before this one.
+        self._selector.close(self._id)
         self.state = ConnectionState.DISCONNECTED
 
     def _unreadable(self, why: object) -> None:

@@ -319,3 +319,19 @@ def test_an_exchange_ends_with_its_own_answer_or_without_a_connection(
     world.connection.close()
     assert all(each.closed for each in world.sockets)
     assert world.poller.closed
+
+
+def test_a_late_report_of_the_connection_before_leaves_none_open() -> None:
+    world = World(None)
+    world.connection.await_ready(CONNECT_MS)
+    world.poller.poll(0)
+    world.peers[0].end.reset()
+    world.selector.send_at_once(str(NODE.id), [b"to nobody"])
+    world.connection.disconnect()
+    assert not world.connection.ready()
+    world.connection.watch(0)
+    assert world.connection.state is ConnectionState.DISCONNECTED
+    assert world.selector.channels == []
+    world.connection.await_ready(CONNECT_MS)
+    assert isinstance(world.connection.exchange(FetchRequest(session_id=1)), FetchResponse)
+    world.connection.close()

@@ -22,9 +22,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.file_records import FileRecords
 from barnabas.replica.fetcher.leader_end_point import FETCH_VERSION, FetchedPartition
 from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
-from barnabas.rpc.blocking_exchange import ConnectionLost
 from barnabas.rpc.fetch_request import FetchingReplica, FetchLimits
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
+from barnabas.rpc.peer_connection import ConnectionLost
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.broker_origins import broker_origin

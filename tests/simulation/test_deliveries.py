@@ -170,7 +170,7 @@ class FaultyNetwork(BreakingConnections):
     def handle(self, request: SentRequest) -> Message | None:
         return self.nodes.answer(request)
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
+    def poll(self, timeout_ms: float) -> None:
         for connection_id in list(self.channels):
             self._process(connection_id)
             answers = self.answers[connection_id]

@@ -267,7 +267,7 @@ class FaultyNetwork(BreakingConnections):
     def handle(self, request: SentRequest) -> Message | None:
         return self.cluster.answer(request)
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
+    def poll(self, timeout_ms: float) -> None:
         chance = self.chance
         for connection_id in list(self.channels):
             for request in [request for request in self.sent if request.connection_id == connection_id]:

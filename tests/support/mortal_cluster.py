@@ -169,7 +169,7 @@ class MortalSelector(ScriptedSelector):
             raise ConnectionRefusedError(111, "Connection refused")
         super().connect(connection_id, address, *options, **more)
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
+    def poll(self, timeout_ms: float) -> None:
         """See ScriptedSelector."""
         super().poll(min(timeout_ms, _STEP_MS))
 

@@ -106,13 +106,16 @@ class ScriptedSelector:
         self._next_connected.append(connection_id)
 
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
-        request = SentRequest(connection_id, frame)
-        request.channel = self.channels[connection_id]
-        self.sent.append(request)
+        self.send_at_once(connection_id, frame)
         if self.sends:
             self._next_sends.append(self.channels[connection_id])
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
+    def send_at_once(self, connection_id: str, frame: Iterable[Any]) -> None:
+        request = SentRequest(connection_id, frame)
+        request.channel = self.channels[connection_id]
+        self.sent.append(request)
+
+    def poll(self, timeout_ms: float) -> None:
         self.last_timeout_ms = timeout_ms
         if self.responder is not None:
             self._respond(self.responder)

@@ -10,7 +10,7 @@ the certificate. Kafka: ControllerChannelManager.addNewBroker, which always take
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from random import Random
 from typing import Final
@@ -28,6 +28,7 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.runtime.clock import Clock
 from barnabas.transport.authenticator import plaintext_channel
 from barnabas.transport.connection_probe import Probe, probe
@@ -62,7 +63,7 @@ def _refuses_connections(node: Node) -> bool:
 
 
 class BrokerConnections:
-    """The clients for brokers. listeners: those of this broker, bound by the time a client is made.
+    """The connections to brokers. listeners: those of this broker, bound by the time a connection is made.
 
     Raises ConfigError: this broker lacks a key or a login that the listeners of brokers ask for.
     """
@@ -96,49 +97,33 @@ class BrokerConnections:
             raise ConfigError(f"End point with listener name {listener_name} not found for broker {broker_id}")
         return Node(broker_id, *addresses[listener_name])
 
-    def client(self, node: Node, listener_name: str) -> NetworkClient:
-        """Return a client for one node, with one request in flight, which sends the latest version of every request."""
-        # No backoff, as in Kafka: the channel's own thread waits between attempts, and a broker that is back is
-        # reached at once.
-        return self.client_of([node], listener_name, reconnect_backoff_ms=0)
-
-    def client_of(
-        self,
-        nodes: Sequence[Node],
-        listener_name: str,
-        *,
-        reconnect_backoff_ms: int = RECONNECT_BACKOFF_MS,
-        client_id: str | None = None,
-        request_timeout_ms: int | None = None,
-        receive_buffer_bytes: int = SYSTEM_BUFFER_SIZE,
-        discovers_versions: bool = False,
-    ) -> NetworkClient:
-        """Return a client for several nodes, and for others that are given to its `ready`.
-
-        client_id: by default this broker's id. request_timeout_ms: by default `request.timeout.ms`. discovers_versions:
-        a broker is asked for its versions first; otherwise requests have their latest one.
-        """
+    def client_config(self, listener_name: str) -> NetworkClientConfig:
+        """Return the settings of connections to a listener of other brokers."""
         config = self._config
-        return NetworkClient(
-            Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=plaintext_channel),
-            ManualMetadataUpdater(nodes),
-            NetworkClientConfig(
-                client_id=str(self._broker_id) if client_id is None else client_id,
-                # One at a time: orders to a broker must arrive in the sequence in which the controller gave them.
-                max_in_flight=1,
-                request_timeout_ms=config.request_timeout_ms if request_timeout_ms is None else request_timeout_ms,
-                reconnect_backoff_ms=reconnect_backoff_ms,
-                reconnect_backoff_max_ms=reconnect_backoff_ms,
-                connection_setup_timeout_ms=config.setup_timeout_ms,
-                connection_setup_timeout_max_ms=config.setup_timeout_max_ms,
-                send_buffer_bytes=SYSTEM_BUFFER_SIZE,
-                receive_buffer_bytes=receive_buffer_bytes,
-                discover_broker_versions=discovers_versions,
-                channel_builder=self.security.builder_of(listener_name),
-            ),
-            self._clock,
-            self._random,
+        return NetworkClientConfig(
+            client_id=str(self._broker_id),
+            # One at a time: orders to a broker must arrive in the sequence in which the controller gave them.
+            max_in_flight=1,
+            request_timeout_ms=config.request_timeout_ms,
+            reconnect_backoff_ms=RECONNECT_BACKOFF_MS,
+            reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS,
+            connection_setup_timeout_ms=config.setup_timeout_ms,
+            connection_setup_timeout_max_ms=config.setup_timeout_max_ms,
+            send_buffer_bytes=SYSTEM_BUFFER_SIZE,
+            receive_buffer_bytes=SYSTEM_BUFFER_SIZE,
+            channel_builder=self.security.builder_of(listener_name),
         )
+
+    def connection(self, node: Node, config: NetworkClientConfig) -> PeerConnection:
+        """Return a connection to one node, which is made at its first use."""
+        return PeerConnection(node, self._selector(), config, self._clock, self._random)
+
+    def client(self, config: NetworkClientConfig) -> NetworkClient:
+        """Return a client for the nodes that are given to its `ready`."""
+        return NetworkClient(self._selector(), ManualMetadataUpdater(), config, self._clock, self._random)
+
+    def _selector(self) -> Selector:
+        return Selector(self._clock, max_idle_ms=NEVER_IDLE, channel_builder=plaintext_channel)
 
     def new_channel(self, broker: BrokerInfo) -> NetworkBrokerChannel:
         """Return a channel of the controller to a broker (ChannelFactory)."""
@@ -151,7 +136,7 @@ class BrokerConnections:
         channel = NetworkBrokerChannel(
             self._broker_id,
             node,
-            self.client(node, listener_name),
+            self.connection(node, self.client_config(listener_name)),
             self._config.controller_request_timeout_ms,
             on_taken=timer.update,
             on_closed=lambda: self._forget(broker.id, tags),

@@ -21,9 +21,8 @@ from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import ControlledShutdownRequest, ControlledShutdownResponse
-from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_receive
-from barnabas.rpc.client_request import UnsupportedVersion
 from barnabas.rpc.node import Node
+from barnabas.rpc.peer_connection import ConnectionLost
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +92,7 @@ class ControlledShutdownClient:
             # Looked up for each attempt: the controller may have moved, or may be stopping as well.
             node = self._controller()
             response = None if node is None else self._exchange(node, terms)
-        except (ConnectionLost, UnsupportedVersion, OSError, ConfigError) as error:
+        except (ConnectionLost, OSError, ConfigError) as error:
             logger.warning(
                 "Error during controlled shutdown, possibly because leader movement took longer than the configured "
                 "controller.socket.timeout.ms and/or request.timeout.ms: %s",
@@ -122,20 +121,16 @@ class ControlledShutdownClient:
         return self._connections.node(broker.id, broker.endpoints, self._listener_name)
 
     def _exchange(self, node: Node, terms: ShutdownTerms) -> ControlledShutdownResponse:
-        """Send the request, return its answer. Raises ConnectionLost, UnsupportedVersion, OSError or ConfigError."""
-        client = self._connections.client(node, self._listener_name)
+        """Send the request, return its answer. Raises ConnectionLost, OSError or ConfigError."""
+        config = self._connections.client_config(self._listener_name)
+        connection = self._connections.connection(node, replace(config, request_timeout_ms=terms.request_timeout_ms))
         try:
-            await_ready(client, node, terms.connect_timeout_ms, _always)
+            connection.await_ready(terms.connect_timeout_ms)
             # The epoch in force now: the controller rejects one of an earlier registration (KIP-380).
             message = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._epoch())
-            request = client.new_request(node.id, message, timeout_ms=terms.request_timeout_ms)
-            response = send_and_receive(client, request, _always)
+            response = connection.exchange(message)
         finally:
-            client.close()
+            connection.close()
         if not isinstance(response, ControlledShutdownResponse):
             raise ConnectionLost(f"{node} sent an unexpected answer, {type(response).__name__}")
         return response
-
-
-def _always() -> bool:
-    return True

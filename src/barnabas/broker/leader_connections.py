@@ -9,6 +9,7 @@ Kafka: ReplicaFetcherManager.createFetcherThread, MetadataCache.getAliveBrokerNo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from barnabas.broker.broker_channels import BrokerConnections
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -46,7 +47,8 @@ class InterBrokerAddresses:
 
     def new_client(self) -> NetworkClient:
         """Return a client for all brokers; `node` gives their addresses one by one."""
-        return self._connections.client_of([], self._listener_name, discovers_versions=self._discovers_versions)
+        config = self._connections.client_config(self._listener_name)
+        return self._connections.client(replace(config, discover_broker_versions=self._discovers_versions))
 
 
 class LeaderConnections:
@@ -73,15 +75,14 @@ class LeaderConnections:
         on. Raises ConfigError: the listener has a security protocol that brokers do not speak to each other.
         """
         config, leader = self._config, fetcher_id.leader
-        client = self._connections.client_of(
-            [leader],
-            self._listener_name,
-            reconnect_backoff_ms=0,
+        client_config = replace(
+            self._connections.client_config(self._listener_name),
             client_id=f"broker-{self._broker_id}-fetcher-{fetcher_id.number}",
             request_timeout_ms=config.socket_timeout_ms,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
         )
-        return RemoteLeader(leader, client, self._limits, self._broker_id, config.socket_timeout_ms)
+        connection = self._connections.connection(leader, client_config)
+        return RemoteLeader(leader, connection, self._limits, self._broker_id, config.socket_timeout_ms)
 
     def _limits(self) -> FetchLimits:
         config = self._config

@@ -4,7 +4,7 @@ Made by the channel factory that `broker` gives the controller, one per live bro
 closes. The thread `Controller-<id>-to-broker-<id>-send-thread` owns the connection: it sends one request at a time, in
 order, and calls `on_response` with the answer. A request that cannot be sent is retried every 100 ms while the channel
 exists, which is as long as the broker is registered: no request is ever skipped. The two threads share `_queue` and the
-client's wake-up. `queue_size` and `on_taken` are for the metrics.
+connection's wake-up. `queue_size` and `on_taken` are for the metrics.
 
 While no request waits the thread waits for an event of the connection; `_put` ends that wait. Once the connection is
 lost and the broker's address refuses another, the broker's process has ended, and the controller is told without
@@ -30,10 +30,9 @@ from barnabas.controller.controller_channel_manager import (
 )
 from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from barnabas.protocol.messages.message import Message
-from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_receive
-from barnabas.rpc.client_request import UnsupportedVersion
-from barnabas.rpc.network_client import NetworkClient
+from barnabas.rpc.connection_states import ConnectionState
 from barnabas.rpc.node import Node
+from barnabas.rpc.peer_connection import ConnectionLost, PeerConnection
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 logger = logging.getLogger(__name__)
@@ -103,7 +102,7 @@ def _do_nothing() -> None:
 
 
 class NetworkBrokerChannel:
-    """A BrokerChannel over a NetworkClient, which the channel closes.
+    """A BrokerChannel over a PeerConnection, which the channel closes.
 
     socket_timeout_ms: limit of an attempt to connect (controller.socket.timeout.ms). on_taken: called on the channel's
     thread with the time each request lay in the queue (ns). on_closed: called by the thread that calls `close`.
@@ -114,7 +113,7 @@ class NetworkBrokerChannel:
         self,
         controller_id: int,
         node: Node,
-        client: NetworkClient,
+        connection: PeerConnection,
         socket_timeout_ms: int,
         *,
         on_taken: Callable[[int], None] = _ignore,
@@ -123,7 +122,7 @@ class NetworkBrokerChannel:
     ) -> None:
         self._controller_id = controller_id
         self._node = node
-        self._client = client
+        self._connection = connection
         self._socket_timeout_ms = socket_timeout_ms
         self._on_taken = on_taken
         self._on_closed = on_closed
@@ -160,21 +159,21 @@ class NetworkBrokerChannel:
     def close(self) -> None:
         """Close the channel, and wait for its thread, which gives up the request it is sending."""
         self._on_closed()
-        # Before the wake-up, so that the poll it ends finds the flag.
+        # Before the interruption, so that the wait it ends finds the flag.
         self._closed.set()
-        self._client.wakeup()
-        # The last entry: the thread runs until it finds this, then closes the client.
+        self._connection.interrupt()
+        # The last entry: the thread runs until it finds this, then closes the connection.
         self._queue.put(None)
         if self._thread.ident is None:
-            self._client.close()
+            self._connection.close()
         elif threading.current_thread() is not self._thread:
             # A callback may close its own channel, and a thread cannot join itself.
             self._thread.join()
 
     def _put(self, request: Message, on_response: Callable[[Any], None]) -> None:
-        self._queue.put(_QueueItem(request, on_response, self._client.now_ms()))
+        self._queue.put(_QueueItem(request, on_response, self._connection.now_ms()))
         if self._reachability is not None:
-            self._client.wakeup()
+            self._connection.wakeup()
 
     # -- on the channel's thread
 
@@ -189,18 +188,18 @@ class NetworkBrokerChannel:
             while (item := self._next_item()) is not None:
                 if not self._may_send():
                     continue
-                self._on_taken((self._client.now_ms() - item.queued_ms) * NANOSECONDS_PER_MILLISECOND)
+                self._on_taken((self._connection.now_ms() - item.queued_ms) * NANOSECONDS_PER_MILLISECOND)
                 response = self._send_until_answered(item.request)
                 if response is not None:
                     self._hand_over(item, response)
         finally:
-            self._client.close()
+            self._connection.close()
 
     def _next_item(self) -> _QueueItem | None:
         """Wait for the next request, None at the end; look at the connection meanwhile."""
         # `close` queues None after its wake-up: a channel that is closed waits for that entry and not for events.
         while self._reachability is not None and self._is_running():
-            is_connected = self._client.can_send_request(self._node.id, self._client.now_ms())
+            is_connected = self._connection.state is ConnectionState.READY
             try:
                 return self._queue.get_nowait() if is_connected else self._queue.get(timeout=WATCH_SECONDS)
             except queue.Empty:
@@ -208,13 +207,11 @@ class NetworkBrokerChannel:
         return self._queue.get()
 
     def _watch_connection(self, reachability: BrokerReachability, timeout_ms: int) -> None:
-        """Poll for at most `timeout_ms`; then note a lost connection, and connect again."""
-        self._client.poll(timeout_ms, self._client.now_ms())
-        now_ms = self._client.now_ms()
-        # The client of a channel has no backoff: a connection that could be made now is one that is lost.
-        if self._client.can_connect(self._node.id, now_ms):
+        """Wait for an event for at most `timeout_ms`; then note a lost connection, and connect again."""
+        self._connection.watch(timeout_ms)
+        if self._connection.state is ConnectionState.DISCONNECTED:
             reachability.on_connection_lost()
-        if self._client.ready(self._node, now_ms):
+        if self._connection.ready():
             reachability.on_connected()
 
     def _hand_over(self, item: _QueueItem, response: Message) -> None:
@@ -228,17 +225,15 @@ class NetworkBrokerChannel:
         """Send a request until it is answered. Return the answer, or None once nothing is sent any more."""
         while self._may_send():
             try:
-                await_ready(self._client, self._node, self._socket_timeout_ms, self._is_running)
+                self._connection.await_ready(self._socket_timeout_ms)
             except (ConnectionLost, OSError) as error:
                 self._back_off("Controller %d's connection to broker %s was unsuccessful: %s", error)
                 continue
             if self._reachability is not None:
                 self._reachability.on_connected()
             try:
-                response = send_and_receive(
-                    self._client, self._client.new_request(self._node.id, request), self._is_running
-                )
-            except (ConnectionLost, UnsupportedVersion, OSError) as error:
+                response = self._connection.exchange(request)
+            except (ConnectionLost, OSError) as error:
                 what = type(request).__name__
                 self._back_off(f"Controller %d fails to send {what} to broker %s. Reconnecting to broker: %s", error)
                 continue
@@ -256,6 +251,4 @@ class NetworkBrokerChannel:
             logger.warning(text, self._controller_id, self._node, error)
             if self._reachability is not None:
                 self._reachability.on_connection_lost()
-        # The connection may still deliver the late answer, whose correlation id would break the next attempt.
-        self._client.close_connection(self._node.id)
         self._closed.wait(BACKOFF_SECONDS)

@@ -1,4 +1,4 @@
-"""The part of `transport.Selector` that a NetworkClient uses, as a Protocol, so that tests can script it.
+"""The part of `transport.Selector` that NetworkClient and PeerConnection use, as a Protocol: tests can script it.
 
 Owned by the client's thread; no lock. Kafka: Selectable.
 """
@@ -59,8 +59,11 @@ class ClientSelector(Protocol):
     def send(self, connection_id: str, frame: Iterable[Any]) -> None:
         """Queue a frame."""
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = ...) -> None:
-        """Wait for at most `timeout_ms`, and do the I/O that is possible. ends_with_send: a completed send ends it."""
+    def send_at_once(self, connection_id: str, frame: Iterable[Any]) -> None:
+        """Send a frame, as much as there is room for; the next polls send the rest."""
+
+    def poll(self, timeout_ms: float) -> None:
+        """Wait for at most `timeout_ms`, and do the I/O that is possible."""
 
     def close(self, connection_id: str) -> None:
         """Close a connection without reporting it."""

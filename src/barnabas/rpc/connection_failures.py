@@ -1,9 +1,10 @@
 """The attempts to connect that fail, reported so that a person soon sees why a client stands still, and not too often.
 
-Owned by a NetworkClient, on its thread; no lock. Times are monotonic milliseconds, passed in. A client goes on trying
-for as long as its caller waits, which may be minutes. A warning names the address and the reason: at once for the first
-failure and for another reason, then at most once in ten seconds for a node. An attempt that hangs, because no machine
-answers at the address, is reported after two seconds, long before it times out. Kafka's clients log each attempt.
+Owned by a NetworkClient or PeerConnection, on its thread; no lock. Times are monotonic milliseconds, passed in. Both
+go on trying for as long as the caller waits, which may be minutes. A warning names the address and the reason: at
+once for the first failure and for another reason, then at most once in ten seconds for a node. An attempt that hangs,
+because no machine answers at the address, is reported after two seconds, long before it times out. Kafka's clients log
+each attempt.
 
     t = 0 ms        Cannot connect to broker b:9092 (id: 1): connection refused. Trying again.
     t = 50, 150...  nothing
@@ -16,12 +17,35 @@ from __future__ import annotations
 import logging
 
 from barnabas.rpc.node import Node
+from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel_state import ChannelState
 
 logger = logging.getLogger(__name__)
 
 _REPORT_INTERVAL_MS = 10_000
 _SLOW_MS = 2_000
 _LOST = "the connection was lost"
+_ENDS = {
+    ChannelState.NOT_CONNECTED: "the connection could not be established",
+    ChannelState.AUTHENTICATE: "the broker closed the connection during the handshake",
+    ChannelState.READY: _LOST,
+    ChannelState.LOCAL_CLOSE: "the client closed the connection",
+    ChannelState.EXPIRED: "the connection was idle",
+}
+"""What users read of the ends of connections."""
+
+
+def loss_in_words(state: ChannelState, error: OSError | AuthenticationFailed | None) -> str:
+    """Return why a connection has ended. state: the one it ended in; error: why it did not become ready, if known."""
+    return _ENDS.get(state, state.value) if error is None else reason_of(error)
+
+
+def reason_of(error: OSError | AuthenticationFailed) -> str:
+    """Return the words of the system, such as "connection refused", or those of a failed handshake or login."""
+    if isinstance(error, AuthenticationFailed):
+        return str(error)
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
 
 
 class _Attempts:

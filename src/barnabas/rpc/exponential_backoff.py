@@ -1,6 +1,6 @@
 """The wait before the next attempt (KIP-144, KIP-580).
 
-Used by `connection_states` and `clients`; no state but the source of chance, so no lock. Kafka: ExponentialBackoff.
+Used by `rpc` and `clients`; no state but the source of chance, so no lock. Kafka: ExponentialBackoff.
 """
 
 from __future__ import annotations

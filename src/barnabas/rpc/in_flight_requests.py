@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import DecodeError, ErrorCode
@@ -20,6 +20,7 @@ from barnabas.rpc.client_request import ClientRequest
 from barnabas.transport.frame_reader import Frame
 
 _pack_size_into = struct.Struct(">i").pack_into
+MAX_CORRELATION_ID: Final = 2**31 - 1
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -112,17 +113,18 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
     return pieces
 
 
-def decode_answer(in_flight: InFlightRequest, frame: Frame) -> Message:
-    """Decode the answer to a request. Raises DecodeError, also when the answer belongs to another request."""
-    request = in_flight.request
-    version = in_flight.version
-    correlation_id, position = decode_response_header(frame, response_header_version(request.api_key, version))
-    if correlation_id != request.correlation_id:
+def decode_answer(api_key: int, version: int, number: int, frame: Frame) -> Message:
+    """Decode the answer to a request of this correlation id.
+
+    Raises DecodeError, also when the answer belongs to another request.
+    """
+    correlation_id, position = decode_response_header(frame, response_header_version(api_key, version))
+    if correlation_id != number:
         raise DecodeError(f"Correlation id for response ({correlation_id}) does not match request's")
-    if request.api_key == ApiKey.API_VERSIONS:
+    if api_key == ApiKey.API_VERSIONS:
         # A node that does not know our version answers as version 0, whatever it was asked in (KIP-511).
         error_code = int.from_bytes(frame[position : position + 2], "big", signed=True)
         if error_code == _UNSUPPORTED_VERSION:
             version = 0
-    body, _ = response_class(request.api_key).decode(frame, version, position)
+    body, _ = response_class(api_key).decode(frame, version, position)
     return body

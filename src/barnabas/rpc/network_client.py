@@ -37,14 +37,20 @@ from barnabas.rpc.client_request import (
     fixed_message,
 )
 from barnabas.rpc.client_selector import ClientSelector
-from barnabas.rpc.connection_failures import ConnectionFailures
+from barnabas.rpc.connection_failures import ConnectionFailures, loss_in_words, reason_of
 from barnabas.rpc.connection_states import ConnectionState, ConnectionStates
-from barnabas.rpc.in_flight_requests import InFlightRequest, InFlightRequests, decode_answer, request_frame
+from barnabas.rpc.in_flight_requests import (
+    MAX_CORRELATION_ID,
+    InFlightRequest,
+    InFlightRequests,
+    decode_answer,
+    request_frame,
+)
 from barnabas.rpc.metadata_updater import MetadataUpdater
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.network_counters import NetworkCounters
 from barnabas.rpc.node import Node
-from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, NEVER_MS, Clock
+from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.transport.authenticator import AuthenticationFailed
 from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.frame_reader import Frame, InvalidReceive
@@ -52,18 +58,9 @@ from barnabas.transport.host_addresses import host_addresses
 
 logger = logging.getLogger(__name__)
 
-_MAX_CORRELATION_ID = 2**31 - 1
 _SIZE_BYTES = 4
 """The bytes of the size in front of each frame."""
 
-_REASONS = {
-    ChannelState.NOT_CONNECTED: "the connection could not be established",
-    ChannelState.AUTHENTICATE: "the broker closed the connection during the handshake",
-    ChannelState.READY: "the connection was lost",
-    ChannelState.LOCAL_CLOSE: "the client closed the connection",
-    ChannelState.EXPIRED: "the connection was idle",
-}
-"""What users read of the ends of connections."""
 _NEVER_READY = frozenset({ChannelState.NOT_CONNECTED, ChannelState.AUTHENTICATE, ChannelState.AUTHENTICATION_FAILED})
 _OTHER_PROTOCOL = " before the first answer (check security.protocol)"
 """What else a user reads when a node does not even answer ApiVersions: most often it expects a TLS handshake."""
@@ -104,8 +101,6 @@ class NetworkClient:
         self._correlation_id = 0
         self.counters = NetworkCounters(selector.counters, self.now_ms())
         """The counters for metrics. Any thread may read them."""
-        self.polled_ms = NEVER_MS
-        """The end of the last poll."""
 
     # -- nodes
 
@@ -176,7 +171,7 @@ class NetworkClient:
         if not nodes:
             return None
         ready = connecting = connectable = None
-        fewest = _MAX_CORRELATION_ID
+        fewest = MAX_CORRELATION_ID
         offset = self._random.randrange(len(nodes)) if self._random is not None else 0
         for index in range(len(nodes)):
             node = nodes[(offset + index) % len(nodes)]
@@ -210,9 +205,9 @@ class NetworkClient:
                 str(node.id), (address, node.port), config.send_buffer_bytes, config.receive_buffer_bytes, build
             )
         except OSError as error:
-            self._failures.failed(node.id, _reason_of(error), now_ms)
+            self._failures.failed(node.id, reason_of(error), now_ms)
             self._states.disconnected(node.id, now_ms)
-            self._metadata_updater.handle_disconnect(node.id, now_ms, _reason_of(error))
+            self._metadata_updater.handle_disconnect(node.id, now_ms, reason_of(error))
 
     def _renew_session(self, node_id: int, now_ms: int) -> bool:
         """Return whether a connection has to log in again before its next request.
@@ -265,7 +260,7 @@ class NetworkClient:
 
         `versions` (oldest, latest) narrows the versions of a message; by default all versions of its class may be sent.
         """
-        self._correlation_id = self._correlation_id + 1 & _MAX_CORRELATION_ID
+        self._correlation_id = self._correlation_id + 1 & MAX_CORRELATION_ID
         return ClientRequest(
             node_id,
             message if isinstance(message, RequestBuilder) else fixed_message(message, versions),
@@ -304,11 +299,8 @@ class NetworkClient:
         """Close all connections. Requests in flight are forgotten; nothing may be called afterwards."""
         self._selector.close_all()
 
-    def poll(self, timeout_ms: int, now_ms: int, *, ends_with_send: bool = True) -> list[ClientResponse]:
-        """Send and receive for at most `timeout_ms`. Return the completed requests, whose callbacks have run.
-
-        ends_with_send: return as soon as a request is written, as a caller does that has more to send then.
-        """
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+        """Send and receive for at most `timeout_ms`. Return the completed requests, whose callbacks have run."""
         responses: list[ClientResponse] = []
         # Requests that failed without I/O complete at once: a caller that waits for them must not sit out the timeout.
         if self._aborted_sends:
@@ -325,8 +317,8 @@ class NetworkClient:
             timeout_ms = min(timeout_ms, setup_timeout_ms + 1)
             report_ms = self._failures.next_report_ms(now_ms)
             timeout_ms = timeout_ms if report_ms is None else min(timeout_ms, report_ms)
-        self._selector.poll(timeout_ms, ends_with_send=ends_with_send)
-        self.polled_ms = now_ms = self.now_ms()
+        self._selector.poll(timeout_ms)
+        now_ms = self.now_ms()
         if now_ms >= self.counters.next_roll_ms:
             self.counters.roll(now_ms)
         # Kafka's order. Answers come before disconnections: a node that answers and closes has answered. Callbacks run
@@ -400,7 +392,7 @@ class NetworkClient:
         in_flight = self._in_flight.next_to_complete(node_id)
         # Decoded before it is removed: a request whose answer cannot be read is still in flight and fails with the
         # connection.
-        body = decode_answer(in_flight, frame)
+        body = decode_answer(in_flight.request.api_key, in_flight.version, in_flight.request.correlation_id, frame)
         self._in_flight.complete_next(node_id)
         self.counters.nodes[node_id].received.record(len(frame) + _SIZE_BYTES)
         throttle_time_ms = getattr(body, "throttle_time_ms", 0)
@@ -513,14 +505,11 @@ class NetworkClient:
         reason: str | None = None,
     ) -> None:
         failed = state is ChannelState.AUTHENTICATION_FAILED
+        was_ready = state not in _NEVER_READY
+        error = None if was_ready else self._selector.take_connect_error(str(node_id))
         if reason is None:
-            reason = _REASONS.get(state, state.value)
-        error = None
-        if state in _NEVER_READY:
-            error = self._selector.take_connect_error(str(node_id))
-            if error is not None:
-                reason = _reason_of(error)
-        elif self._states.state(node_id) is ConnectionState.CHECKING_API_VERSIONS and not timed_out:
+            reason = loss_in_words(state, error)
+        if was_ready and self._states.state(node_id) is ConnectionState.CHECKING_API_VERSIONS and not timed_out:
             reason += _OTHER_PROTOCOL
         if failed:
             logger.error("Connection to node %d failed authentication due to: %s", node_id, reason)
@@ -546,11 +535,3 @@ class NetworkClient:
             elif in_flight.request.api_key == ApiKey.METADATA:
                 # A lost ApiVersions request needs no note: the next connection asks again.
                 self._metadata_updater.handle_failed_request(now_ms, None)
-
-
-def _reason_of(error: OSError | AuthenticationFailed) -> str:
-    """Return the words of the system, such as "connection refused", or those of a failed handshake or login."""
-    if isinstance(error, AuthenticationFailed):
-        return str(error)
-    text = error.strerror or str(error)
-    return text[:1].lower() + text[1:]

@@ -1,4 +1,4 @@
-"""The settings of a NetworkClient.
+"""The settings of a NetworkClient or a PeerConnection.
 
 Made by `clients` and `broker`, read by the client's thread; frozen, so no lock. Kafka: CommonClientConfigs.
 """

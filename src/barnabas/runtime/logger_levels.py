@@ -102,7 +102,7 @@ _KAFKA_LOGGERS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka.zookeeper.ZooKeeperClient": ("barnabas.zk.zookeeper_store", "barnabas.zk.kazoo"),
     "org.apache.kafka": ("barnabas",),
     "org.apache.kafka.clients": ("barnabas.rpc", "barnabas.clients"),
-    "org.apache.kafka.clients.NetworkClient": ("barnabas.rpc.network_client",),
+    "org.apache.kafka.clients.NetworkClient": ("barnabas.rpc.network_client", "barnabas.rpc.peer_connection"),
     "org.apache.kafka.common.metrics": ("barnabas.metrics",),
     "org.apache.kafka.common.network": ("barnabas.transport",),
     "org.apache.kafka.common.network.Selector": ("barnabas.transport.selector", "barnabas.transport.open_channels"),

@@ -2,8 +2,8 @@
 
 Owned by one thread (a Processor, a NetworkClient's); only `wakeup` may be called from another. No lock but the
 test-and-set of the wake-up. Two differences from Kafka, both for speed: readiness is edge-triggered and kept in
-marks of the channels (`ChannelIO`), so that muting costs nothing; and `io.write` sends at once. A server uses that; a
-client queues with `send` and lets `poll` write, as in Kafka.
+marks of the channels (`ChannelIO`), so that muting costs nothing; and `io.write` sends at once. A server uses that, and
+a broker's connection to another (`send_at_once`); a client queues with `send` and lets `poll` write, as in Kafka.
 
 Its parts, each with its own state: `OpenChannels` (which channels there are, how one ends), `ChannelIO` (which are
 ready, reading and writing), `ChannelSetup` (how a channel becomes ready), `MemoryKeeper` (where memory is limited).
@@ -222,6 +222,16 @@ class Selector:
         channel.outgoing.add(frame)
         self.io.write_later(channel)
 
+    def send_at_once(self, connection_id: str, frame: Iterable[Any]) -> None:
+        """Send `frame`, as much of it as there is room for; the next polls send the rest, and report a lost connection.
+
+        Raises KeyError for a connection that is not open.
+        """
+        channel = self._channels.by_id[connection_id]
+        channel.last_active_ns = self._now()
+        channel.outgoing.add(frame)
+        self.io.write(channel)
+
     def channel(self, connection_id: str) -> KafkaChannel | None:
         """Return the open channel of that id; None if there is none."""
         return self._channels.by_id.get(connection_id)
@@ -257,12 +267,8 @@ class Selector:
 
     # -- the loop
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
-        """Do all I/O that is possible, waiting for some at most `timeout_ms`.
-
-        The results are in the public collections. ends_with_send: a send that is complete ends the wait. A caller that
-        wants nothing but the answer says no, and saves the poll behind each send.
-        """
+    def poll(self, timeout_ms: float) -> None:
+        """Do all I/O that is possible, waiting for some at most `timeout_ms`. Results are in the public collections."""
         # Every step is tested here, so that a poll without its work pays for no call: this method runs once for every
         # request.
         io = self.io
@@ -271,7 +277,7 @@ class Selector:
             self._clear_results()
         if self._memory.is_limited or self._setup.delayed_closes:
             timeout_ms = min(timeout_ms, self._enforce_limits())
-        if io.to_write and io.write_waiting() and (ends_with_send or io.to_write):
+        if io.to_write and io.write_waiting():
             timeout_ms = 0.0  # there is something to report, or more to write
         if io.ready or self._channels.to_report:
             timeout_ms = 0.0

@@ -13,10 +13,9 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from barnabas.protocol.messages.message import Message
-from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from barnabas.rpc.peer_connection import PeerConnection
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest
 
@@ -48,13 +47,16 @@ class Stop:
     def node(self, broker_id: int, addresses: dict[str, tuple[str, int]], listener_name: str) -> Node:
         return Node(broker_id, *addresses[listener_name])
 
-    def client(self, node: Node, listener_name: str) -> NetworkClient:
+    def client_config(self, listener_name: str) -> NetworkClientConfig:
+        assert listener_name == "PLAINTEXT"
+        return NetworkClientConfig()
+
+    def connection(self, node: Node, config: NetworkClientConfig) -> PeerConnection:
         self.nodes.append(node)
         selector = ScriptedSelector(self.clock)
         selector.passes_time = True
         selector.responder = self.respond
-        config = NetworkClientConfig(max_in_flight=1, discover_broker_versions=False)
-        return NetworkClient(selector, ManualMetadataUpdater([node]), config, self.clock)
+        return PeerConnection(node, selector, config, self.clock)
 
     def respond(self, request: SentRequest) -> Message | None:
         if not self.answers:

@@ -291,7 +291,7 @@ class ThreadsSelector(MortalSelector):
         self._cluster = cluster
         self._woken = threading.Event()
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
+    def poll(self, timeout_ms: float) -> None:
         if not self.sent and (not self._cluster.dead or self._cluster.has_expired):
             self._woken.wait(0.002)
         self._woken.clear()

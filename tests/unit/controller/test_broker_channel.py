@@ -29,10 +29,9 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataResponse,
 )
 from barnabas.protocol.messages.message import Message
-from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
@@ -59,22 +58,10 @@ class ScriptedBroker:
         self.lost: set[int] = set()
         self.taken_ns: list[int] = []
         self.closed = 0
-        client = NetworkClient(
-            self.selector,
-            ManualMetadataUpdater([NODE]),
-            NetworkClientConfig(
-                client_id="0",
-                max_in_flight=1,
-                reconnect_backoff_ms=0,
-                reconnect_backoff_max_ms=0,
-                discover_broker_versions=False,
-            ),
-            self.clock,
-        )
         self.channel = NetworkBrokerChannel(
             0,
             NODE,
-            client,
+            PeerConnection(NODE, self.selector, NetworkClientConfig(), self.clock),
             30_000,
             on_taken=self.taken_ns.append,
             on_closed=self.count_closing,

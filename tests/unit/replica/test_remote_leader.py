@@ -12,10 +12,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.fetcher.leader_end_point import RemoteLeader
 from barnabas.rpc.fetch_request import FetchLimits, FetchPosition
 from barnabas.rpc.fetch_session_handler import WantedPositions
-from barnabas.rpc.metadata_updater import ManualMetadataUpdater
-from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
+from barnabas.rpc.peer_connection import PeerConnection
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest
 
@@ -35,8 +34,7 @@ class Leader:
         self.selector = ScriptedSelector(MockClock())
         self.selector.responder = self._answer
         self.selector.passes_time = True
-        config = NetworkClientConfig(client_id="0", discover_broker_versions=False)
-        self.client = NetworkClient(self.selector, ManualMetadataUpdater([NODE]), config, self.selector.clock)
+        self.connection = PeerConnection(NODE, self.selector, NetworkClientConfig(), self.selector.clock)
 
     def _answer(self, request: SentRequest) -> Message:
         assert request.channel is not None
@@ -54,7 +52,7 @@ class Leader:
 
 def test_a_buffer_is_given_back_before_the_next_request() -> None:
     leader = Leader()
-    remote = RemoteLeader(NODE, leader.client, lambda: LIMITS, 1, 30_000)
+    remote = RemoteLeader(NODE, leader.connection, lambda: LIMITS, 1, 30_000)
     for _ in range(2):
         (fetched,) = remote.fetch(POSITIONS)
         assert fetched.data.records == b"the records"
@@ -66,7 +64,7 @@ def test_a_buffer_is_given_back_before_the_next_request() -> None:
 
 def test_nothing_of_an_exchange_waits_for_a_collection() -> None:
     leader = Leader()
-    remote = RemoteLeader(NODE, leader.client, lambda: LIMITS, 1, 30_000)
+    remote = RemoteLeader(NODE, leader.connection, lambda: LIMITS, 1, 30_000)
     gc.disable()
     try:
         remote.fetch(POSITIONS)

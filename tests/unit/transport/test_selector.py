@@ -83,15 +83,33 @@ def test_a_client_connects_sends_and_receives(world: World) -> None:
 
 
 def test_a_completed_send_ends_the_wait_only_of_those_who_want_to_know(world: World) -> None:
-    world.network.listen(ADDRESS)
+    servers = world.network.listen(ADDRESS)
     world.selector.connect("node-0", ADDRESS)
     world.poll()
     timeouts = world.network.poller.timeouts
-    for ends_with_send in (True, False):
-        world.selector.send("node-0", [framed(b"question")])
-        world.selector.poll(300, ends_with_send=ends_with_send)
-        assert [channel.connection_id for channel in world.selector.completed_sends] == ["node-0"]
-        assert (timeouts[-1] == 0) == ends_with_send
+    for send, completed in ((world.selector.send, ["node-0"]), (world.selector.send_at_once, [])):
+        send("node-0", [framed(b"question")])
+        world.poll()
+        assert [channel.connection_id for channel in world.selector.completed_sends] == completed
+        assert (timeouts[-1] == 0) == bool(completed)
+        assert servers[0].take() == framed(b"question")
+
+
+def test_a_send_at_once_is_finished_by_the_polls_or_found_lost_by_them(world: World) -> None:
+    servers = world.network.listen(ADDRESS)
+    world.selector.connect("node-0", ADDRESS)
+    world.poll()
+    servers[0].capacity = 6
+    world.selector.send_at_once("node-0", [framed(b"question")])
+    assert servers[0].take() == framed(b"question")[:6]
+    world.poll()
+    assert servers[0].take() == framed(b"question")[6:]
+    servers[0].reset()
+    world.selector.send_at_once("node-0", [framed(b"question")])
+    world.poll()
+    assert world.selector.disconnected == {"node-0": ChannelState.FAILED_SEND}
+    with pytest.raises(KeyError):
+        world.selector.send_at_once("node-0", [framed(b"question")])
 
 
 def test_a_refused_connect_is_reported(world: World) -> None:

@@ -57,7 +57,7 @@ class AskedPartitions:
             self._do_not_ask(key)
             return
         try:
-            start_offset = self._logs.position(key).start_offset
+            start_offset = self._logs.start_offset(key)
         except ApiError:
             self._do_not_ask(key)
             raise

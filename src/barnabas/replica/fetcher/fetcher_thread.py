@@ -32,7 +32,7 @@ from barnabas.replica.fetcher.followed_state import FetchPhase, FollowedState, F
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition, LeaderEndPoint
 from barnabas.replica.replica_config import FetcherConfig
-from barnabas.rpc.blocking_exchange import ConnectionLost
+from barnabas.rpc.peer_connection import ConnectionLost
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.runtime.thread import ShutdownableThread

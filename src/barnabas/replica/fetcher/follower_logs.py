@@ -58,6 +58,10 @@ class FollowerLogs:
         """Return where the log is now. Raises ApiError: this broker does not host the partition (any more)."""
         return log_position(self._log(key))
 
+    def start_offset(self, key: TopicPartition) -> int:
+        """Return where the log begins. Raises ApiError: as `position`."""
+        return self._log(key).log_start_offset
+
     def holds_back(self, key: TopicPartition) -> bool:
         """Return whether a replica out of sync is to wait, because the throttle's rate is exceeded."""
         partition = self._hosted.get(key)

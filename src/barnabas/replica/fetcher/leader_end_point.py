@@ -1,15 +1,14 @@
 """The connection of one fetcher thread to the leader it copies from.
 
-`LeaderEndPoint` is what the thread needs; RemoteLeader sends its requests over a NetworkClient, one at a time, in the
-versions of Kafka 3.9: brokers of a ZooKeeper cluster do not ask each other for their versions. Owned by the fetcher's
-thread, no lock; `initiate_close` alone may be called from another thread. Tests put a leader of the same process here.
+`LeaderEndPoint` is what the thread needs; RemoteLeader sends its requests over a PeerConnection, in the versions of
+Kafka 3.9: brokers of a ZooKeeper cluster do not ask each other for their versions. Owned by the fetcher's thread, no
+lock; `initiate_close` alone may be called from another thread. Tests put a leader of the same process here.
 
 Kafka: LeaderEndPoint, RemoteLeaderEndPoint, BrokerBlockingSender.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -18,12 +17,11 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.rpc.blocking_exchange import ConnectionLost, await_ready, send_and_await
 from barnabas.rpc.client_request import RequestBuilder, fixed_message
 from barnabas.rpc.fetch_request import LAST_VERSION_WITH_NAMES, FetchLimits
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
-from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.node import Node
+from barnabas.rpc.peer_connection import PeerConnection
 from barnabas.storage.log.timestamp_search import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 FETCH_VERSION: Final = 17
@@ -65,23 +63,25 @@ class RemoteLeader:
     """A leader on another broker. limits: sizes and waiting time of a fetch, with the id and epoch of this broker."""
 
     def __init__(
-        self, node: Node, client: NetworkClient, limits: Callable[[], FetchLimits], replica_id: int, timeout_ms: int
+        self,
+        node: Node,
+        connection: PeerConnection,
+        limits: Callable[[], FetchLimits],
+        replica_id: int,
+        timeout_ms: int,
     ) -> None:
         self._node = node
-        self._client = client
+        self._connection = connection
         self._limits = limits
         self._replica_id = replica_id
         self._timeout_ms = timeout_ms
         self._session = FetchSessionHandler(node.id)
-        self._closing = threading.Event()
-        self._release: Callable[[], None] | None = None
-        """Gives back the buffer of the last answer, which its records are views of."""
 
     def fetch(self, positions: WantedPositions) -> Sequence[FetchedPartition]:
         """Fetch in the session with this leader.
 
         Returns nothing when the leader does not accept the session's request; the next one begins another session.
-        Raises ConnectionLost. Raises OSError: the leader's address cannot be found.
+        Raises ConnectionLost.
         """
         session = self._session
         request = session.build_changes(positions)
@@ -110,13 +110,11 @@ class RemoteLeader:
 
     def initiate_close(self) -> None:
         """End the call that waits, and all later ones."""
-        self._closing.set()
-        self._client.wakeup()
+        self._connection.interrupt()
 
     def close(self) -> None:
         """Close the connection."""
-        self._release_answer()
-        self._client.close()
+        self._connection.close()
 
     def _list_offset(self, partition: TopicPartition, leader_epoch: int, timestamp: int) -> int:
         wanted = ListOffsetsRequest.ListOffsetsPartition(
@@ -135,26 +133,6 @@ class RemoteLeader:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{self._node} left {partition} out of its answer")
 
     def _exchange(self, builder: RequestBuilder) -> Message:
-        """Send, and wait for the answer. A connection without one is closed: a late answer would be taken for another.
-
-        Raises ConnectionLost, OSError.
-        """
-        client, node = self._client, self._node
-        self._release_answer()
-        try:
-            await_ready(client, node, self._timeout_ms, self._is_running, trusted_ms=TRUSTED_MS)
-            response = send_and_await(client, client.new_request(node.id, builder), self._is_running)
-        except (ConnectionLost, OSError):
-            client.close_connection(node.id)
-            raise
-        self._release = response.release
-        assert response.body is not None
-        return response.body
-
-    def _release_answer(self) -> None:
-        release, self._release = self._release, None
-        if release is not None:
-            release()
-
-    def _is_running(self) -> bool:
-        return not self._closing.is_set()
+        """Send, and wait for the answer. Raises ConnectionLost."""
+        self._connection.await_ready(self._timeout_ms, trusted_ms=TRUSTED_MS)
+        return self._connection.exchange(builder)

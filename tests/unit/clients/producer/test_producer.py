@@ -53,7 +53,7 @@ class WaitingSelector(ScriptedSelector):
         super().__init__(clock)
         self._woken = threading.Event()
 
-    def poll(self, timeout_ms: float, *, ends_with_send: bool = True) -> None:
+    def poll(self, timeout_ms: float) -> None:
         super().poll(timeout_ms)
         if not (self.connected or self.disconnected or self.completed_sends or self.completed_receives or self.sent):
             self._woken.wait(min(timeout_ms, 20) / 1000)

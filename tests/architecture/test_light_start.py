@@ -1,4 +1,4 @@
-"""A broker starts without what many brokers never need: those modules are loaded when they are first used."""
+"""What starts often starts without what it seldom needs: those modules are loaded when they are first used."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ LATER = (
 )
 
 
+def loaded(module: str, names: tuple[str, ...]) -> list[str]:
+    """Those of some modules that the import of another one brings."""
+    program = f"import sys, {module}; print(*[name for name in {names!r} if name in sys.modules])"
+    return subprocess.check_output([sys.executable, "-c", program], text=True).split()
+
+
 def test_what_a_broker_imports_leaves_consumer_groups_and_extras_for_later() -> None:
-    program = f"import sys, barnabas.broker.broker_server; print(*[name for name in {LATER!r} if name in sys.modules])"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == []
+    assert loaded("barnabas.broker.broker_server", LATER) == []
+
+
+def test_a_pipeline_file_is_read_without_spark_and_clients() -> None:
+    """By `barnabas pipeline status`, `stop` and `check --no-spark`."""
+    names = ("pyspark", "pyarrow", "numpy", "pyiceberg", "barnabas.clients")
+    assert loaded("barnabas_spark.pipeline.pipeline_file", names) == []

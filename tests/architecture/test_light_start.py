@@ -1,4 +1,4 @@
-"""A broker and a client start without what many never need: those modules are loaded when they are first used."""
+"""What starts often starts without what it seldom needs: those modules are loaded when they are first used."""
 
 from __future__ import annotations
 
@@ -38,9 +38,14 @@ LATER = (
 )
 
 
+def loaded(preparation: str, names: tuple[str, ...]) -> list[str]:
+    """Those of some modules that are there after a program."""
+    program = f"import sys\n{preparation}\nprint(*[name for name in {names!r} if name in sys.modules])"
+    return subprocess.check_output([sys.executable, "-c", program], text=True).split()
+
+
 def test_what_a_broker_imports_leaves_coordinators_logins_tls_and_extras_for_later() -> None:
-    program = f"import sys, barnabas.broker.broker_server; print(*[name for name in {LATER!r} if name in sys.modules])"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == []
+    assert loaded("import barnabas.broker.broker_server", LATER) == []
 
 
 NOT_IN_PLAINTEXT = (
@@ -59,9 +64,14 @@ NOT_IN_PLAINTEXT = (
 
 def test_a_client_in_plaintext_leaves_tls_and_logins_for_later() -> None:
     program = (
-        "import sys, barnabas.clients.producer\n"
+        "import barnabas.clients.producer\n"
         "from barnabas.clients.settings.client_config import ClientConfig\n"
-        "assert ClientConfig().network_config().channel_builder is None\n"
-        f"print(*[name for name in {NOT_IN_PLAINTEXT!r} if name in sys.modules])"
+        "assert ClientConfig().network_config().channel_builder is None"
     )
-    assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == []
+    assert loaded(program, NOT_IN_PLAINTEXT) == []
+
+
+def test_a_pipeline_file_is_read_without_spark_and_clients() -> None:
+    """By `barnabas pipeline status`, `stop` and `check --no-spark`."""
+    names = ("pyspark", "pyarrow", "numpy", "pyiceberg", "barnabas.clients")
+    assert loaded("import barnabas_spark.pipeline.pipeline_file", names) == []

@@ -21,7 +21,7 @@ from barnabas.cli.stop_signals import stop_signals
 from barnabas.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from barnabas_spark.pipeline.specification import Pipeline
+    from barnabas_spark.pipeline.pipeline_file import Pipeline
 
 _POLL_SECONDS = 0.1
 

@@ -18,9 +18,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.records.batch_header import HEADER_SIZE, LOG_OVERHEAD
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
 from barnabas.records.file_records import FileRecords
+from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from barnabas.records.compression import Buffer

@@ -14,7 +14,7 @@ topics and tables that it writes to, are notes that have the id of Spark's check
 
 Earlier versions kept the starts in <checkpoints>/<pipeline>/starts/<query>/<source>/.
 
-Called by `run`, `plan`, `run_state` and `appended_files` on the driver, one query's directory on one thread; no lock.
+Called by `run`, `plan`, `run_state` and the sinks on the driver, one query's directory on one thread; no lock.
 """
 
 from __future__ import annotations

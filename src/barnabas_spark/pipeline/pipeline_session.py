@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.pipeline_error import RunFailed
-from barnabas_spark.pipeline.specification import Pipeline
+from barnabas_spark.pipeline.pipeline_file import Pipeline
 from barnabas_spark.session import QUICK_START, ended_jvm, local_session
 
 _TASK_ATTEMPTS = 4

@@ -12,68 +12,21 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import NamedTuple
 
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from barnabas_spark.connection_security import security_options
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
 from barnabas_spark.pipeline.coding.debezium import OPERATION
 from barnabas_spark.pipeline.coding.schema_text import FormatError, RegistryFailed
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem
-from barnabas_spark.pipeline.specification import IcebergTarget, Pipeline, Sink, Source, Transform
-from barnabas_spark.pipeline.value_formats import (
-    bad_records,
-    decoded_rows,
-    deleted_rows,
-    encoded_columns,
-    last_of_each_key,
-    left_out,
-    plain_columns,
-    upserted_columns,
-)
-from barnabas_spark.sink_columns import check_sink_schema
-from barnabas_spark.sink_options import SinkOptions
-from barnabas_spark.source_options import SourceOptions
-
-if TYPE_CHECKING:
-    from barnabas_spark.pipeline.iceberg_table import IcebergTable
-
-
-DEAD_LETTERS = "-dead-letters"
-"""The end of the name of a query that writes a source's bad records."""
-
-_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-_HEADERS = ", headers array<struct<key:string,value:binary>>"
-
-CONNECTED: Final = {"kafka.bootstrap.timeout.ms": "60000"}
-"""The option of a pipeline's sources and sinks: a run has reached the brokers before, and waits for their restart."""
-
-
-def topic_options(sink: Sink) -> dict[str, str]:
-    """Return the options with which a sink writes to its topic; those of the file come last, and so count."""
-    return {**CONNECTED, "kafka.bootstrap.servers": sink.brokers, "topic": sink.topic or "", **sink.options}
-
-
-class PlannedSink(NamedTuple):
-    """One output of a query."""
-
-    sink: Sink
-    columns: tuple[Column, ...]
-    """What is written of the query's rows: for a topic, key and value."""
-    iceberg: IcebergTable | None = None
-    """The table, if the sink is one."""
-    left_out: tuple[str, ...] = ()
-    """The columns of the query's rows that are not written."""
-    deleted: Column | None = None
-    """The rows that are not written, because the sink replaces all it has, and they are deleted."""
-
-    def written(self, rows: DataFrame) -> DataFrame:
-        """Return what the sink writes of the query's rows, or of those of one micro-batch."""
-        return (rows if self.deleted is None else rows.where(~self.deleted)).select(*self.columns)
+from barnabas_spark.pipeline.pipeline_file import Pipeline, Transform
+from barnabas_spark.pipeline.sinks.sink import PlannedSink, Sink
+from barnabas_spark.pipeline.sources import Source
+from barnabas_spark.pipeline.value_formats import QueryRows
 
 
 class PlannedQuery(NamedTuple):
@@ -105,7 +58,7 @@ class PipelinePlan:
         for sink in pipeline.sinks:
             sinks_of.setdefault(sink.query, []).append(sink)
         self.queries = [self._query(name, sinks) for name, sinks in sinks_of.items()]
-        self.queries += [self._dead_letters(source) for source in pipeline.sources if source.dead_letters is not None]
+        self.queries += [query for source in pipeline.sources if (query := self._dead_letters(source)) is not None]
 
     def left_out_in_words(self) -> list[str]:
         """Return a line for each sink that does not write all columns of its rows."""
@@ -145,37 +98,18 @@ class PipelinePlan:
 
     def _sink(self, sink: Sink, rows: DataFrame) -> PlannedSink:
         """Return what one sink writes of the rows. Raises PipelineError."""
-        with self._checked(sink.key_line if sink.key else sink.line, f"sinks.{sink.name}"):
-            sink_options = deleted = None
-            if sink.topic is not None:
-                sink_options = SinkOptions.parse(topic_options(sink))
-                columns = encoded_columns(rows, sink)
-            else:
-                columns = plain_columns(rows, with_record=sink.console_rows is not None)
-                deleted = None if sink.upserts else deleted_rows(rows, sink)
-            # Spark's analyser looks at the columns here.
-            written = rows.select(*columns)
-            if sink_options is not None:
-                check_sink_schema(written.schema, sink_options)
-            table = None if sink.iceberg is None else _iceberg_table(sink, sink.iceberg, written)
-            if sink.upserts:
-                columns += upserted_columns(rows, sink)
-            return PlannedSink(sink, columns, table, tuple(left_out(rows, sink)), deleted)
+        with self._checked(sink.columns_line, f"sinks.{sink.name}"):
+            return sink.planned(QueryRows(rows, sink.reads, sink.delete_when))
 
-    def _dead_letters(self, source: Source) -> PlannedQuery:
-        name = f"{source.name}{DEAD_LETTERS}"
+    def _dead_letters(self, source: Source) -> PlannedQuery | None:
+        """Return the query of a source's bad records, if they go to a topic. Raises PipelineError."""
         with self._checked(source.line, f"sources.{source.name}"):
-            rows = bad_records(self._records(source, name), source)
-        sink = Sink(
-            name=name, query=name, line=source.line, key_line=source.line, reads=source.name, topic=source.dead_letters,
-            parquet=None, iceberg=None, console_rows=None, format="raw", coding=None, key=None,
-            delete_when=None, is_exactly_once=True, mode="append", partition_by=(), brokers=source.brokers,
-            options=security_options(source.options),
-        )  # fmt: skip
-        columns = plain_columns(rows, with_record=False)
-        return PlannedQuery(
-            name, sink.mode, rows, (PlannedSink(sink, columns),), QueryIdentity((source.what,), sink.what)
-        )
+            found = source.dead_letters(self._session, lambda query: self._layout.start(query, source.name))
+        if found is None:
+            return None
+        sink = found.sink
+        planned = PlannedSink(sink, QueryRows(found.rows, sink.reads, None).columns(), sink.write)
+        return PlannedQuery(sink.name, sink.mode, found.rows, (planned,), QueryIdentity((source.what,), sink.what))
 
     def _wanted(self, name: str) -> set[str]:
         """Return the names that a query may need: that one, and all that the texts above it contain as words."""
@@ -193,46 +127,16 @@ class PipelinePlan:
     # -- sources
 
     def _source(self, source: Source, query: str) -> DataFrame:
-        if source.is_table:
-            if source.name not in self._tables:
-                self._tables[source.name] = self._table(source)
+        if source.is_table and source.name in self._tables:
             return self._tables[source.name]
         with self._checked(source.line, f"sources.{source.name}"):
-            if source.is_topic:
-                rows = decoded_rows(self._records(source, query), source)
-            else:
-                rows = self._session.readStream.schema(source.schema).options(**source.options).parquet(source.parquet)
+            if source.is_table:
+                rows = self._tables[source.name] = source.table(self._session)
+                return rows
+            rows = source.stream(self._session, self._layout.start(query, source.name))
             if source.watermark is not None:
                 rows = rows.withWatermark(source.watermark.column, source.watermark.delay)
             return rows
-
-    def _table(self, source: Source) -> DataFrame:
-        """Return the last record of each key, or the rows of the files, kept as they are at the first micro-batch."""
-        with self._checked(source.line, f"sources.{source.name}"):
-            if not source.is_topic:
-                reader = self._session.read.options(**source.options)
-                return (reader if source.schema is None else reader.schema(source.schema)).parquet(source.parquet)
-            SourceOptions.parse(self._options(source), streaming=False)
-            reader = self._session.read.format("barnabas").options(**self._options(source))
-            records = reader.schema(_COLUMNS + (_HEADERS if source.has_headers else "")).load()
-            return decoded_rows(last_of_each_key(records), source).persist()
-
-    def _records(self, source: Source, query: str) -> DataFrame:
-        options = {**self._options(source), "startingOffsetsLocation": self._layout.start(query, source.name)}
-        # Spark itself asks the source when the query starts, because the schema is given here.
-        SourceOptions.parse(options, streaming=True)
-        reader = self._session.readStream.format("barnabas").options(**options)
-        return reader.schema(_COLUMNS + (_HEADERS if source.has_headers else "")).load()
-
-    def _options(self, source: Source) -> dict[str, str]:
-        chosen = {"subscribe": source.topic} if source.topic is not None else {"subscribePattern": source.pattern or ""}
-        # Committed records, because pipelines write in transactions: a chain of them stays exactly-once.
-        defaults = {
-            **CONNECTED,
-            "kafka.bootstrap.servers": source.brokers,
-            "kafka.isolation.level": "read_committed",
-        }
-        return {**defaults, **chosen, **source.options}
 
     # -- transforms
 
@@ -268,14 +172,14 @@ class PipelinePlan:
         Raises PipelineError.
         """
         known = [source for source in self._pipeline.sources if source.name in wanted]
-        streams = [source.name for source in known if source.events is not None and not source.is_table]
+        streams = [source.name for source in known if source.has_operations and not source.is_table]
         if not streams or any(name.lower() == OPERATION for name in rows.columns):
             return
         texts = [_text_of(step) for step in self._pipeline.transforms if step.name in wanted]
         if any(re.search(rf"\b{OPERATION}\b", text, re.IGNORECASE) for text in texts):
             return
         for sink in sinks:
-            if sink.console_rows is None and sink.delete_when is None:
+            if sink.keeps_rows and sink.delete_when is None:
                 raise self._error(
                     sink.line,
                     f"sinks.{sink.name}: {sink.reads} has no column {OPERATION}, so rows that sources.{streams[0]} says"
@@ -316,15 +220,6 @@ class PipelinePlan:
 
     def _error(self, line: int, message: str) -> PipelineError:
         return PipelineError(self._pipeline.path, [Problem(line, message)])
-
-
-def _iceberg_table(sink: Sink, target: IcebergTarget, rows: DataFrame) -> IcebergTable:
-    """Return the table of a sink. Raises IcebergError, also if pyiceberg is not installed."""
-    try:
-        from barnabas_spark.pipeline.iceberg_table import IcebergTable  # noqa: PLC0415 - pyiceberg is an extra
-    except ModuleNotFoundError as error:
-        raise IcebergError(f"Iceberg tables need {error.name}: pip install 'barnabas[iceberg]'") from error
-    return IcebergTable(sink, target, rows)
 
 
 def _text_of(step: Transform) -> str:

@@ -29,11 +29,10 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from barnabas_spark.pipeline.appended_files import AppendedFiles
-from barnabas_spark.pipeline.checkpoint_layout import spark_id
-from barnabas_spark.pipeline.plan import PlannedQuery, topic_options
+from barnabas_spark.pipeline.pipeline_file import AVAILABLE_NOW, CONTINUOUS
+from barnabas_spark.pipeline.plan import PlannedQuery
 from barnabas_spark.pipeline.query_failure import cause_in
-from barnabas_spark.pipeline.specification import AVAILABLE_NOW, CONTINUOUS, Sink
+from barnabas_spark.pipeline.sinks.sink import QueryPlace, Show
 
 MOST_STARTS = 10
 """How often a query is started at most because its processes took too long: for about two minutes."""
@@ -41,11 +40,6 @@ _TOO_LATE = "Python worker failed to connect back"
 _INITIALIZING = "Initializing"
 """The beginning of what Spark says of a query until its sources are there."""
 _POLL_SECONDS = 0.05
-
-Show = Callable[[str, int, DataFrame, int], None]
-"""Shows the rows of a micro-batch: the sink's name, the micro-batch's number, the rows, how many to show at most."""
-_Writer = Callable[[DataFrame, int], None]
-"""Writes the rows of a micro-batch, of which the number is given."""
 
 
 def started_query(
@@ -105,23 +99,17 @@ class Restarts:
 def start_query(query: PlannedQuery, trigger: str, checkpoint: str, show: Show) -> StreamingQuery:
     """Start one query. Raises Spark's errors."""
     planned = query.sinks[0]
-    sink = planned.sink
-    # Spark's own way into topics, where there is one: not for several sinks, and Spark lets no sink in Python write a
-    # stream in mode update. Its way into files drops the rows of a second writer: see `appended_files`.
-    is_native = len(query.sinks) == 1 and sink.mode == "append" and sink.topic is not None
-    rows = planned.written(query.rows) if is_native else query.rows
-    if is_native and sink.is_exactly_once:
-        rows = rows.repartition(1)
-    writer = rows.writeStream.queryName(query.name).outputMode(query.mode).option("checkpointLocation", checkpoint)
+    # Spark's own way into a topic, where there is one: not for several sinks, and Spark lets no sink in Python write a
+    # stream in mode update.
+    is_native = len(query.sinks) == 1 and query.mode == "append"
+    writer = planned.sink.stream(planned.written(query.rows)) if is_native else None
+    if writer is None:
+        writer = query.rows.writeStream.foreachBatch(_micro_batch_writer(query, checkpoint, show))
+    writer = writer.queryName(query.name).outputMode(query.mode).option("checkpointLocation", checkpoint)
     if trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     elif trigger != CONTINUOUS:
         writer = writer.trigger(processingTime=trigger)
-    if is_native:
-        once = {"exactlyOnce": "true"} if sink.is_exactly_once else {}
-        writer = writer.format("barnabas").options(**topic_options(sink), **once)
-    else:
-        writer = writer.foreachBatch(_micro_batch_writer(query, checkpoint, show))
     return writer.start()
 
 
@@ -129,63 +117,28 @@ class SinkFailed(Exception):
     """One of several sinks that could not be written. The message names it, with the cause."""
 
 
-def _micro_batch_writer(query: PlannedQuery, checkpoint: str, show: Show) -> _Writer:
-    """Return what writes a query's micro-batches to all its sinks."""
-    writers = [(planned, _sink_writer(place, query, checkpoint, show)) for place, planned in enumerate(query.sinks)]
-    if len(writers) == 1:
-        planned, write = writers[0]
-        return lambda rows, number: write(planned.written(rows), number)
+def _micro_batch_writer(query: PlannedQuery, checkpoint: str, show: Show) -> Callable[[DataFrame, int], None]:
+    """Return what writes a query's micro-batches, of which the number is given, to all its sinks."""
+    if len(query.sinks) == 1:
+        (only,) = query.sinks
+        only_place = QueryPlace(checkpoint, 0, "", show)
+        return lambda rows, number: only.write(only.written(rows), number, only_place)
+    # Two sinks of a query may write to one topic or table: each has its own notes there.
+    places = [
+        (planned, QueryPlace(checkpoint, index, f"-{planned.sink.name}", show))
+        for index, planned in enumerate(query.sinks)
+    ]
 
     def write_all(rows: DataFrame, number: int) -> None:
         # Kept, because each sink reads the rows: they are computed once, and state is changed once.
         rows = rows.persist()
         try:
-            for planned, write in writers:
+            for planned, place in places:
                 try:
-                    write(planned.written(rows), number)
+                    planned.write(planned.written(rows), number, place)
                 except Exception as error:
                     raise SinkFailed(f"sinks.{planned.sink.name}: {cause_in(str(error))}") from error
         finally:
             rows.unpersist()
 
     return write_all
-
-
-def _sink_writer(place: int, query: PlannedQuery, checkpoint: str, show: Show) -> _Writer:
-    planned = query.sinks[place]
-    sink = planned.sink
-    # Two sinks of a query may write to one topic or table: each has its own notes there.
-    suffix = f"-{sink.name}" if len(query.sinks) > 1 else ""
-    if sink.topic is not None:
-        return lambda rows, number: _write_topic(rows, number, sink, f"{_query_id(checkpoint)}{suffix}")
-    if planned.iceberg is not None:
-        table = planned.iceberg
-        return lambda rows, number: table.write(rows, f"{_query_id(checkpoint)}{suffix}", number)
-    if sink.parquet is not None:
-        if sink.mode == "append":
-            return AppendedFiles(sink, checkpoint, place).write
-        return lambda rows, number: _replace_files(rows, number, sink)
-    return lambda rows, number: show(sink.name, number, rows, sink.console_rows or 0)
-
-
-def _write_topic(rows: DataFrame, number: int, sink: Sink, writer_id: str) -> None:
-    """Write to a topic, in one transaction unless the sink is at-least-once. Raises Spark's errors."""
-    once = {}
-    if sink.is_exactly_once:
-        rows = rows.repartition(1)
-        once = {"txnAppId": writer_id, "txnVersion": str(number)}
-    rows.write.format("barnabas").mode("append").options(**topic_options(sink), **once).save()
-
-
-def _replace_files(rows: DataFrame, _number: int, sink: Sink) -> None:
-    # A micro-batch that is repeated writes the same whole table again.
-    writer = rows.write.mode("overwrite").options(**sink.options)
-    (writer.partitionBy(*sink.partition_by) if sink.partition_by else writer).parquet(sink.parquet)
-
-
-def _query_id(checkpoint: str) -> str:
-    """Return the id of the checkpoint, which Spark has written by now. Raises OSError, ValueError."""
-    found = spark_id(checkpoint)
-    if found is None:
-        raise FileNotFoundError(f"Spark's file {checkpoint}/metadata is gone")
-    return found

@@ -6,8 +6,6 @@ stopped here, whatever happens. No lock but the pipeline's own, in the file syst
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -28,16 +26,16 @@ from barnabas.config.config_error import ConfigError
 from barnabas.protocol.errors import ApiError
 from barnabas_spark.connection_security import connection_security
 from barnabas_spark.option_values import OptionError, OptionValues
-from barnabas_spark.pipeline.appended_files import problem_of_directory
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
+from barnabas_spark.pipeline.entry import Part
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem, RunFailed
+from barnabas_spark.pipeline.pipeline_file import Pipeline
 from barnabas_spark.pipeline.pipeline_session import pipeline_session
 from barnabas_spark.pipeline.plan import PipelinePlan, PlannedQuery
 from barnabas_spark.pipeline.progress import QueryProgress
 from barnabas_spark.pipeline.query_failure import failure_of
 from barnabas_spark.pipeline.query_start import Restarts, start_query, started_query
 from barnabas_spark.pipeline.run_state import run_lock, write_status
-from barnabas_spark.pipeline.specification import Pipeline, Sink, Source
 
 _POLL_SECONDS = 0.25
 _STATUS_SECONDS = 1.0
@@ -105,7 +103,7 @@ def plan_in_words(pipeline: Pipeline) -> list[str]:
         plan = PipelinePlan(session, pipeline, layout)
         _claimable(pipeline, plan, layout)
         _check_topics(pipeline)
-        _prepare_tables(pipeline, plan, create=False)
+        _prepare_sinks(pipeline, plan, create=False)
         lines = []
         for query in plan.queries:
             batch = layout.next_batch(query.name)
@@ -136,7 +134,7 @@ def run_pipeline(
                 plan = PipelinePlan(session, pipeline, layout)
                 _claimable(pipeline, plan, layout)
                 _check_topics(pipeline)
-                _prepare_tables(pipeline, plan, create=True)
+                _prepare_sinks(pipeline, plan, create=True)
                 try:
                     _run(pipeline, plan, layout, running, display, is_stopping)
                 finally:
@@ -246,32 +244,10 @@ def _stop(running: list[RunningQuery]) -> None:
 def _claimable(pipeline: Pipeline, plan: PipelinePlan, layout: CheckpointLayout) -> None:
     """Check that the checkpoints, and the directories of files, belong to these queries. Raises PipelineError."""
     found = [(query.line, layout.foreign(query.name, query.identity)) for query in plan.queries]
-    found += [(sink.line, _directory_problem(sink, pipeline.sinks)) for sink in pipeline.sinks]
+    found += [(sink.line, sink.place_problem(pipeline.sinks)) for sink in pipeline.sinks]
     problems = [Problem(line, problem) for line, problem in found if problem is not None]
     if problems:
         raise PipelineError(pipeline.path, problems)
-
-
-def _directory_problem(sink: Sink, sinks: Sequence[Sink]) -> str | None:
-    """Return why a sink cannot write its directory of files, or None. Raises OSError."""
-    if sink.parquet is None:
-        return None
-    if sink.mode == "append":
-        return problem_of_directory(sink.parquet)
-    replaced = os.path.join(os.path.realpath(sink.parquet), "")
-    others = [
-        other.name
-        for other in sinks
-        if other is not sink
-        and other.parquet is not None
-        and os.path.join(os.path.realpath(other.parquet), "").startswith(replaced)
-    ]
-    if not others:
-        return None
-    return (
-        f"sinks.{sink.name} replaces all of {sink.parquet} with each micro-batch, and so what sinks.{others[0]} writes"
-        " there: give each a directory of its own"
-    )
 
 
 def _reach_brokers(pipeline: Pipeline) -> None:
@@ -293,9 +269,9 @@ def _check_topics(pipeline: Pipeline) -> None:
         with _admin_at(pipeline, brokers, security) as admin:
             known = set(admin.list_topics(include_internal=True))
             found = [
-                (source, _compaction_problem(source, admin, known))
+                (source, source.topic_problem(admin, known))
                 for source in pipeline.sources
-                if source.is_topic and _connection(source) == (brokers, security)
+                if source.brokers and _connection(source) == (brokers, security)
             ]
         problems += [
             Problem(line, f"there is no topic {topic!r} at {brokers}: create it (barnabas topics create {topic})")
@@ -314,14 +290,9 @@ def _check_topics(pipeline: Pipeline) -> None:
 def _wanted_topics(pipeline: Pipeline) -> dict[BrokerConnection, list[tuple[int, str]]]:
     """Return the topics of the file, each with its line, by how their brokers are reached. Raises OptionError."""
     wanted: dict[BrokerConnection, list[tuple[int, str]]] = {}
-    for source in pipeline.sources:
-        if source.is_topic:
-            topics = [] if source.topic is None else [topic.strip() for topic in source.topic.split(",")]
-            topics += [source.dead_letters] if source.dead_letters is not None else []
-            wanted.setdefault(_connection(source), []).extend((source.line, topic) for topic in topics)
-    for sink in pipeline.sinks:
-        if sink.topic is not None:
-            wanted.setdefault(_connection(sink), []).append((sink.line, sink.topic))
+    for part in (*pipeline.sources, *pipeline.sinks):
+        if part.brokers:
+            wanted.setdefault(_connection(part), []).extend((part.line, topic) for topic in part.topics)
     return wanted
 
 
@@ -338,42 +309,21 @@ def _admin_at(pipeline: Pipeline, brokers: str, security: ClientSecurityConfig) 
         raise RunFailed(f"{pipeline.path}: the brokers {brokers} cannot be used: {error}") from error
 
 
-def _compaction_problem(source: Source, admin: Admin, known: set[str]) -> str | None:
-    """Return why tombstones of change events cannot be dropped, or None. Raises the client's errors."""
-    if source.events is None or source.events.tombstones is not None or source.is_table:
-        return None
-    if source.topic is not None:
-        topics = known & {topic.strip() for topic in source.topic.split(",")}
-    else:
-        topics = {topic for topic in known if re.search(source.pattern or "", topic)}
-    for topic in sorted(topics):
-        try:
-            policy = admin.describe_topic_configs(topic)["cleanup.policy"].value or ""
-        except ApiError as error:
-            return f"whether topic {topic!r} is compacted cannot be told ({error}): set 'tombstones'"
-        if "compact" in policy:
-            return (
-                f"topic {topic!r} is compacted, so a delete event may be gone where its tombstone is still there: set"
-                " 'tombstones: delete', or 'drop' to ignore tombstones all the same"
-            )
-    return None
-
-
-def _prepare_tables(pipeline: Pipeline, plan: PipelinePlan, *, create: bool) -> None:
-    """Check that Iceberg tables fit the rows, and make those that are missing. Raises PipelineError."""
+def _prepare_sinks(pipeline: Pipeline, plan: PipelinePlan, *, create: bool) -> None:
+    """Check that what is written fits the rows, and make what is missing if `create`. Raises PipelineError."""
     problems = []
     for query in plan.queries:
         for planned in query.sinks:
-            if planned.iceberg is not None:
+            if planned.prepare is not None:
                 try:
-                    planned.iceberg.prepare(create=create)
+                    planned.prepare(create)
                 except IcebergError as error:
                     problems.append(Problem(planned.sink.line, f"sinks.{planned.sink.name}: {error}"))
     if problems:
         raise PipelineError(pipeline.path, problems)
 
 
-def _connection(part: Source | Sink) -> BrokerConnection:
+def _connection(part: Part) -> BrokerConnection:
     """Return how a source or a sink of topics reaches its brokers. Raises OptionError."""
     return BrokerConnection(part.brokers, connection_security(OptionValues(part.options)))
 

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 import jsonschema
 
-from barnabas_spark.pipeline.json_schema import NAME, PIPELINE_SCHEMA
+from barnabas_spark.pipeline.entry import NAME
+from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from barnabas_spark.pipeline.marked_yaml import MarkedYaml, Path
 
 _NAME_IN_WORDS = "letters, digits and _, a letter first"

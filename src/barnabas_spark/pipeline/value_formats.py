@@ -1,12 +1,13 @@
 """Turns the records of a source into columns, and the rows of a sink into records.
 
-Called by `plan` on the driver; no state, no lock. All are Spark's own expressions, but for Avro and Protobuf, which
-Python decodes and encodes in the executors (`coding`), and for JSON that is read strictly and Debezium's events, which
-Python decodes there.
+Called by `sources` and `sinks` when a pipeline is planned, on the driver; no lock. All are Spark's own expressions, but
+for Avro and Protobuf, which Python decodes and encodes in the executors (`coding`), and for JSON that is read strictly
+and Debezium's events, which Python decodes there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, types
@@ -23,7 +24,7 @@ from barnabas_spark.pipeline.coding.coded_columns import (
 )
 from barnabas_spark.pipeline.coding.debezium import DELETE, OPERATION, OPERATIONS
 from barnabas_spark.pipeline.coding.schema_text import FormatError
-from barnabas_spark.pipeline.specification import JSON_FORMAT, Sink, Source
+from barnabas_spark.pipeline.coding.value_coding import JSON_FORMAT, ReadFormat, ValueCoding
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
 """The columns of every record. No sink but the console writes them, nor HEADERS_COLUMN and OPERATION."""
@@ -46,15 +47,15 @@ _JSON_OPTIONS = {
 }
 
 
-def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
+def decoded_rows(records: DataFrame, form: ReadFormat) -> DataFrame:
     """Return the value's columns and those of the record. A record that is bad fails the query, or is left out.
 
     Raises FormatError, RegistryFailed.
     """
-    parsed = _with_error(records, source)
+    parsed = _with_error(records, form)
     error = sql.col(_ERROR)
-    names = [name for name in _value_columns(parsed, source) if name != _CORRUPT]
-    if source.events is not None:
+    names = [name for name in _value_columns(parsed, form) if name != _CORRUPT]
+    if form.events is not None:
         # A tombstone behind a delete event is neither a row nor bad.
         parsed = parsed.where(sql.col(_DECODED).isNotNull() | error.isNotNull())
         # The struct's last field; a column of the schema may have its name.
@@ -62,35 +63,35 @@ def decoded_rows(records: DataFrame, source: Source) -> DataFrame:
     clash = [name for name in names if name.lower() in _RESERVED]
     if clash:
         raise FormatError(f"the schema has the column {clash[0]}, which is one of the record's own")
-    if source.dead_letters is not None:
+    if form.sets_aside:
         kept = parsed.where(error.isNull())
     else:
         # A filter, because a query may use none of the columns: an unused one is not computed.
-        kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message(source))))
-    if source.events is not None and source.is_table:
+        kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message(form))))
+    if form.events is not None and form.is_table:
         # What is deleted has no row, and what is there no operation.
         kept = kept.where(sql.col(f"{_DECODED}.`{OPERATION}`") != DELETE)
-    key = sql.col("key").cast("string") if source.key_is_text else sql.col("key")
+    key = sql.col("key").cast("string") if form.key_is_text else sql.col("key")
     record = [
-        *([sql.col(f"{_DECODED}.`{OPERATION}`").alias(OPERATION)] if source.events and not source.is_table else []),
+        *([sql.col(f"{_DECODED}.`{OPERATION}`").alias(OPERATION)] if form.events and not form.is_table else []),
         key.alias("_key"),
         sql.col("topic").alias("_topic"),
         sql.col("partition").alias("_partition"),
         sql.col("offset").alias("_offset"),
         sql.col("timestamp").alias("_timestamp"),
-        *([sql.col("headers").alias(HEADERS_COLUMN)] if source.has_headers else []),
+        *([sql.col("headers").alias(HEADERS_COLUMN)] if form.has_headers else []),
     ]
-    if source.format in ("raw", "text"):
+    if form.name in ("raw", "text"):
         return kept.select(_quoted(_DECODED).alias("value"), *record)
     return kept.select(*[sql.col(f"{_DECODED}.`{name}`").alias(name) for name in names], *record)
 
 
-def bad_records(records: DataFrame, source: Source) -> DataFrame:
+def bad_records(records: DataFrame, form: ReadFormat) -> DataFrame:
     """Return the records that cannot be decoded, as rows for a sink: key, value, and why and where as headers.
 
     Raises FormatError, RegistryFailed.
     """
-    parsed = _with_error(records, source).where(sql.col(_ERROR).isNotNull())
+    parsed = _with_error(records, form).where(sql.col(_ERROR).isNotNull())
     told = {
         "error": sql.col(_ERROR),
         "topic": sql.col("topic"),
@@ -102,105 +103,6 @@ def bad_records(records: DataFrame, source: Source) -> DataFrame:
         for name, value in told.items()
     ]
     return parsed.select("key", "value", sql.array(*headers).alias("headers"))
-
-
-def encoded_columns(rows: DataFrame, sink: Sink) -> tuple[Column, ...]:
-    """Return key and value, made of the columns of such rows. A row that deletes becomes a tombstone.
-
-    Raises FormatError, RegistryFailed.
-    """
-    columns = _written_names(rows)
-    name = sink.format
-    deleted = deleted_rows(rows, sink)
-    if name in ("raw", "text"):
-        if "value" not in rows.columns:
-            raise FormatError(f"format {name} needs a column 'value'; {sink.reads} has {', '.join(rows.columns)}")
-        value = sql.col("value").cast("string") if name == "text" else sql.col("value")
-    elif not columns:
-        raise FormatError(f"{sink.reads} has no column to write: {', '.join(rows.columns)}")
-    elif sink.coding is not None and name != JSON_FORMAT:
-        value = encoded_column(rows, columns, name, sink.coding, deleted)
-    else:
-        value = sql.to_json(_struct(columns), _JSON_OPTIONS)
-        if sink.coding is not None:
-            text = value if deleted is None else sql.when(~deleted, value)
-            value = framed_json_column(rows, columns, text, sink.coding, sink.topic or "")
-    if sink.key is None:
-        return (value.alias("value"),)
-    key = sql.expr(sink.key)
-    if deleted is not None:
-        value = sql.when(~deleted, value)
-        no_key = sql.raise_error(sql.lit("a row that deletes has NULL for its key, and would delete nothing"))
-        key = sql.when(deleted & key.isNull(), no_key).otherwise(key)
-    return (key.alias("key"), value.alias("value"))
-
-
-def deleted_rows(rows: DataFrame, sink: Sink) -> Column | None:
-    """Return whether a row deletes; None for rows that do not say so.
-
-    Raises FormatError: a sink that cannot delete gets such rows. Raises Spark's errors for a condition that is wrong.
-    """
-    if sink.console_rows is not None:
-        return None
-    if sink.delete_when is not None:
-        condition = sql.expr(sink.delete_when)
-        kind = rows.select(condition).schema[0].dataType
-        if not isinstance(kind, types.BooleanType):
-            raise FormatError(
-                f"delete_when is {kind.simpleString()}: it must be a condition, such as {OPERATION} = 'x'"
-            )
-        return sql.coalesce(condition, sql.lit(False))
-    found = [name for name in rows.columns if name.lower() == OPERATION]
-    if not found:
-        return None
-    if len(found) > 1:
-        raise FormatError(f"{sink.reads} has {len(found)} columns {OPERATION}: keep the one that counts")
-    if sink.topic is not None and sink.key is None:
-        raise FormatError(
-            f"{sink.reads} has the column {OPERATION}, and a row that deletes is a tombstone: give the sink a 'key', or"
-            " rename the column to write it as data"
-        )
-    if sink.topic is None and sink.mode != "complete" and not sink.upserts:
-        other = "" if sink.iceberg is None else "give the sink 'upsert_by', or "
-        raise FormatError(
-            f"{sink.reads} has the column {OPERATION}, and rows that are appended delete nothing: {other}rename the"
-            " column to write it as data"
-        )
-    operation = _quoted(found[0])
-    told = sql.format_string(
-        f"{OPERATION} is '%s'; it must be {', '.join(OPERATIONS.values())} or NULL, or the sink needs 'delete_when'",
-        operation.cast("string"),
-    )
-    known = operation.isNull() | operation.isin(*OPERATIONS.values())
-    return sql.when(known, operation.eqNullSafe(DELETE)).otherwise(sql.raise_error(told))
-
-
-def upserted_columns(rows: DataFrame, sink: Sink) -> tuple[Column, ...]:
-    """Return what an upsert needs besides the columns: DELETED, and the place of each row's record if it is known.
-
-    Raises FormatError.
-    """
-    deleted = deleted_rows(rows, sink)
-    found = (sql.lit(False) if deleted is None else deleted).alias(DELETED)
-    lowered = [name.lower() for name in rows.columns]
-    has_place = all(lowered.count(name) == 1 for name in PLACE_COLUMNS)
-    return (found, *(_quoted(name).alias(name) for name in PLACE_COLUMNS)) if has_place else (found,)
-
-
-def plain_columns(rows: DataFrame, *, with_record: bool) -> tuple[Column, ...]:
-    """Return the columns of such rows as they are; those about the record only `with_record`."""
-    return tuple(_quoted(name) for name in (rows.columns if with_record else _written_names(rows)))
-
-
-def left_out(rows: DataFrame, sink: Sink) -> list[str]:
-    """Return those columns of such rows that a sink does not write."""
-    if sink.console_rows is not None:
-        return []
-    has_value_only = sink.topic is not None and sink.format in ("raw", "text")
-    written = ["value"] if has_value_only else _written_names(rows)
-    # The operation is applied, unless another condition is.
-    applied = OPERATION if sink.delete_when is None else None
-    return [name for name in rows.columns if name not in written and name.lower() != applied]
 
 
 def last_of_each_key(records: DataFrame) -> DataFrame:
@@ -243,51 +145,44 @@ def last_of_each_key(records: DataFrame) -> DataFrame:
     return decided.where(sql.col("value").isNotNull())
 
 
-def _written_names(rows: DataFrame) -> list[str]:
-    # SQL does not distinguish case.
-    return [name for name in rows.columns if name.lower() not in _RESERVED]
-
-
-def _with_error(records: DataFrame, source: Source) -> DataFrame:
+def _with_error(records: DataFrame, form: ReadFormat) -> DataFrame:
     """Return the records with two columns more: the decoded value, and why the record is bad, if it is.
 
     Raises FormatError, RegistryFailed.
     """
-    parsed = _with_value(records, source)
-    if not (source.key_is_text and source.is_strict):
+    parsed = _with_value(records, form)
+    if not (form.key_is_text and form.is_strict):
         return parsed
     is_bad = sql.col("key").isNotNull() & sql.try_validate_utf8(sql.col("key").cast("string")).isNull()
     told = sql.when(is_bad, sql.lit("the key is not UTF-8, as a text is: set 'key: binary' for the source"))
     return parsed.withColumn(_ERROR, sql.coalesce(sql.col(_ERROR), told))
 
 
-def _with_value(records: DataFrame, source: Source) -> DataFrame:
+def _with_value(records: DataFrame, form: ReadFormat) -> DataFrame:
     """Return the records with the decoded value, and why it could not be decoded.
 
     Raises FormatError, RegistryFailed.
     """
     value = sql.col("value")
-    strict_json = source.format == JSON_FORMAT and source.is_strict
-    if source.coding is not None or source.events is not None or strict_json:
+    strict_json = form.name == JSON_FORMAT and form.is_strict
+    if form.coding is not None or form.events is not None or strict_json:
         zone = records.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
-        if source.events is not None:
-            columns = _json_columns(source) if source.events.encoding == JSON_FORMAT else None
-            takes_tombstones = source.events.tombstones == "delete"
-            told = debezium_column(
-                value, sql.col("key"), columns, zone, source.coding, takes_tombstones=takes_tombstones
-            )
-        elif source.coding is not None and source.format != JSON_FORMAT:
-            told = decoded_column(value, source.format, source.coding)
+        if form.events is not None:
+            columns = _json_columns(form) if form.events.encoding == JSON_FORMAT else None
+            takes_tombstones = form.events.tombstones == "delete"
+            told = debezium_column(value, sql.col("key"), columns, zone, form.coding, takes_tombstones=takes_tombstones)
+        elif form.coding is not None and form.name != JSON_FORMAT:
+            told = decoded_column(value, form.name, form.coding)
         else:
-            told = strict_json_column(value, _json_columns(source), zone, source.coding)
+            told = strict_json_column(value, _json_columns(form), zone, form.coding)
         return records.select("*", told.alias(_DECODED)).select(
             *records.columns,
             sql.col(f"{_DECODED}.{VALUE}").alias(_DECODED),
             sql.col(f"{_DECODED}.{ERROR}").alias(_ERROR),
         )
-    if source.format == "raw":
+    if form.name == "raw":
         return records.select("*", value.alias(_DECODED), sql.lit(None).cast("string").alias(_ERROR))
-    if source.format == "text":
+    if form.name == "text":
         text = sql.try_validate_utf8(value.cast("string"))
         is_bad = value.isNotNull() & text.isNull()
         return records.select(
@@ -295,7 +190,7 @@ def _with_value(records: DataFrame, source: Source) -> DataFrame:
         )
     decoded = sql.from_json(
         value.cast("string"),
-        f"{source.schema}, {_CORRUPT} STRING",
+        f"{form.schema}, {_CORRUPT} STRING",
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
     )
     # A NULL value, a tombstone, is no error here.
@@ -305,24 +200,24 @@ def _with_value(records: DataFrame, source: Source) -> DataFrame:
     )
 
 
-def _json_columns(source: Source) -> types.StructType:
+def _json_columns(form: ReadFormat) -> types.StructType:
     """Return the columns of a source's JSON. Raises Spark's ParseException."""
     # One column more, as for `from_json`: a lone type such as INT is no list of columns.
-    parsed: Any = types.DataType.fromDDL(f"{source.schema}, {_CORRUPT} STRING")
+    parsed: Any = types.DataType.fromDDL(f"{form.schema}, {_CORRUPT} STRING")
     return types.StructType(parsed.fields[:-1])
 
 
-def _value_columns(parsed: DataFrame, source: Source) -> list[str]:
-    if source.format in ("raw", "text"):
+def _value_columns(parsed: DataFrame, form: ReadFormat) -> list[str]:
+    if form.name in ("raw", "text"):
         return []
     names: list[str] = parsed.schema[_DECODED].dataType.fieldNames()
     return names
 
 
-def _message(source: Source) -> Column:
+def _message(form: ReadFormat) -> Column:
     """Return the text of the error for a bad record."""
     value = sql.col("value")
-    if source.coding is not None:
+    if form.coding is not None:
         shown = sql.hex(sql.substring(value, 1, _SHOWN_CHARACTERS // 2))
     else:
         shown = sql.try_validate_utf8(sql.substring(value.cast("string"), 1, _SHOWN_CHARACTERS))
@@ -331,8 +226,109 @@ def _message(source: Source) -> Column:
     return sql.concat(where, sql.col(_ERROR), sql.lit(": "), shown)
 
 
-def _struct(columns: list[str]) -> Column:
-    return sql.struct(*[_quoted(name) for name in columns])
+# -- the rows of a query
+
+
+class QueryRows:
+    """The rows of a query, of which a sink chooses what it writes.
+
+    reads: what they come from, for messages. delete_when: the condition of rows that delete, if it is not that of the
+    operation.
+    """
+
+    def __init__(self, rows: DataFrame, reads: str, delete_when: str | None) -> None:
+        self._rows = rows
+        self._reads = reads
+        self._delete_when = delete_when
+        # SQL does not distinguish case.
+        self._written = [name for name in rows.columns if name.lower() not in _RESERVED]
+
+    def select(self, columns: Sequence[Column]) -> DataFrame:
+        """Return these columns of the rows, which Spark's analyser looks at. Raises Spark's errors."""
+        return self._rows.select(*columns)
+
+    def columns(self, *, with_record: bool = False) -> tuple[Column, ...]:
+        """Return the columns as they are; those about the record only `with_record`."""
+        return tuple(_quoted(name) for name in (self._rows.columns if with_record else self._written))
+
+    def left_out(self, written: Sequence[str] | None = None) -> list[str]:
+        """Return the columns that are not written. written: those that are, if not all but the record's."""
+        # The operation is applied, unless another condition is.
+        applied = OPERATION if self._delete_when is None else None
+        kept = self._written if written is None else written
+        return [name for name in self._rows.columns if name not in kept and name.lower() != applied]
+
+    def encoded(
+        self, name: str, coding: ValueCoding | None, title: str, key: str | None, deleted: Column | None
+    ) -> tuple[Column, ...]:
+        """Return key and value, made of the columns. A row that deletes becomes a tombstone.
+
+        name: the format. title: that of the JSON schema that is made if no file has one. key: the SQL expression.
+        Raises FormatError, RegistryFailed.
+        """
+        rows, columns = self._rows, self._written
+        if name in ("raw", "text"):
+            if "value" not in rows.columns:
+                raise FormatError(f"format {name} needs a column 'value'; {self._reads} has {', '.join(rows.columns)}")
+            value = sql.col("value").cast("string") if name == "text" else sql.col("value")
+        elif not columns:
+            raise FormatError(f"{self._reads} has no column to write: {', '.join(rows.columns)}")
+        elif coding is not None and name != JSON_FORMAT:
+            value = encoded_column(rows, columns, name, coding, deleted)
+        else:
+            value = sql.to_json(sql.struct(*[_quoted(each) for each in columns]), _JSON_OPTIONS)
+            if coding is not None:
+                text = value if deleted is None else sql.when(~deleted, value)
+                value = framed_json_column(rows, columns, text, coding, title)
+        if key is None:
+            return (value.alias("value"),)
+        keys = sql.expr(key)
+        if deleted is not None:
+            value = sql.when(~deleted, value)
+            no_key = sql.raise_error(sql.lit("a row that deletes has NULL for its key, and would delete nothing"))
+            keys = sql.when(deleted & keys.isNull(), no_key).otherwise(keys)
+        return (keys.alias("key"), value.alias("value"))
+
+    def deleted(self, refusal: str | None = None) -> Column | None:
+        """Return whether a row deletes; None for rows that do not say so.
+
+        refusal: why the sink cannot apply an operation, if so. Raises FormatError: there is one, or the condition is
+        none. Raises Spark's errors.
+        """
+        if self._delete_when is not None:
+            condition = sql.expr(self._delete_when)
+            kind = self._rows.select(condition).schema[0].dataType
+            if not isinstance(kind, types.BooleanType):
+                raise FormatError(
+                    f"delete_when is {kind.simpleString()}: it must be a condition, such as {OPERATION} = 'x'"
+                )
+            return sql.coalesce(condition, sql.lit(False))
+        found = [name for name in self._rows.columns if name.lower() == OPERATION]
+        if not found:
+            return None
+        if len(found) > 1:
+            raise FormatError(f"{self._reads} has {len(found)} columns {OPERATION}: keep the one that counts")
+        if refusal is not None:
+            raise FormatError(f"{self._reads} has the column {OPERATION}, and {refusal}")
+        operation = _quoted(found[0])
+        told = sql.format_string(
+            f"{OPERATION} is '%s'; it must be {', '.join(OPERATIONS.values())} or NULL, or the sink needs"
+            " 'delete_when'",
+            operation.cast("string"),
+        )
+        known = operation.isNull() | operation.isin(*OPERATIONS.values())
+        return sql.when(known, operation.eqNullSafe(DELETE)).otherwise(sql.raise_error(told))
+
+    def upserted(self) -> tuple[Column, ...]:
+        """Return what an upsert needs besides the columns: DELETED, and the place of each row's record if it is known.
+
+        Raises FormatError.
+        """
+        deleted = self.deleted()
+        found = (sql.lit(False) if deleted is None else deleted).alias(DELETED)
+        lowered = [name.lower() for name in self._rows.columns]
+        has_place = all(lowered.count(name) == 1 for name in PLACE_COLUMNS)
+        return (found, *(_quoted(name).alias(name) for name in PLACE_COLUMNS)) if has_place else (found,)
 
 
 def _quoted(name: str) -> Column:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from barnabas_spark.pipeline.specification import RegistryAddress
+from barnabas_spark.pipeline.coding.value_coding import RegistryAddress
 
 
 class FakeRegistry:

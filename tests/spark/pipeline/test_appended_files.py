@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from barnabas.clients.producer import Producer
 from barnabas_spark.pipeline import run
-from barnabas_spark.pipeline.appended_files import problem_of_directory, written_by_earlier_version
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, batch_time_ms
 from barnabas_spark.pipeline.pipeline_error import PipelineError
+from barnabas_spark.pipeline.sinks.parquet_sink import problem_of_directory, written_by_earlier_version
 from tests.spark.pipeline.pipeline_in_session import orders, run_in_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

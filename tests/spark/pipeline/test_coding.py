@@ -20,7 +20,7 @@ from barnabas_spark.pipeline.coding.framed_json import FramedJsonEncoder, JsonFr
 from barnabas_spark.pipeline.coding.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSchema
 from barnabas_spark.pipeline.coding.schema_registry import AVRO, PROTOBUF, SchemaRegistry
 from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, NamedText, RegistryFailed, SchemaText
-from barnabas_spark.pipeline.specification import RegistryAddress
+from barnabas_spark.pipeline.coding.value_coding import RegistryAddress
 from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, AVRO_SMALL_OLD, proto_file, proto_text
 from tests.spark.pipeline.fake_registry import fake_registry
 

@@ -19,23 +19,13 @@ from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.coding.confluent_frame import framed
 from barnabas_spark.pipeline.coding.schema_text import FormatError
 from barnabas_spark.pipeline.pipeline_error import PipelineError
-from barnabas_spark.pipeline.pipeline_file import read_pipeline
+from barnabas_spark.pipeline.pipeline_file import Pipeline, read_pipeline
 from barnabas_spark.pipeline.plan import PipelinePlan
-from barnabas_spark.pipeline.specification import Pipeline
-from barnabas_spark.pipeline.value_formats import (
-    DELETED,
-    PLACE_COLUMNS,
-    bad_records,
-    decoded_rows,
-    deleted_rows,
-    encoded_columns,
-    last_of_each_key,
-    left_out,
-    upserted_columns,
-)
+from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS, bad_records, decoded_rows, last_of_each_key
 from tests.spark.committed_records import committed_records
 from tests.spark.pipeline.coded_schemas import AVRO_SMALL
 from tests.spark.pipeline.fake_registry import fake_registry
+from tests.spark.pipeline.file_parts import format_of, planned, written
 from tests.spark.pipeline.pipeline_in_session import run_in_session
 from tests.spark.pipeline.test_debezium import AVRO_KEY, ENVELOPE, avro_event, event, with_schema
 from tests.support.documented_code import ROOT
@@ -161,13 +151,13 @@ def test_change_events_are_applied_whenever_the_run_dies(
 def parts(tmp_path: Path) -> Callable[..., Pipeline]:
     """Makes the pipeline of a source and a sink."""
 
-    def made(source: str, sink: str, more: str = "") -> Pipeline:
+    def made(source: str, sink: str, more: str = "", reads: str = "s") -> Pipeline:
         (tmp_path / "small.avsc").write_text(AVRO_SMALL)
         (tmp_path / "small.json").write_text('{"type": "object", "properties": {"id": {"type": "integer"}}}')
         path = tmp_path / "parts.yaml"
         path.write_text(
             f"name: parts\nbrokers: a:1\n{more}\nsources: {{s: {{topic: t, {source}}}}}\n"
-            f"sinks: {{out: {{from: s, {sink}}}}}\n"
+            f"sinks: {{out: {{from: {reads}, {sink}}}}}\n"
         )
         return read_pipeline(os.fspath(path), {}, {})
 
@@ -199,34 +189,34 @@ def records(spark: SparkSession, *rows: tuple[bytes | None, bytes | None]) -> Da
 def test_a_topic_gets_tombstones(spark: SparkSession, parts: Parts, sink: str, expected: bytes) -> None:
     rows = rows_of(spark, (1, "create"), (1, None), (None, "delete"))
     found = parts(JSON_SOURCE, f"topic: x, key: \"coalesce(string(id), 'gone')\"{sink}").sinks[0]
-    written = rows.select(*encoded_columns(rows, found)).collect()
-    values = [row["value"].encode() if isinstance(row["value"], str) else row["value"] for row in written]
+    rows = written(rows, found)
+    values = [row["value"].encode() if isinstance(row["value"], str) else row["value"] for row in rows.collect()]
     assert values == [expected, expected, None]
-    assert [row["key"] for row in written] == ["1", "1", "gone"]
+    assert [row["key"] for row in rows.collect()] == ["1", "1", "gone"]
 
 
 def test_rows_that_cannot_be_applied_are_told(spark: SparkSession, parts: Parts) -> None:
     rows = rows_of(spark, (1, "create"), (2, "DELETE"))
     keyed = parts(JSON_SOURCE, "topic: x, key: string(id)").sinks[0]
     with pytest.raises(PySparkException, match="_operation is 'DELETE'; it must be create, update, delete, read or"):
-        rows.select(*encoded_columns(rows, keyed)).collect()
+        written(rows, keyed).collect()
     nameless = rows_of(spark, (None, "delete"))
     with pytest.raises(PySparkException, match="a row that deletes has NULL for its key"):
-        nameless.select(*encoded_columns(nameless, keyed)).collect()
+        written(nameless, keyed).collect()
     for sink, said in (
         ("topic: x", "a row that deletes is a tombstone: give the sink a 'key', or rename the column"),
         ("parquet: x", "rows that are appended delete nothing: rename the column to write it as data"),
         ("iceberg: a.b, catalog: w", "rows that are appended delete nothing: give the sink 'upsert_by', or rename"),
     ):
         with pytest.raises(FormatError, match=f"s has the column _operation, and {said}"):
-            deleted_rows(rows, parts(JSON_SOURCE, sink).sinks[0])
+            planned(rows, parts(JSON_SOURCE, sink).sinks[0])
     doubled = rows.join(rows.withColumnRenamed("id", "other"))
     with pytest.raises(FormatError, match="s has 2 columns _operation"):
-        deleted_rows(doubled, keyed)
+        planned(doubled, keyed)
     with pytest.raises(FormatError, match="delete_when is bigint: it must be a condition"):
-        deleted_rows(rows, parts(JSON_SOURCE, "topic: x, key: string(id), delete_when: id").sinks[0])
-    assert deleted_rows(rows, parts(JSON_SOURCE, "console: 5").sinks[0]) is None
-    assert deleted_rows(rows.drop("_operation"), parts(JSON_SOURCE, "topic: x").sinks[0]) is None
+        planned(rows, parts(JSON_SOURCE, "topic: x, key: string(id), delete_when: id").sinks[0])
+    assert written(rows, parts(JSON_SOURCE, "console: 5").sinks[0]).count() == 2
+    assert written(rows.drop("_operation"), parts(JSON_SOURCE, "topic: x").sinks[0]).count() == 2
 
 
 @pytest.mark.parametrize(
@@ -244,8 +234,7 @@ def test_a_transform_that_forgets_what_is_deleted_is_told(
     spark: SparkSession, parts: Parts, select: str, sink: str, is_told: bool
 ) -> None:
     text = f'transforms: {{t: {{sql: "{select}"}}}}'
-    pipeline = parts(f"format: debezium, {JSON_SOURCE}", sink, text)
-    pipeline = pipeline._replace(sinks=(pipeline.sinks[0]._replace(reads="t"),))
+    pipeline = parts(f"format: debezium, {JSON_SOURCE}", sink, text, "t")
     layout = CheckpointLayout(pipeline.checkpoints)
     if not is_told:
         assert len(PipelinePlan(spark, pipeline, layout).queries) == 1
@@ -260,26 +249,26 @@ def test_any_condition_may_delete(spark: SparkSession, parts: Parts) -> None:
     """As for rows that Debezium's ExtractNewRecordState has flattened."""
     rows = spark.sql("SELECT 1 AS id, 'false' AS __deleted UNION ALL SELECT 2, 'true' UNION ALL SELECT 3, NULL")
     keyed = parts(JSON_SOURCE, "topic: x, key: string(id), delete_when: \"__deleted = 'true'\"").sinks[0]
-    values = {row["key"]: row["value"] for row in rows.select(*encoded_columns(rows, keyed)).collect()}
+    values = {row["key"]: row["value"] for row in written(rows, keyed).collect()}
     assert values == {"1": '{"id":1,"__deleted":"false"}', "2": None, "3": '{"id":3,"__deleted":null}'}
     table = parts(JSON_SOURCE, "iceberg: a.b, catalog: w, upsert_by: [id], delete_when: id > 1").sinks[0]
-    assert [row[DELETED] for row in rows.sort("id").select(*upserted_columns(rows, table)).collect()] == [
+    assert [row[DELETED] for row in written(rows.sort("id"), table).collect()] == [
         False, True, True,
     ]  # fmt: skip
     # The NULL values of a plain JSON topic, as the page says.
     plain = records(spark, (b"1", b'{"id": 1}'), (b"2", None))
-    decoded_rows(plain, parts(JSON_SOURCE, "console: 1").sources[0]).createOrReplaceTempView("plain")
+    decoded_rows(plain, format_of(parts(JSON_SOURCE, "console: 1"))).createOrReplaceTempView("plain")
     gone = spark.sql("SELECT coalesce(id, bigint(_key)) AS id, IF(id IS NULL, 'delete', NULL) AS _operation FROM plain")
     keyed = parts(JSON_SOURCE, "topic: x, key: string(id)").sinks[0]
-    assert [tuple(row) for row in gone.select(*encoded_columns(gone, keyed)).collect()] == [
+    assert [tuple(row) for row in written(gone, keyed).collect()] == [
         ("1", '{"id":1}'), ("2", None),
     ]  # fmt: skip
     # The condition counts, and the operation is left out like the record's own columns.
     operations = rows_of(spark, (1, "delete"))
-    (row,) = operations.select(*upserted_columns(operations, table)).collect()
-    assert row.asDict() == {DELETED: False}
-    assert left_out(operations, table) == ["_operation"]
-    assert left_out(operations, keyed) == []
+    (row,) = written(operations, table).collect()
+    assert row.asDict() == {"id": 1, DELETED: False}
+    assert planned(operations, table).left_out == ["_operation"]
+    assert planned(operations, keyed).left_out == []
 
 
 def test_a_source_of_change_events(spark: SparkSession, parts: Parts) -> None:
@@ -289,24 +278,24 @@ def test_a_source_of_change_events(spark: SparkSession, parts: Parts) -> None:
         (b'{"id": 2}', event("r", None, {"id": 2})), (b'{"id": 3}', event("d")),
     )  # fmt: skip
     pipeline = parts(f"format: debezium, {JSON_SOURCE}, dead_letters: bad", "iceberg: a.b, catalog: w, upsert_by: [id]")
-    source, sink = pipeline.sources[0], pipeline.sinks[0]
+    source, sink = format_of(pipeline), pipeline.sinks[0]
     rows = decoded_rows(found, source)
     assert rows.columns == ["id", "_operation", "_key", *PLACE_COLUMNS]
     assert [(row["id"], row["_operation"], row["_offset"]) for row in rows.collect()] == [
         (1, "create", 0), (1, "delete", 1), (2, "read", 4), (3, "delete", 5),
     ]  # fmt: skip
     assert [bytes(row["value"]) for row in bad_records(found, source).collect()] == [b"{}"]
-    assert rows.select(*upserted_columns(rows, sink)).columns == [DELETED, *PLACE_COLUMNS]
-    assert left_out(rows, sink) == ["_key", *PLACE_COLUMNS]
-    deleting = parts(f"format: debezium, {JSON_SOURCE}, dead_letters: bad, tombstones: delete", "console: 1").sources[0]
+    assert written(rows, sink).columns == ["id", DELETED, *PLACE_COLUMNS]
+    assert planned(rows, sink).left_out == ["_key", *PLACE_COLUMNS]
+    deleting = format_of(parts(f"format: debezium, {JSON_SOURCE}, dead_letters: bad, tombstones: delete", "console: 1"))
     assert [row["_offset"] for row in decoded_rows(found, deleting).collect()] == [0, 1, 2, 4, 5]
     with pytest.raises(PySparkException, match="t-0, offset 3: the value is no change event of Debezium"):
-        decoded_rows(found, parts(f"format: debezium, {JSON_SOURCE}", "console: 1").sources[0]).collect()
-    clashing = parts('format: debezium, schema: "id BIGINT, _operation STRING"', "console: 1").sources[0]
+        decoded_rows(found, format_of(parts(f"format: debezium, {JSON_SOURCE}", "console: 1"))).collect()
+    clashing = format_of(parts('format: debezium, schema: "id BIGINT, _operation STRING"', "console: 1"))
     with pytest.raises(FormatError, match="the schema has the column _operation, which is one of the record's own"):
         decoded_rows(found, clashing)
     # The current rows: the last event of key 1 is a tombstone's, of key 3 a delete.
-    table = parts(f"format: debezium, {JSON_SOURCE}, read: table", "console: 1").sources[0]
+    table = format_of(parts(f"format: debezium, {JSON_SOURCE}, read: table", "console: 1"))
     current = decoded_rows(last_of_each_key(found.where("offset <> 3")), table)
     assert [(row["id"], row["_key"]) for row in current.collect()] == [(2, '{"id": 2}')]
     assert "_operation" not in current.columns
@@ -321,29 +310,29 @@ def test_avro_events_and_json_in_frames_by_a_registry(spark: SparkSession, parts
             spark, (key, avro_event("c", None, {"id": 1_000, "name": "Ann"}, value_id)),
             (key, avro_event("d", schema_id=value_id)), (key, None),
         )  # fmt: skip
-        source = parts("format: debezium, encoding: avro", "console: 1", more).sources[0]
+        source = format_of(parts("format: debezium, encoding: avro", "console: 1", more))
         rows = decoded_rows(found, source)
         assert [tuple(row)[:4] for row in rows.collect()] == [
             (1_000, "Ann", "create", key), (1_000, None, "delete", key),
         ]  # fmt: skip
         # The rows as JSON in frames, by a schema that is made of the columns; and read again.
         sink = parts(JSON_SOURCE, "topic: x, key: string(id), framing: confluent", more).sinks[0]
-        written = rows.select(*encoded_columns(rows, sink)).collect()
+        found = written(rows, sink).collect()
         (json_id,) = fake.subjects["x-value"]
         assert fake.schemas[json_id]["schemaType"] == "JSON"
-        assert [row["value"] and bytes(row["value"]) for row in written] == [
+        assert [row["value"] and bytes(row["value"]) for row in found] == [
             framed(json_id, b'{"id":1000,"name":"Ann"}'), None,
         ]  # fmt: skip
-        again = records(spark, *((None, row["value"]) for row in written), (None, framed(value_id, b"{}")))
+        again = records(spark, *((None, row["value"]) for row in found), (None, framed(value_id, b"{}")))
         framed_source = parts(
             'schema: "id BIGINT, name STRING", framing: confluent, dead_letters: bad', "console: 1", more
         )
-        assert [tuple(row)[:2] for row in decoded_rows(again, framed_source.sources[0]).collect()] == [
+        assert [tuple(row)[:2] for row in decoded_rows(again, format_of(framed_source)).collect()] == [
             (1_000, "Ann"), (None, None),
         ]  # fmt: skip
-        (bad,) = bad_records(again, framed_source.sources[0]).collect()
+        (bad,) = bad_records(again, format_of(framed_source)).collect()
         assert bytes(bad["headers"][0]["value"]).decode() == f"schema {value_id} is of type AVRO, not JSON"
         strict = parts(JSON_SOURCE, "topic: x, framing: confluent, schema_file: small.json", more).sinks[0]
         texts = spark.sql("SELECT 'one' AS id")
         with pytest.raises(PySparkException, match=r"a row cannot be written as JSON of the schema: \$\.id: 'one' is"):
-            texts.select(*encoded_columns(texts, strict)).collect()
+            written(texts, strict).collect()

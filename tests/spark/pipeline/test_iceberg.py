@@ -18,7 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.clients.producer import Producer
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, RunFailed
-from barnabas_spark.pipeline.pipeline_file import iceberg_target, read_pipeline
+from barnabas_spark.pipeline.sinks.iceberg_sink import local_catalog
+from barnabas_spark.pipeline.sinks.sink import QueryPlace
 from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 from tests.spark.pipeline.pipeline_in_session import run_in_session
 
@@ -30,7 +31,7 @@ if importlib.util.find_spec("pyiceberg") is None:
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from barnabas_spark.pipeline.iceberg_table import IcebergTable, last_changes
+from barnabas_spark.pipeline.sinks.iceberg_table import IcebergTable, IcebergTarget, last_changes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -68,8 +69,8 @@ class Tables:
 
     @property
     def table(self) -> Table:
-        target = iceberg_target("shop.orders", os.fspath(self.directory / "warehouse"), ())
-        return load_catalog("default", **target.catalog).load_table("shop.orders")
+        catalog = local_catalog(os.fspath(self.directory / "warehouse"))
+        return load_catalog("default", **catalog).load_table("shop.orders")
 
     def rows(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.table.scan().to_arrow().to_pylist()
@@ -182,12 +183,13 @@ def test_rows_are_deleted_by_keys_of_all_kinds(
         ("name", types.StringType()),
     ):  # fmt: skip
         columns = columns.add(name, kind)
-    target = iceberg_target("shop.sales", os.fspath(tmp_path / "warehouse"), keys)
-    text = "name: a\nbrokers: a:1\nsources: {s: {topic: t, schema: id INT}}\nsinks: {o: {from: s, topic: t}}\n"
-    (tmp_path / "a.yaml").write_text(text)
-    sink = read_pipeline(os.fspath(tmp_path / "a.yaml"), {}, {}).sinks[0]
+    directory = os.fspath(tmp_path / "warehouse")
+    catalog = local_catalog(directory)
+    (tmp_path / "metadata").write_text('{"id": "query"}')
+    place = QueryPlace(os.fspath(tmp_path), 0, "", lambda *_: None)
     rows: Any = ArrowRows(columns, [])
-    table = IcebergTable(sink._replace(iceberg=target, partition_by=partitions), target, rows)
+    target = IcebergTarget("shop.sales", catalog, directory, directory, keys, partitions, {}, is_replaced=False)
+    table = IcebergTable(target, rows)
     table.prepare(create=True)
 
     def row(number: int, name: str | None, *, is_deleted: bool = False) -> dict[str, Any]:
@@ -202,8 +204,8 @@ def test_rows_are_deleted_by_keys_of_all_kinds(
         written: Any = ArrowRows(
             types.StructType([*columns.fields, types.StructField(DELETED, types.BooleanType())]), [*given]
         )
-        table.write(written, "query", batch)
-        found = load_catalog("default", **target.catalog).load_table("shop.sales").scan().to_arrow().to_pylist()
+        table.write(written, batch, place)
+        found = load_catalog("default", **catalog).load_table("shop.sales").scan().to_arrow().to_pylist()
         return {each["day"].day - 1: each["name"] for each in found}
 
     # Nothing is there yet.

@@ -10,11 +10,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from barnabas_spark.pipeline.coding.value_coding import ChangeEvents, RegistryAddress, ValueCoding
 from barnabas_spark.pipeline.json_schema import PIPELINE_SCHEMA
 from barnabas_spark.pipeline.pipeline_error import PipelineError
-from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.specification import ChangeEvents, Pipeline, RegistryAddress, ValueCoding, Watermark
+from barnabas_spark.pipeline.pipeline_file import Pipeline, read_pipeline
+from barnabas_spark.pipeline.sinks.iceberg_sink import IcebergSink
+from barnabas_spark.pipeline.sinks.sink import ConsoleSink
+from barnabas_spark.pipeline.sinks.topic_sink import TopicSink
+from barnabas_spark.pipeline.sources import FileSource, TopicSource, Watermark
 from barnabas_spark.pipeline.template import TEMPLATE
+from tests.spark.pipeline.file_parts import format_of, of_kind
 
 Read = Callable[..., Pipeline]
 
@@ -72,8 +77,8 @@ def test_aliases_and_nesting_are_bounded(read: Read) -> None:
 
 
 def test_strict_and_names_of_topics(read: Read) -> None:
-    assert read(GOOD).sources[0].is_strict
-    assert not read(GOOD.replace("schema: id BIGINT", "schema: id BIGINT\n    strict: false")).sources[0].is_strict
+    assert format_of(read(GOOD)).is_strict
+    assert not format_of(read(GOOD.replace("schema: id BIGINT", "schema: id BIGINT\n    strict: false"))).is_strict
     assert said(read, GOOD.replace("schema: id BIGINT", "format: text\n    strict: false")) == [
         (7, "'strict' has no meaning for a source of format text")
     ]
@@ -92,9 +97,10 @@ def test_a_file_and_its_defaults(read: Read, tmp_path: Path) -> None:
     pipeline = read(GOOD)
     assert (pipeline.name, pipeline.trigger, pipeline.ends_by_itself) == ("shop", "available-now", True)
     assert pipeline.checkpoints == os.fspath(tmp_path / "checkpoints" / "shop")
-    (source,), (transform,), (sink,) = pipeline.sources, pipeline.transforms, pipeline.sinks
-    assert (source.topic, source.brokers, source.key_is_text, source.is_table) == ("orders", "a:1", True, False)
-    assert source.format == "json"
+    source, sink = of_kind(pipeline.sources[0], TopicSource), of_kind(pipeline.sinks[0], TopicSink)
+    (transform,) = pipeline.transforms
+    assert (source.topic, source.brokers, source.format.key_is_text, source.is_table) == ("orders", "a:1", True, False)
+    assert source.format.name == "json"
     assert (transform.sql, transform.line, transform.text_line) == ("SELECT id\nFROM orders\n", 8, 10)
     assert (sink.reads, sink.mode, sink.is_exactly_once, sink.line) == ("large", "append", True, 13)
 
@@ -138,8 +144,8 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
     orders, files = pipeline.sources
     assert orders.watermark == Watermark("_timestamp", "10 minutes")
     assert orders.options == {"maxOffsetsPerTrigger": "10", "failOnDataLoss": "false"}
-    assert orders.format == "raw"
-    assert files.parquet == os.fspath(tmp_path / "in" / "files")
+    assert of_kind(orders, TopicSource).format.name == "raw"
+    assert of_kind(files, FileSource).directory == os.fspath(tmp_path / "in" / "files")
     assert pipeline.spark.settings == {"spark.sql.shuffle.partitions": "3", "spark.ui.enabled": "true"}
     assert pipeline.transforms[0].inputs == ("orders", "files")
     assert pipeline.transforms[1].text_path == os.fspath(tmp_path / "query.sql")
@@ -147,7 +153,7 @@ def test_everything_a_source_and_a_sink_can_have(read: Read, tmp_path: Path) -> 
         f"files of {tmp_path}/out", "the console", "topic v", "topic t",
     ]  # fmt: skip
     assert [sink.query for sink in pipeline.sinks] == ["x", "y", "y", "z"]
-    assert not pipeline.sinks[3].is_exactly_once
+    assert not of_kind(pipeline.sinks[3], TopicSink).is_exactly_once
 
 
 def test_where_schemas_are(read: Read, tmp_path: Path) -> None:
@@ -165,12 +171,12 @@ def test_where_schemas_are(read: Read, tmp_path: Path) -> None:
         """,
         {"LOGIN": "ann:secret"},
     )
-    orders, bare = pipeline.sources
+    orders, bare = (of_kind(source, TopicSource).format for source in pipeline.sources)
     registry = RegistryAddress("http://r:8081", "ann:secret")
     assert orders.coding == ValueCoding(None, None, "orders-value", registry, True, None)
     file = os.fspath(tmp_path / "order.desc")
     assert bare.coding == ValueCoding(file, "shop.Order", None, None, False, None)
-    assert pipeline.sinks[0].coding == ValueCoding(None, None, "shop.Order", registry, True, None)
+    assert of_kind(pipeline.sinks[0], TopicSink).coding == ValueCoding(None, None, "shop.Order", registry, True, None)
 
 
 def test_change_events_and_json_in_frames(read: Read, tmp_path: Path) -> None:
@@ -193,7 +199,7 @@ def test_change_events_and_json_in_frames(read: Read, tmp_path: Path) -> None:
           z: {from: json, iceberg: a.b, catalog: w, upsert_by: [id], delete_when: id < 0}
         """
     )
-    plain, avro, text, framed, table, plain_json = pipeline.sources
+    plain, avro, text, framed, table, plain_json = (of_kind(source, TopicSource).format for source in pipeline.sources)
     registry = RegistryAddress("http://r:8081", None)
     assert (plain.events, plain.coding, plain.key_is_text) == (ChangeEvents("json", None), None, True)
     assert (avro.events, avro.key_is_text) == (ChangeEvents("avro", "delete"), False)
@@ -201,10 +207,11 @@ def test_change_events_and_json_in_frames(read: Read, tmp_path: Path) -> None:
     assert (text.key_is_text, table.is_table) == (True, True)
     assert framed.coding == plain_json.coding == ValueCoding(None, None, None, registry, True, None)
     assert plain_json.events is None
-    x, y, z = pipeline.sinks
+    x, y = (of_kind(sink, TopicSink) for sink in pipeline.sinks[:2])
+    z = of_kind(pipeline.sinks[2], IcebergSink)
     assert x.coding == ValueCoding(None, None, "f-value", registry, True, None)
     assert y.coding == ValueCoding(os.fspath(tmp_path / "large.json"), None, "large", registry, True, None)
-    assert (z.upserts, z.delete_when, x.upserts) == (True, "id < 0", False)
+    assert (z.key_columns, z.delete_when) == (("id",), "id < 0")
 
 
 def test_the_connection_counts_for_topics_at_the_pipeline_s_brokers_alone(read: Read) -> None:
@@ -226,9 +233,9 @@ def test_parameters_and_environment(read: Read) -> None:
     text = text.replace("SELECT id", "SELECT '$${id}'")
     pipeline = read(text, {"PORT": ""}, host="h")
     assert pipeline.sources[0].brokers == "h:9092"
-    assert pipeline.sinks[0].console_rows == 5
+    assert of_kind(pipeline.sinks[0], ConsoleSink).rows == 5
     assert pipeline.transforms[0].sql == "SELECT '${id}'\nFROM orders\n"
-    assert read(text, {"PORT": "1"}, host="h", rows="7").sinks[0].console_rows == 7
+    assert of_kind(read(text, {"PORT": "1"}, host="h", rows="7").sinks[0], ConsoleSink).rows == 7
     assert said(read, text) == [(2, "parameter 'host' has no value: give it with --parameter host=VALUE")]
     ((line, message),) = said(read, text, hosts="h")
     assert (line, message) == (3, "--parameter hosts: the file does not declare it under 'parameters'")

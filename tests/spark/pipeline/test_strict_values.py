@@ -16,16 +16,11 @@ from pyspark.sql import DataFrame, SparkSession, types
 
 from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError
 from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, zone_named
+from barnabas_spark.pipeline.coding.value_coding import ReadFormat
 from barnabas_spark.pipeline.pipeline_file import read_pipeline
-from barnabas_spark.pipeline.specification import Sink, Source
-from barnabas_spark.pipeline.value_formats import (
-    bad_records,
-    decoded_rows,
-    encoded_columns,
-    last_of_each_key,
-    left_out,
-    plain_columns,
-)
+from barnabas_spark.pipeline.sinks.sink import Sink
+from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows, last_of_each_key
+from tests.spark.pipeline.file_parts import format_of, planned, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -231,24 +226,24 @@ def test_types_and_zones_that_cannot_be_read_strictly() -> None:
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Source, Sink]]:
-    """Makes the source and the sink of a file, whose source has some more lines."""
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[ReadFormat, Sink]]:
+    """Makes the source's format and the sink of a file, whose source has some more lines."""
     directory = tmp_path_factory.mktemp("strict")
 
-    def made(source: str, sink: str = "topic: t") -> tuple[Source, Sink]:
+    def made(source: str, sink: str = "topic: t") -> tuple[ReadFormat, Sink]:
         path: Path = directory / "strict.yaml"
         path.write_text(
             "name: strict\nbrokers: a:1\n"
             f"sources: {{orders: {{topic: orders, {source}}}}}\nsinks: {{out: {{from: orders, {sink}}}}}\n"
         )
         pipeline = read_pipeline(str(path), {}, {})
-        return pipeline.sources[0], pipeline.sinks[0]
+        return format_of(pipeline), pipeline.sinks[0]
 
     return made
 
 
 _COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-Parts = Callable[..., tuple[Source, Sink]]
+Parts = Callable[..., tuple[ReadFormat, Sink]]
 
 
 def records(spark: SparkSession, rows: list[tuple[bytes | None, bytes | None, str, int, int, int]]) -> DataFrame:
@@ -275,8 +270,8 @@ def test_strict_by_default_and_lenient_as_spark_is(spark: SparkSession, parts: P
     source, sink = parts(schema)
     good = decoded_rows(rows, source)
     # Microseconds are written as they were read.
-    (written,) = [json.loads(row["value"]) for row in good.select(*encoded_columns(good, sink)).collect()]
-    assert written == {
+    (found,) = [json.loads(row["value"]) for row in written(good, sink).collect()]
+    assert found == {
         "id": 1, "at": "2026-01-31T12:00:00.123456Z", "local": "2026-01-31T12:00:00.123456", "price": 1.23,
     }  # fmt: skip
     told = [
@@ -329,9 +324,9 @@ def test_only_the_columns_of_the_record_are_left_out(spark: SparkSession, parts:
     rows = spark.sql("SELECT 1 AS _id, false AS __deleted, 'k' AS _KEY, 5 AS _offset, 'v' AS value")
     json_sink, text_sink = (parts("schema: id INT", sink)[1] for sink in ("topic: t", "topic: t, format: text"))
     files, console = (parts("schema: id INT", sink)[1] for sink in ("parquet: out", "console: 5"))
-    (row,) = rows.select(*encoded_columns(rows, json_sink)).collect()
+    (row,) = written(rows, json_sink).collect()
     assert json.loads(row["value"]) == {"_id": 1, "__deleted": False, "value": "v"}
-    assert rows.select(*plain_columns(rows, with_record=False)).columns == ["_id", "__deleted", "value"]
-    assert left_out(rows, json_sink) == left_out(rows, files) == ["_KEY", "_offset"]
-    assert left_out(rows, text_sink) == ["_id", "__deleted", "_KEY", "_offset"]
-    assert left_out(rows, console) == []
+    assert written(rows, files).columns == ["_id", "__deleted", "value"]
+    assert planned(rows, json_sink).left_out == planned(rows, files).left_out == ["_KEY", "_offset"]
+    assert planned(rows, text_sink).left_out == ["_id", "__deleted", "_KEY", "_offset"]
+    assert not planned(rows, console).left_out

@@ -36,7 +36,7 @@ from barnabas_spark.pipeline.coding.schema_text import (
     protobuf_file,
 )
 from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, nullable
-from barnabas_spark.pipeline.specification import AVRO_FORMAT, ValueCoding
+from barnabas_spark.pipeline.coding.value_coding import AVRO_FORMAT, ValueCoding
 
 VALUE, ERROR = "value", "error"
 """The fields of a decoded column: the value's columns, or why there are none."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, NamedText, RegistryFailed, SchemaText
-from barnabas_spark.pipeline.specification import RegistryAddress
+from barnabas_spark.pipeline.coding.value_coding import RegistryAddress
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 

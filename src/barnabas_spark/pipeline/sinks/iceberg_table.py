@@ -1,8 +1,8 @@
 """The Iceberg table of one sink: made if it is missing, checked against the rows, written once per micro-batch.
 
-Made by `plan` on the driver's main thread; `write` is called by Spark's thread for the query's micro-batches, one at a
-time. No lock. The number of a query's last micro-batch is a property of the table, set in the commit that has the
-micro-batch's rows (docs/decisions/0071-iceberg-by-pyiceberg.md).
+Made by `iceberg_sink` on the driver's main thread; `write` is called by Spark's thread for the query's micro-batches,
+one at a time. No lock. The number of a query's last micro-batch is a property of the table, set in the commit that has
+the micro-batch's rows (docs/decisions/0071-iceberg-by-pyiceberg.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -29,13 +29,29 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas_spark.pipeline.pipeline_error import IcebergError
-from barnabas_spark.pipeline.specification import IcebergTarget, Sink
+from barnabas_spark.pipeline.sinks.sink import QueryPlace
 from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS
 
 BATCH_PROPERTY = "barnabas.last-batch."
 """The table's property with the number of a query's last micro-batch; the query's id follows."""
 QUERY_SUMMARY, BATCH_SUMMARY = "barnabas.query-id", "barnabas.batch-id"
 """What each snapshot's summary says of where its rows come from."""
+
+
+class IcebergTarget(NamedTuple):
+    """A table, as `iceberg_sink.IcebergSink` has it, and how it is written."""
+
+    table: str
+    catalog: Mapping[str, str]
+    directory: str | None
+    place: str
+    key_columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    properties: Mapping[str, str]
+    """Those of a table that is made."""
+    is_replaced: bool
+    """Whether each micro-batch replaces all rows."""
+
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 """Before it stands what has no timestamp, which cannot be compared with others."""
@@ -53,16 +69,15 @@ class Changes(NamedTuple):
 class IcebergTable:
     """One sink's table. Raises IcebergError for columns that no table can have."""
 
-    def __init__(self, sink: Sink, target: IcebergTarget, rows: DataFrame) -> None:
-        self._sink = sink
+    def __init__(self, target: IcebergTarget, rows: DataFrame) -> None:
         self._target = target
         self._columns = _iceberg_schema(rows.schema)
         self._opened: Catalog | None = None
-        for column in (*target.key_columns, *sink.partition_by):
+        for column in (*target.key_columns, *target.partition_by):
             if column not in rows.columns:
                 raise IcebergError(f"there is no column {column!r}; there are {', '.join(rows.columns)}")
 
-    def prepare(self, *, create: bool) -> None:
+    def prepare(self, create: bool) -> None:
         """Check that the table fits, and make it if it is missing. Raises IcebergError."""
         directory = self._target.directory
         with self._told():
@@ -80,8 +95,9 @@ class IcebergTable:
         if problems:
             raise IcebergError(f"the Iceberg table {self._target.table} does not fit: {'; '.join(problems)}")
 
-    def write(self, rows: DataFrame, query_id: str, batch: int) -> None:
-        """Write a micro-batch, unless it is there already. Raises IcebergError, Spark's errors."""
+    def write(self, rows: DataFrame, batch: int, place: QueryPlace) -> None:
+        """Write a micro-batch, unless it is there already. Raises IcebergError, OSError, Spark's errors."""
+        query_id = place.writer_id()
         noted = f"{BATCH_PROPERTY}{query_id}"
         with self._told():
             table = self._table()
@@ -89,7 +105,7 @@ class IcebergTable:
             return
         # Iceberg's timestamps are of UTC; those of Spark have the session's zone.
         found = rows.toArrow().cast(to_arrow_schema(rows.schema, timezone="UTC"))
-        if found.num_rows == 0 and self._sink.mode != "complete":
+        if found.num_rows == 0 and not self._target.is_replaced:
             return
         summary = {QUERY_SUMMARY: query_id, BATCH_SUMMARY: str(batch)}
         changes = None
@@ -98,7 +114,7 @@ class IcebergTable:
         with self._told(), table.transaction() as transaction:
             transaction.set_properties({noted: str(batch)})
             # pyiceberg warns of an overwrite of nothing.
-            if self._sink.mode == "complete" and table.current_snapshot() is not None:
+            if self._target.is_replaced and table.current_snapshot() is not None:
                 transaction.overwrite(found, snapshot_properties=summary)
             elif changes is not None:
                 self._change(table, transaction, changes, summary)
@@ -121,11 +137,11 @@ class IcebergTable:
             catalog.create_namespace(self._target.table.rpartition(".")[0])
         try:
             with catalog.create_table_transaction(
-                self._target.table, self._columns, properties=dict(self._sink.options)
+                self._target.table, self._columns, properties=dict(self._target.properties)
             ) as transaction:
-                if self._sink.partition_by:
+                if self._target.partition_by:
                     with transaction.update_spec() as partitions:
-                        for column in self._sink.partition_by:
+                        for column in self._target.partition_by:
                             partitions.add_identity(column)
         except TableAlreadyExistsError:
             # Another sink or another pipeline has made it meanwhile.

@@ -1,7 +1,6 @@
-"""Appends the rows of micro-batches to a directory of Parquet files, each micro-batch of each writer once.
+"""The sink of a directory of Parquet files: replaced by each micro-batch, or appended to, each micro-batch once.
 
-Made by `query_start` on the driver's main thread, with the other writers; `write` is called on Spark's
-thread for the query's micro-batches, one at a time. Queries that append to one directory take turns by a lock in it.
+Threads: see `sink`. Queries that append to one directory take turns by a lock in it.
 
 Readers of such a directory heed Spark's log in it, `_spark_metadata`, whose entries are numbered one after the other.
 Spark's own sink takes the number of the micro-batch for the number of the entry. That is right for one query that
@@ -26,16 +25,20 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from pyspark.sql import DataFrame
-
 from barnabas_spark.pipeline.checkpoint_layout import batch_time_ms, is_of_earlier_version
-from barnabas_spark.pipeline.specification import Sink
+from barnabas_spark.pipeline.entry import PARTITION_BY, Entry, Keys, text
+from barnabas_spark.pipeline.sinks.sink import PlannedSink, QueryPlace, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from barnabas_spark.pipeline.value_formats import QueryRows
 
 _STATE = "barnabas-files"
 _LOG = "_spark_metadata"
@@ -44,13 +47,64 @@ _CLOCK_SLACK_MS = 2_000
 """How much older than the clock a file system may show a file that was just written."""
 
 
-class AppendedFiles:
-    """One sink of files. `place` is the sink's number in its query, and `checkpoint` the query's."""
+class ParquetSink(Sink):
+    """A directory of Parquet files."""
 
-    def __init__(self, sink: Sink, checkpoint: str, place: int) -> None:
+    CHOICES, NOUN = ("parquet",), "Parquet"
+    KEYS: ClassVar[Keys] = {
+        "parquet": text("The directory to write Parquet files to."),
+        "partition_by": PARTITION_BY,
+    }
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry)
+        self.directory = entry.resolved(entry.keys["parquet"])
+        self.what = f"files of {self.directory}"
+        self.partition_by: Sequence[str] = entry.keys.get("partition_by", ())
+        if self.mode == "update":
+            entry.note("files cannot be updated: use append or complete", "mode")
+
+    def planned(self, rows: QueryRows) -> PlannedSink:
+        """Return the columns. Raises FormatError, Spark's errors."""
+        columns, deleted = rows.columns(), self._deleted(rows)
+        # Spark's analyser looks at the columns here.
+        rows.select(columns)
+        return PlannedSink(self, columns, self._write, rows.left_out(), deleted)
+
+    def place_problem(self, sinks: Sequence[Sink]) -> str | None:
+        """Return why the directory cannot be written, or None. Raises OSError."""
+        if self.mode == "append":
+            return problem_of_directory(self.directory)
+        replaced = os.path.join(os.path.realpath(self.directory), "")
+        for other in sinks:
+            if (
+                isinstance(other, ParquetSink)
+                and other is not self
+                and os.path.join(os.path.realpath(other.directory), "").startswith(replaced)
+            ):
+                return (
+                    f"sinks.{self.name} replaces all of {self.directory} with each micro-batch, and so what"
+                    f" sinks.{other.name} writes there: give each a directory of its own"
+                )
+        return None
+
+    def _write(self, rows: DataFrame, batch: int, place: QueryPlace) -> None:
+        """Write a micro-batch. Raises Spark's errors, OSError."""
+        if self.mode == "append":
+            _AppendedFiles(self, place).write(rows, batch)
+            return
+        # A micro-batch that is repeated writes the same whole table again.
+        writer = rows.write.mode("overwrite").options(**self.options)
+        (writer.partitionBy(*self.partition_by) if self.partition_by else writer).parquet(self.directory)
+
+
+class _AppendedFiles:
+    """The files of one sink in a query."""
+
+    def __init__(self, sink: ParquetSink, place: QueryPlace) -> None:
         self._sink = sink
-        self._checkpoint = checkpoint
-        self._state = os.path.join(checkpoint, _STATE, str(place))
+        self._checkpoint = place.checkpoint
+        self._state = os.path.join(place.checkpoint, _STATE, str(place.number))
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write a micro-batch, unless it is there already. Raises Spark's errors, OSError."""
@@ -59,10 +113,10 @@ class AppendedFiles:
         sinks = jvm.org.apache.spark.sql.execution.streaming.sinks
         file_sink = sinks.FileStreamSink(
             session._jsparkSession,  # noqa: SLF001
-            self._sink.parquet,
+            self._sink.directory,
             jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat(),
             jvm.PythonUtils.toSeq(list(self._sink.partition_by)),
-            jvm.PythonUtils.toScalaMap({"path": self._sink.parquet, **self._sink.options}),
+            jvm.PythonUtils.toScalaMap({"path": self._sink.directory, **self._sink.options}),
         )
         # The sink lists what it writes in the log of this field; its interface has no other way to name a log.
         field = file_sink.getClass().getDeclaredField("fileLog")
@@ -95,7 +149,7 @@ class AppendedFiles:
             number = latest.get() + 1 if latest.isDefined() else 0
             if not shared.add(number, files):
                 raise OSError(
-                    f"another writer has added entry {number} to {self._sink.parquet}/{_LOG} at the same time"
+                    f"another writer has added entry {number} to {self._sink.directory}/{_LOG} at the same time"
                 )
 
     @contextmanager
@@ -105,7 +159,7 @@ class AppendedFiles:
         On a local disk a rename replaces a file that has come into being at the same moment. Other file systems refuse
         the second of two equal entries, and so fail one of the queries, which goes on with its next run.
         """
-        directory = _local(self._sink.parquet or "")
+        directory = _local(self._sink.directory)
         if directory is None or not os.path.isdir(os.path.join(directory, _LOG)):
             # Not on this machine: Spark's default file system may be another one.
             yield

@@ -58,15 +58,36 @@ class Program(NamedTuple):
     needs_spark: bool = False
 
 
+_COMMAND = """
+import sys
+from barnabas.cli.main import main
+
+sys.argv = ["barnabas", {arguments}]
+try:
+    main()
+except SystemExit:
+    pass
+"""
+
+
+def command(*arguments: str) -> str:
+    """Return a program that is a command; what it prints comes before the modules."""
+    return _COMMAND.format(arguments=", ".join(map(repr, arguments)))
+
+
 PROGRAMS = {
+    "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 444),
+    "help": Program(command("--help"), 9),
+    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 147),
+    "test kit": Program("from barnabas.testing import broker", 8),
     "admin client": Program("import barnabas.clients.admin", 136),
-    "consumer": Program("import barnabas.clients.consumer", 168),
-    "producer": Program("import barnabas.clients.producer", 129),
-    "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 26, True),
-    "Spark: planner of a stream": Program(_READ + _PLAN, 110, True),
-    "Spark: worker of a source": Program(_READ + _FETCH, 132, True),
-    "Spark: driver of a sink": Program(_WRITE + "writer.commit([])", 37, True),
-    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 171, True),
+    "consumer": Program("import barnabas.clients.consumer", 170),
+    "producer": Program("import barnabas.clients.producer", 131),
+    "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 29, True),
+    "Spark: planner of a stream": Program(_READ + _PLAN, 111, True),
+    "Spark: worker of a source": Program(_READ + _FETCH, 133, True),
+    "Spark: driver of a sink": Program(_WRITE + "writer.commit([])", 39, True),
+    "Spark: worker of a sink": Program(_WRITE + "writer.write(iter([]))", 173, True),
 }
 
 
@@ -85,7 +106,7 @@ def test_no_more_is_imported_than_is_needed(name: str) -> None:
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
-    loaded = sorted(shown.stdout.split())
+    loaded = sorted(shown.stdout.splitlines()[-1].split())
     assert len(loaded) <= program.most, f"{len(loaded)} modules instead of {program.most}: {loaded}"
     # A test that lets more in than there is would not notice the next ten.
     assert len(loaded) > program.most - 5, f"write {len(loaded)} instead of {program.most}"

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.records.errors import CorruptRecord, UnsupportedCodec
 from barnabas.records.file_records import FileRecords
-from barnabas.records.record_batch import HEADER_SIZE, LOG_OVERHEAD
 
 if TYPE_CHECKING:
     from barnabas.records.compression import Buffer
@@ -54,6 +53,8 @@ class LazyDownConversionRecords:
         on_converted: OnConverted | None = None,
         now: Callable[[], int] = int,
     ) -> None:
+        from barnabas.records.record_batch import LOG_OVERHEAD  # noqa: PLC0415 as in `_steps`
+
         self._source: FileRecords | None = source
         self._on_converted = on_converted
         self._now = now
@@ -138,6 +139,8 @@ class LazyDownConversionRecords:
             self._on_converted(batch.count, spent_ns, size)
 
     def _pad(self) -> bytes:
+        from barnabas.records.record_batch import HEADER_SIZE  # noqa: PLC0415 as in `_steps`
+
         self._padding_begun = True
         # A size beyond the answer makes every client take this for a message that the limit has cut off.
         length = max(self._left + 1, HEADER_SIZE)
@@ -153,6 +156,7 @@ def _whole_batches(source: FileRecords) -> Iterator[RecordBatch | LegacyBatch]:
     Raises CorruptRecord at a header that is wrong.
     """
     from barnabas.records.memory_records import any_batches  # noqa: PLC0415 as in `_steps`
+    from barnabas.records.record_batch import LOG_OVERHEAD  # noqa: PLC0415
 
     position, end = source.position, source.position + source.size
     wanted = READ_BYTES

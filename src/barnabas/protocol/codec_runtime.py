@@ -46,11 +46,18 @@ _REPLACEMENT: Final = "\ufffd".encode()
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """Decode from the first malformed byte to the end, so that a string costs one call, however malformed it is."""
+    """Decode from the first malformed byte to the end, so that a string costs one call, however malformed it is.
+
+    Raises DecodeError: with three bytes for each U+FFFD the string is too long for an answer that repeats it. (Kafka
+    reads such a string, and fails at the answer.)
+    """
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data = error.object
-    return _SURROGATE.sub(_REPLACEMENT, data[error.start :]).decode("utf-8", "replace"), len(data)
+    rest = _SURROGATE.sub(_REPLACEMENT, data[error.start :]).decode("utf-8", "replace")
+    if 3 * len(data) > LONGEST_STRING and error.start + len(rest.encode()) > LONGEST_STRING:
+        raise DecodeError(f"a string of {len(data)} bytes is not UTF-8, and too long with U+FFFD for what is not")
+    return rest, len(data)
 
 
 codecs.register_error(AS_JAVA, _replace_as_java)

@@ -194,6 +194,28 @@ def test_strings_that_are_not_utf8_are_read_as_in_java(raw: bytes, text: str, ve
     assert Everything.decode(body(read, version), version)[0] == read  # and is UTF-8 from there on
 
 
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+@pytest.mark.parametrize(
+    ("raw", "is_read"),
+    [
+        (b"\xff" * 10_922, True),
+        (b"\xff" * 10_923, False),
+        (b"a" * 32_764 + b"\xff", True),
+        (b"a" * 32_765 + b"\xff", False),
+    ],
+)
+def test_a_string_that_an_answer_could_not_repeat_is_a_decode_error(raw: bytes, is_read: bool, kind: type) -> None:
+    """U+FFFD takes three bytes in the place of one, and an answer with the string has an int16 for its length."""
+    placeholder = "p" * len(raw)
+    data = kind(body(Everything(name=placeholder), 1).replace(placeholder.encode(), raw))
+    if is_read:
+        read, _ = Everything.decode(data, 1)
+        assert Everything.decode(body(read, 1), 1)[0] == read
+    else:
+        with pytest.raises(DecodeError, match=f"a string of {len(raw)} bytes is not UTF-8"):
+            Everything.decode(data, 1)
+
+
 def test_malformed_strings_do_not_hide_the_end_of_a_frame() -> None:
     raw = body(Everything(name="p", parts=[Everything.Part(7, b"abc")]), 2).replace(b"p", b"\xff")
     for end in range(len(raw)):

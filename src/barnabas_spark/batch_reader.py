@@ -18,11 +18,10 @@ from pyspark.sql.types import StructType
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
-from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.offset_ranges import OffsetRange, RangePartition, ranges_between, tasks_of
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.row_bounds import ALL_ROWS, RowBounds, bounds_of
-from barnabas_spark.source_options import SourceOptions
+from barnabas_spark.source_options import SourceOptions, report_data_loss
 from barnabas_spark.starting_offsets import BrokerOffsets, partitions_to_read, resolve
 from barnabas_spark.topic_offsets import Offsets
 from barnabas_spark.worker_heap import worker_heap

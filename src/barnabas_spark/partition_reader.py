@@ -20,9 +20,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import HEADERS
-from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.offset_ranges import OffsetRange
-from barnabas_spark.source_options import SourceOptions
+from barnabas_spark.source_options import SourceOptions, report_data_loss
 
 logger = logging.getLogger(__name__)
 

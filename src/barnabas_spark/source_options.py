@@ -1,10 +1,12 @@
 """The options of `read` and `readStream`, checked once: names, defaults and meaning are those of Spark's Kafka source.
 
-Made by the readers on the driver, pickled into each partition's task; frozen, so no lock.
+Made by the readers on the driver, pickled into each partition's task; frozen, so no lock. What `failOnDataLoss` decides
+stands at the end.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from barnabas_spark.kafka_options import SOURCE_OPTION_NAMES, bootstrap_servers,
 from barnabas_spark.option_values import DeclaredOptions, OptionError, is_topic_name
 from barnabas_spark.position_options import Position, check_order, ending_position, starting_position
 from barnabas_spark.topic_offsets import partitions_from_json
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +222,25 @@ def _topic_choice(options: DeclaredOptions) -> TopicChoice:
     if not topics:
         options.reject(table.SUBSCRIBE.name, "one or more topics, separated by commas")
     return TopicChoice(topics=tuple(topics))
+
+
+# -- the loss of records that a query should read
+
+
+class DataLoss(Exception):
+    """Records are missing, and `failOnDataLoss` is on."""
+
+
+_LOST = (
+    "Records may have been missed: they were aged out, or the topic was deleted or created again before they were read"
+)
+
+
+def report_data_loss(options: SourceOptions, what: str, reason: str = _LOST) -> None:
+    """Report that records are missing. Raises DataLoss; without `failOnDataLoss`, log a warning instead."""
+    if not options.fail_on_data_loss:
+        logger.warning("records may have been missed: %s", what)
+        return
+    raise DataLoss(
+        f"{what}. {reason}. If the query should go on with what is there, set option 'failOnDataLoss' to false"
+    )

@@ -20,10 +20,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.data_loss import report_data_loss
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.position_options import Position, TimestampPosition
-from barnabas_spark.source_options import SourceOptions
+from barnabas_spark.source_options import SourceOptions, report_data_loss
 from barnabas_spark.topic_offsets import (
     EARLIEST,
     LATEST,

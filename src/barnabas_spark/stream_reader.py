@@ -32,10 +32,9 @@ from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.protocol.errors import ApiError
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import checked_columns
-from barnabas_spark.data_loss import DataLoss, report_data_loss
 from barnabas_spark.offset_ranges import RangePartition, limit_offsets, ranges_between, tasks_of
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.source_options import ReadLimits, SourceOptions
+from barnabas_spark.source_options import DataLoss, ReadLimits, SourceOptions, report_data_loss
 from barnabas_spark.starting_offsets import TopicMissing, first_offsets, partitions_to_read
 from barnabas_spark.topic_offsets import LATEST, Offsets, offsets_to_json, planned_offsets, start_in, with_start
 from barnabas_spark.worker_heap import worker_heap

@@ -21,9 +21,9 @@ from barnabas.testing import BrokerProcess, broker
 from barnabas_spark.batch_reader import BarnabasReader, batch_reader
 from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import default_schema
-from barnabas_spark.data_loss import DataLoss
 from barnabas_spark.offset_ranges import OffsetRange, RangePartition
 from barnabas_spark.partition_reader import ReadFailed, ReadTimeout
+from barnabas_spark.source_options import DataLoss
 from barnabas_spark.stream_reader import BarnabasStreamReader
 from tests.support.lying_relay import LyingRelay
 

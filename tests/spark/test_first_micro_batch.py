@@ -16,9 +16,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark import stream_reader
 from barnabas_spark.columns import default_schema
-from barnabas_spark.data_loss import DataLoss
 from barnabas_spark.offset_ranges import OffsetRange
 from barnabas_spark.option_values import OptionError
+from barnabas_spark.source_options import DataLoss
 from barnabas_spark.starting_offsets import TopicMissing
 from barnabas_spark.stream_reader import BarnabasStreamReader
 from barnabas_spark.topic_offsets import Offsets, planned_offsets, start_in, with_start

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.data_loss import DataLoss
 from barnabas_spark.option_values import OptionError
-from barnabas_spark.source_options import SourceOptions
+from barnabas_spark.source_options import DataLoss, SourceOptions
 from barnabas_spark.starting_offsets import first_offsets, partitions_to_read, resolve
 from barnabas_spark.topic_offsets import Offsets
 

@@ -26,17 +26,17 @@ _DISTRIBUTION = "spark-distribution"
 
 
 @contextmanager
-def quick_spark_home(installed: str | None = None, parent: str | None = None) -> Iterator[str | None]:
+def quick_spark_home(installed: str | None = None) -> Iterator[str | None]:
     """Yield the home, and remove it. None: Spark's own home has to do.
 
-    installed: the directory of pyspark. parent: where the home is made; None: in the system's temporary directory.
+    installed: the directory of pyspark.
     """
     installed = os.path.dirname(pyspark.__file__) if installed is None else installed
     if not os.path.isdir(os.path.join(installed, "jars")) or os.path.exists(os.path.join(installed, _DISTRIBUTION)):
         # This pyspark came with a Spark that runs already, or that is elsewhere.
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="barnabas-", dir=parent, ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True) as home:
         yield home if _is_linked(installed, home) else None
 
 

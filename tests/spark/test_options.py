@@ -12,6 +12,7 @@ from barnabas.records.compression import Codec
 from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.position_options import TimestampPosition
+from barnabas_spark.sink_option_table import COMPRESSION_TYPE
 from barnabas_spark.sink_options import SinkOptions
 from barnabas_spark.source import check_options, warn_of_stream_options
 from barnabas_spark.source_options import SourceOptions
@@ -300,3 +301,8 @@ def test_no_batch_of_a_sink_is_larger_than_a_record_may_be() -> None:
 def test_a_sinks_default_delivery_timeout_grows_with_its_request_timeout() -> None:
     options = SinkOptions.parse(SERVERS | {"kafka.request.timeout.ms": "200000", "kafka.max.block.ms": "0"})
     assert (options.request_timeout_ms, options.delivery_timeout_ms, options.max_block_ms) == (200_000, 200_000, 0)
+
+
+def test_the_sink_has_every_codec() -> None:
+    """They are written out in the table, which is read where no codec is loaded."""
+    assert COMPRESSION_TYPE.choices == tuple(codec.name.lower() for codec in Codec)

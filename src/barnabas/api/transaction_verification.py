@@ -157,10 +157,10 @@ class LateVerifier(Protocol):
 
     @property
     def built(self) -> TransactionVerifier | None:
-        """They, or None while none has been needed."""
+        """The coordinators, or None before they are needed."""
 
     def __call__(self) -> TransactionVerifier:
-        """Return them. Builds this broker's own, which takes too long for a network thread."""
+        """Return the coordinators. Builds this broker's own, which takes too long for a network thread."""
 
 
 class TransactionVerification:

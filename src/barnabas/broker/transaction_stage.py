@@ -69,7 +69,7 @@ def register_transaction_metrics(
 ) -> None:
     """Register the metrics by Kafka's names. Threads that read them compute them from plain numbers, without a lock.
 
-    counts: returns None while there is no coordinator; then all is 0.
+    counts: returns None before the coordinator is built; the metrics are 0 then.
     """
 
     def of(count: Callable[[TransactionCounts], int]) -> Callable[[], int]:

@@ -1,11 +1,11 @@
-"""The exceptions of the clients, beside `ApiError`, which carries the broker's error codes. No state."""
+"""The exceptions of the clients, beside `ApiError`, and the error in an answer by its code. No state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from barnabas.clients.values import OffsetAndMetadata
-from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.topic_partition import TopicPartition
 
 INVALID_METADATA_ERRORS = frozenset(
@@ -126,3 +126,18 @@ class TransactionalProducerFailed(Exception):
 
 class ProducerFenced(TransactionalProducerFailed):
     """Another producer with the same transactional id has taken over (Kafka: ProducerFencedException)."""
+
+
+def error_in(code: int, message: str | None, about: str) -> ApiError | None:
+    """Return the error of an answer, or None. `about` completes the text where the broker sends none."""
+    if not code:
+        return None
+    error = error_of(code)
+    return ApiError(error, message or f"{error.message} {about}")
+
+
+def raise_error(code: int, message: str | None, about: str) -> None:
+    """Check an answer's error code. Raises ApiError; `about` completes the text where the broker sends none."""
+    error = error_in(code, message, about)
+    if error is not None:
+        raise error

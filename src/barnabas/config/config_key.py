@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable
 from enum import Enum, IntEnum
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from barnabas.config.config_error import ConfigError
@@ -185,42 +186,35 @@ class _Undocumented(tuple[Any, ...]):
     __slots__ = ()
 
     def __or__(self, documentation: str) -> ConfigKey:
-        # The constructors of tuples: 337 rows are made at every start.
+        # The constructors of tuples: each row of the tables is made at every start.
         return tuple.__new__(ConfigKey, (*self, documentation))
 
 
-class RowOf:
-    """The rows of one type: the notation of the tables."""
-
-    __slots__ = ("_type",)
-
-    def __init__(self, type_: ConfigType) -> None:
-        self._type = type_
-
-    def __call__(
-        self,
-        name: str,
-        default: ConfigValue,
-        validator: Validator | None = None,
-        scope: Scope = Scope.READ_ONLY,
-        *,
-        is_thread_count: bool = False,
-        is_internal: bool = False,
-        kept: str | None = None,
-    ) -> _Undocumented:
-        """Return a row, which lacks only its sentence. The arguments are the fields of ConfigKey."""
-        return _Undocumented((name, self._type, default, validator, scope, is_thread_count, is_internal, kept))
+def _row(
+    type_: ConfigType,
+    name: str,
+    default: ConfigValue,
+    validator: Validator | None = None,
+    scope: Scope = Scope.READ_ONLY,
+    *,
+    is_thread_count: bool = False,
+    is_internal: bool = False,
+    kept: str | None = None,
+) -> _Undocumented:
+    """Return a row, which lacks only its sentence. The arguments are the fields of ConfigKey."""
+    return _Undocumented((name, type_, default, validator, scope, is_thread_count, is_internal, kept))
 
 
-BOOLEAN: Final = RowOf(ConfigType.BOOLEAN)
-STRING: Final = RowOf(ConfigType.STRING)
-INT: Final = RowOf(ConfigType.INT)
-SHORT: Final = RowOf(ConfigType.SHORT)
-LONG: Final = RowOf(ConfigType.LONG)
-DOUBLE: Final = RowOf(ConfigType.DOUBLE)
-LIST: Final = RowOf(ConfigType.LIST)
-CLASS: Final = RowOf(ConfigType.CLASS)
-PASSWORD: Final = RowOf(ConfigType.PASSWORD)
+# The rows of each type: the notation of the tables.
+BOOLEAN: Final = partial(_row, ConfigType.BOOLEAN)
+STRING: Final = partial(_row, ConfigType.STRING)
+INT: Final = partial(_row, ConfigType.INT)
+SHORT: Final = partial(_row, ConfigType.SHORT)
+LONG: Final = partial(_row, ConfigType.LONG)
+DOUBLE: Final = partial(_row, ConfigType.DOUBLE)
+LIST: Final = partial(_row, ConfigType.LIST)
+CLASS: Final = partial(_row, ConfigType.CLASS)
+PASSWORD: Final = partial(_row, ConfigType.PASSWORD)
 PER_BROKER: Final = Scope.PER_BROKER
 CLUSTER_WIDE: Final = Scope.CLUSTER_WIDE
 

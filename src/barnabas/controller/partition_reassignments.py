@@ -4,8 +4,9 @@ A part of the controller, on its thread, so no lock; called only while this brok
 keeps a reassignment in progress (adding and removing replicas), and the next controller continues it from there. With
 RS the replicas, ORS the original ones, TRS the target, AR = TRS - ORS, RR = ORS - TRS:
 
-- Phase U, always first: write RS = TRS + ORS, AR and RR to the store, then to the context. Stop and delete replicas
-  that an earlier reassignment was adding and this one does not add, after another replica leads if one of them did.
+- Phase U, always first: take RS = TRS + ORS, AR and RR into the context. If a replica leads that an earlier
+  reassignment was adding and this one does not add, let another lead. Write RS, AR and RR to the store; without that,
+  the context is as before. Stop and delete the replicas that this one does not add.
 - Phase A, while a replica of TRS is not in sync: send the next leader epoch to all of RS; AR become NewReplica. Each
   change of the in-sync replicas checks again.
 - Phase B, when all of TRS are in sync: AR become OnlineReplica; RS = TRS in the context; send the next leader epoch to
@@ -261,7 +262,8 @@ class PartitionReassignments:
 
         Kafka 3.9 deletes them in any case: the partition has no leader afterwards, and has lost its records where only
         they were in sync. Kafka 4 refuses that (PartitionReassignmentRevert), with an exception for topics with unclean
-        elections, which is not made here. Raises ApiError: no replica that stays is in sync.
+        elections. Here such a topic gets one only if the last in-sync replica that stays is lost meanwhile. Raises
+        ApiError: no replica that stays is in sync.
         """
         state = self._zk.topics.partition_states([partition]).get(partition)
         if state is None:

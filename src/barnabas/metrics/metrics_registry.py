@@ -72,11 +72,12 @@ class MetricFamily(Protocol):
 
 Gauge = Callable[[], float]
 """A metric that is computed when it is read."""
-Metric = TypeVar("Metric", bound=Gauge | Meter | Histogram | DurationTimer)
+AnyMetric = Gauge | Meter | Histogram | DurationTimer
+Metric = TypeVar("Metric", bound=AnyMetric)
 
 
 class _Registered(NamedTuple):
-    metric: Gauge | Meter | Histogram | DurationTimer
+    metric: AnyMetric
     description: str
 
 
@@ -160,7 +161,7 @@ class MetricsRegistry:
         return samples
 
 
-def _sample(name: MBeanName, metric: Gauge | Meter | Histogram | DurationTimer, description: str) -> Sample:
+def _sample(name: MBeanName, metric: AnyMetric, description: str) -> Sample:
     """Return the current value of a metric. Raises what a gauge raises."""
     if isinstance(metric, Meter):
         return Sample(name, metric.count, description, metric.rates)

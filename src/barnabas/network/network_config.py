@@ -138,7 +138,6 @@ class NetworkConfig(Settings):
         Raises ConfigError: an override of max.connections.per.ip is malformed, or a listener does not exist.
         """
         names = {key.split(".")[2] for key in config.originals if key.startswith(LISTENER_PREFIX)}
-        # Named, because `slots` makes a second class, which super() without arguments does not know.
         return super().from_kafka_config(
             config,
             any_listener=ListenerConfig.from_kafka_config(config),

@@ -6,7 +6,7 @@ Kafka: Crc32C. The `crc32c` package takes memoryview slices without a copy and r
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
+from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 
 
@@ -17,12 +17,12 @@ def _function_of_extension() -> Callable[..., int]:
     distributions: a tenth of a broker's start. The extension is the package's own, of the version that is installed.
     """
     package = find_spec("crc32c")
-    for directory in (package.submodule_search_locations or ()) if package is not None else ():
-        spec = FileFinder(directory, (ExtensionFileLoader, EXTENSION_SUFFIXES)).find_spec("crc32c._crc32c")
-        if spec is not None and spec.loader is not None:
-            extension = module_from_spec(spec)
-            spec.loader.exec_module(extension)
-            return extension.crc32c  # type: ignore[no-any-return]
+    places = None if package is None else package.submodule_search_locations
+    spec = PathFinder.find_spec("crc32c._crc32c", places or ())
+    if spec is not None and spec.loader is not None:
+        extension = module_from_spec(spec)
+        spec.loader.exec_module(extension)
+        return extension.crc32c  # type: ignore[no-any-return]
     # The package is laid out in another way, or is not there: it says so.
     from crc32c import crc32c as of_package  # noqa: PLC0415
 

@@ -39,8 +39,6 @@ from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_reader import Record, read_records
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-"""base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id,
-producer epoch, base sequence, record count."""
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
 """Base offset and length, which the length does not count; the same in all formats."""

@@ -1,4 +1,4 @@
-"""The stages and ends of a channel, by which a NetworkClient interprets a disconnect.
+"""The stages and ends of a channel, by which a client interprets a disconnect.
 
 Written by the Selector's thread only; no lock. Kafka: ChannelState.
 """

@@ -1,8 +1,8 @@
 """The addresses of a host name, for clients that try one after the other (KIP-302), and the names of its addresses.
 
-Called by `rpc.NetworkClient` on its own thread, by the clients when they are made, by request handlers that compare
-addresses of brokers, and by `broker.own_listeners`; the calls block as long as the name server takes. No state.
-Kafka: ClientUtils.resolve.
+Called by `rpc.NetworkClient` and `rpc.PeerConnection` on their own threads, by the clients when they are made, by
+request handlers that compare addresses of brokers, and by `broker.own_listeners`; the calls block as long as the name
+server takes. No state. Kafka: ClientUtils.resolve.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Two kinds of use are counted:
   consists mostly of records, which are not expanded.
 - A **charge**, for bytes that are in memory already: received and not taken yet, a small request in the queue,
   answers that have not left. A charge cannot be rejected; it may overdraw the pool. The first 32 KiB of each channel
-  are free (`channel_memory.FREE_BYTES`).
+  are free (`frame_reader.FREE_BYTES`).
 """
 
 from __future__ import annotations

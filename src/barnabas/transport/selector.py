@@ -1,9 +1,10 @@
 """The non-blocking connections of one thread: connect, accept, receive frames, send, expire. For servers and clients.
 
-Owned by one thread (a Processor, a NetworkClient's); only `wakeup` may be called from another. No lock but the
-test-and-set of the wake-up. Two differences from Kafka, both for speed: readiness is edge-triggered and kept in
-marks of the channels (`ChannelIO`), so that muting costs nothing; and `io.write` sends at once. A server uses that, and
-a broker's connection to another (`send_at_once`); a client queues with `send` and lets `poll` write, as in Kafka.
+Owned by one thread (a Processor, a NetworkClient's, a PeerConnection's); only `wakeup` may be called from another. No
+lock but the test-and-set of the wake-up. Two differences from Kafka, both for speed: readiness is edge-triggered and
+kept in marks of the channels (`ChannelIO`), so that muting costs nothing; and `io.write` sends at once. A server uses
+that, and a broker's connection to another (`send_at_once`); a client queues with `send` and lets `poll` write, as in
+Kafka.
 
 Its parts, each with its own state: `OpenChannels` (which channels there are, how one ends), `ChannelIO` (which are
 ready, reading and writing), `ChannelSetup` (how a channel becomes ready), `MemoryKeeper` (where memory is limited).

@@ -1,7 +1,8 @@
 """One entry of a pipeline file: what the JSON schema says of its keys, and what the keys of a given one say.
 
-An Entry is made by `pipeline_file` on the main thread, and read by the constructors of sources and sinks; no lock. The
-schema of an entry is made of parts, which the kinds of sources and sinks have for their keys; `json_schema` joins them.
+An Entry is made by `pipeline_file` on the main thread, and read by the constructors of sources and sinks (for dead
+letters also while a pipeline is planned, when notes are told no more); no lock. The schema of an entry is made of
+parts, which the kinds of sources and sinks have for their keys; `json_schema` joins them.
 """
 
 from __future__ import annotations

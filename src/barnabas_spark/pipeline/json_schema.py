@@ -1,8 +1,8 @@
 """The JSON schema of pipeline files, published as docs/pipeline.schema.json.
 
-Read by `schema_check`, `pipeline_file` and the generator of that file; constants only, no lock. The kinds of sources
-and sinks say what their keys are, and check what a schema cannot say. Editors complete and check files by it: the first
-line `# yaml-language-server: $schema=pipeline.schema.json` names it.
+Read by `schema_check`, `pipeline_file` and the generator of that file; constants and pure functions, no lock. The kinds
+of sources and sinks say what their keys are, and check what a schema cannot say. Editors complete and check files by
+it: the first line `# yaml-language-server: $schema=pipeline.schema.json` names it.
 """
 
 from __future__ import annotations

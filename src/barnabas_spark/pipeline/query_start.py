@@ -119,15 +119,15 @@ class SinkFailed(Exception):
 
 def _micro_batch_writer(query: PlannedQuery, checkpoint: str, show: Show) -> Callable[[DataFrame, int], None]:
     """Return what writes a query's micro-batches, of which the number is given, to all its sinks."""
-    if len(query.sinks) == 1:
-        (only,) = query.sinks
-        only_place = QueryPlace(checkpoint, 0, "", show)
-        return lambda rows, number: only.write(only.written(rows), number, only_place)
     # Two sinks of a query may write to one topic or table: each has its own notes there.
+    is_shared = len(query.sinks) > 1
     places = [
-        (planned, QueryPlace(checkpoint, index, f"-{planned.sink.name}", show))
+        (planned, QueryPlace(checkpoint, index, f"-{planned.sink.name}" if is_shared else "", show))
         for index, planned in enumerate(query.sinks)
     ]
+    if not is_shared:
+        ((only, only_place),) = places
+        return lambda rows, number: only.write(only.written(rows), number, only_place)
 
     def write_all(rows: DataFrame, number: int) -> None:
         # Kept, because each sink reads the rows: they are computed once, and state is changed once.

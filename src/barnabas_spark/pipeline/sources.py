@@ -160,8 +160,8 @@ class TopicSource(Source):
         self.topic: str | None = keys.get("topic")
         self.pattern: str = keys.get("pattern", "")
         self.what = f"topics matching {self.pattern}" if self.topic is None else f"topic {self.topic}"
-        read = [] if self.topic is None else [topic.strip() for topic in self.topic.split(",")]
-        self.topics = read if self._dead_letters is None else [*read, self._dead_letters]
+        self._read = [] if self.topic is None else [topic.strip() for topic in self.topic.split(",")]
+        self.topics = self._read if self._dead_letters is None else [*self._read, self._dead_letters]
         self._check_values(entry)
         name, coding, events = keys.get("format", JSON_FORMAT), value_coding(entry), None
         if name == DEBEZIUM_FORMAT:
@@ -215,7 +215,7 @@ class TopicSource(Source):
         """Return the records that cannot be decoded, if they go to another topic."""
         if self._dead_letters is None:
             return None
-        from barnabas_spark.connection_security import security_options  # noqa: PLC0415 - brings the clients
+        from barnabas_spark.connection_security import security_options  # noqa: PLC0415 - reading a file needs none of it
         from barnabas_spark.pipeline.value_formats import bad_records  # noqa: PLC0415 - needs Spark
 
         name = f"{self.name}{DEAD_LETTERS}"
@@ -235,7 +235,7 @@ class TopicSource(Source):
         if events is None or events.tombstones is not None or self.is_table:
             return None
         if self.topic is not None:
-            topics = known & {topic.strip() for topic in self.topic.split(",")}
+            topics = known & {*self._read}
         else:
             topics = {topic for topic in known if re.search(self.pattern, topic)}
         for topic in sorted(topics):
@@ -252,7 +252,7 @@ class TopicSource(Source):
 
     def _records(self, reader: DataFrameReader | DataStreamReader, starts: str | None = None) -> DataFrame:
         """Return the topics' records. starts: of a stream. Raises OptionError, Spark's errors."""
-        from barnabas_spark.source_options import SourceOptions  # noqa: PLC0415 - brings the clients
+        from barnabas_spark.source_options import SourceOptions  # noqa: PLC0415 - reading a file needs none of it
 
         # Committed records, because pipelines write in transactions: a chain of them stays exactly-once.
         options = {

@@ -1,8 +1,8 @@
 """Turns the records of a source into columns, and the rows of a sink into records.
 
-Called by `sources` and `sinks` when a pipeline is planned, on the driver; no lock. All are Spark's own expressions, but
-for Avro and Protobuf, which Python decodes and encodes in the executors (`coding`), and for JSON that is read strictly
-and Debezium's events, which Python decodes there.
+Called by `plan`, `sources` and `sinks` when a pipeline is planned, on the driver; no lock. All are Spark's own
+expressions, but for Avro and Protobuf, which Python decodes and encodes in the executors (`coding`), and for JSON that
+is read strictly and Debezium's events, which Python decodes there.
 """
 
 from __future__ import annotations

@@ -189,10 +189,10 @@ def records(spark: SparkSession, *rows: tuple[bytes | None, bytes | None]) -> Da
 def test_a_topic_gets_tombstones(spark: SparkSession, parts: Parts, sink: str, expected: bytes) -> None:
     rows = rows_of(spark, (1, "create"), (1, None), (None, "delete"))
     found = parts(JSON_SOURCE, f"topic: x, key: \"coalesce(string(id), 'gone')\"{sink}").sinks[0]
-    rows = written(rows, found)
-    values = [row["value"].encode() if isinstance(row["value"], str) else row["value"] for row in rows.collect()]
+    stored = written(rows, found).collect()
+    values = [row["value"].encode() if isinstance(row["value"], str) else row["value"] for row in stored]
     assert values == [expected, expected, None]
-    assert [row["key"] for row in rows.collect()] == ["1", "1", "gone"]
+    assert [row["key"] for row in stored] == ["1", "1", "gone"]
 
 
 def test_rows_that_cannot_be_applied_are_told(spark: SparkSession, parts: Parts) -> None:

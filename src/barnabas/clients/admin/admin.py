@@ -10,7 +10,6 @@ request at a time is in flight (`admin_calls`). Kafka: KafkaAdminClient.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from barnabas.clients.admin.acls import AdminAcls
@@ -75,7 +74,5 @@ class Admin(
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self.close()

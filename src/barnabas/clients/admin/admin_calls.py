@@ -19,7 +19,7 @@ from barnabas.clients.client_metrics import MetricName, counted
 from barnabas.clients.errors import ClientTimeout, Disconnected
 from barnabas.clients.metadata.cluster import Cluster
 from barnabas.clients.network_metrics import MeasuredNetwork, network_metrics
-from barnabas.protocol.errors import ApiError, ErrorCode, error_of
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node
@@ -245,18 +245,3 @@ class AdminPart:
     """Some of the methods of `Admin`, which is made of all its parts."""
 
     _calls: AdminCalls
-
-
-def error_in(code: int, message: str | None, about: str) -> ApiError | None:
-    """Return the error of an answer, or None. `about` completes the text where the broker sends none."""
-    if not code:
-        return None
-    error = error_of(code)
-    return ApiError(error, message or f"{error.message} {about}")
-
-
-def raise_error(code: int, message: str | None, about: str) -> None:
-    """Check an answer's error code. Raises ApiError; `about` completes the text where the broker sends none."""
-    error = error_in(code, message, about)
-    if error is not None:
-        raise error

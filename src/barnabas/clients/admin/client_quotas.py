@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminPart, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart
+from barnabas.clients.errors import raise_error
 from barnabas.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from barnabas.clients.admin.admin_calls import AdminPart, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart
+from barnabas.clients.errors import raise_error
 from barnabas.protocol.messages.tokens import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,

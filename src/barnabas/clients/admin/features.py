@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas import __version__
-from barnabas.clients.admin.admin_calls import AdminPart, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart
+from barnabas.clients.errors import error_in, raise_error
 from barnabas.protocol.codes import UpgradeType
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart
 from barnabas.clients.admin.group_coordinators import CoordinatedIds
 from barnabas.clients.admin.group_members import (
     GroupDescription,
@@ -16,6 +16,7 @@ from barnabas.clients.admin.group_members import (
     classic_description,
     consumer_description,
 )
+from barnabas.clients.errors import error_in, raise_error
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.classic_groups import LeaveGroupRequest, LeaveGroupResponse
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from barnabas.clients.admin.admin_calls import AdminPart, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart
+from barnabas.clients.errors import error_in, raise_error
 from barnabas.clients.values import OffsetAndMetadata
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.messages.offsets import (

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminPart, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart
+from barnabas.clients.errors import error_in, raise_error
 from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.reassignments import (

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminPart, error_in, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart
 from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
+from barnabas.clients.errors import error_in, raise_error
 from barnabas.clients.values import isolation_number
 from barnabas.protocol.errors import ApiError, ErrorCode, error_of
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse

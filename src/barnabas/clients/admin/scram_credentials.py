@@ -11,7 +11,8 @@ from collections.abc import Collection
 from enum import IntEnum
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminPart, raise_error
+from barnabas.clients.admin.admin_calls import AdminPart
+from barnabas.clients.errors import raise_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.quotas import (
     AlterUserScramCredentialsRequest,

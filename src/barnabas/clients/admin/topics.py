@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart
 from barnabas.clients.admin.new_topic import ClusterDescription, CreatedTopic, NewTopic
 from barnabas.clients.calls.topic_lookup import TopicDescription, topic_descriptions, topic_names, topics_request
+from barnabas.clients.errors import raise_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.topics import (

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart, raise_error
+from barnabas.clients.admin.admin_calls import AdminCalls, AdminPart
 from barnabas.clients.admin.group_coordinators import TRANSACTION, CoordinatedIds
+from barnabas.clients.errors import raise_error
 from barnabas.clients.values import PreparedTransaction
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.protocol.messages.transactions import (

@@ -12,7 +12,6 @@ Owned by one thread. A forked child gets connections of its own (see BlockingCli
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 from barnabas.clients.calls.blocking_client import BlockingClient
@@ -194,9 +193,7 @@ class RawFetcher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self.close()
 
     def _send(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from barnabas.clients.errors import raise_error
 from barnabas.clients.metadata.cluster import PartitionInfo
-from barnabas.protocol.errors import ApiError, error_of
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 
@@ -38,9 +38,7 @@ def topic_descriptions(answer: MetadataResponse) -> dict[str, TopicDescription]:
     """Return the topics by name. Raises ApiError for a topic that does not exist or may not be described."""
     described = {}
     for topic in answer.topics:
-        if topic.error_code:
-            error = error_of(topic.error_code)
-            raise ApiError(error, f"{error.message} Topic: {topic.name}")
+        raise_error(topic.error_code, None, f"Topic: {topic.name}")
         name = topic.name or ""
         partitions = tuple(
             PartitionInfo.of(name, partition)

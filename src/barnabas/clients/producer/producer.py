@@ -133,6 +133,7 @@ class Producer:
     def _transaction_calls(self, sequences: SequenceNumbers | None) -> TransactionCalls | None:
         if self.config.transactional_id is None:
             return None
+        # Imported when used: most producers have no transactions.
         from barnabas.clients.producer.transactions.transaction_calls import make_transaction_calls  # noqa: PLC0415
 
         return make_transaction_calls(
@@ -140,7 +141,8 @@ class Producer:
         )
 
     def _telemetry(self, client: NetworkClient) -> ClientTelemetry:
-        from barnabas.clients.telemetry.client_telemetry import ClientTelemetry  # noqa: PLC0415 as above
+        # Imported when used: metrics may be switched off.
+        from barnabas.clients.telemetry.client_telemetry import ClientTelemetry  # noqa: PLC0415
 
         transactional_id = self.config.transactional_id
         labels = {} if transactional_id is None else {"transactional_id": transactional_id}

@@ -14,8 +14,8 @@ from barnabas.clients.settings.notation import setting
 from barnabas.config.secret import Secret
 from barnabas.security.sasl.mechanisms import MECHANISMS
 
-PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
-SECURITY_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _STORE_TYPES = ("PEM", "PKCS12", "JKS")
 _KEY_STORE = "The client's own certificate, for brokers that ask for one (`ssl.client.auth`)"
 

@@ -2,7 +2,7 @@
 
 Owned by one cleaner thread; any thread may call `interrupt`, which ends the process while its owner waits for it.
 `_lock` guards the process. The process inherits nothing of the broker except the two pipes, which is why it is not made
-by multiprocessing (decisions/0010-cleaner-process.md). Implements `work.CleanerWorker`. Kafka has no counterpart.
+by multiprocessing (decisions/0010-cleaner-process.md). Implements `messages.CleanerWorker`. Kafka has no counterpart.
 """
 
 from __future__ import annotations

@@ -103,6 +103,15 @@ def test_names_say_something() -> None:
     assert not vague
 
 
+def test_no_module_imports_from_a_test_module() -> None:
+    """What two test modules use lies in `tests/support`, or in a module beside them that holds no test."""
+    imported = re.compile(
+        r"^ *(?:from|import) tests\.(?:\w+\.)*test_\w+.*|^ *from tests\b.* import test_.*", re.MULTILINE
+    )
+    files = [file for top in ("tests", "benchmarks") for file in (ROOT / top).rglob("*.py")]
+    assert not {str(file): found for file in files if (found := imported.findall(file.read_text()))}
+
+
 def test_packages_only_describe_themselves() -> None:
     """Imports name the module that has the thing: no re-exports but where users import."""
     talkative = [

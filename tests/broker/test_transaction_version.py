@@ -25,9 +25,9 @@ from barnabas.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from tests.broker.test_offsets import NOT_COMMITTED, fetch
 from tests.support.raw_client import SECONDS, RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator
+from tests.support.raw_offsets import NOT_COMMITTED, fetch_offsets
 from tests.support.server_fixtures import AGAINST, AGAINST_KAFKA, MODES, make_server
 
 pytestmark = pytest.mark.skipif(AGAINST == "apache-kafka", reason="Apache Kafka 3.9 has no transaction.version 2")
@@ -190,9 +190,9 @@ def test_an_older_produce_request_adds_nothing(transactions: Transactions) -> No
 def test_offsets_add_their_partition(transactions: Transactions, client: RawClient, topic: str) -> None:
     producer = transactions.start()
     assert transactions.commit_offset(producer, 5) == NONE
-    assert fetch(client, topic, topic, [0]) == {0: NOT_COMMITTED}
+    assert fetch_offsets(client, topic, topic, [0]) == {0: NOT_COMMITTED}
     error, following = transactions.end(producer, commits=True)
     assert error == NONE
     assert transactions.commit_offset(following, 6) == NONE, "asked while the first marker may be on its way"
-    assert fetch(client, topic, topic, [0]) == {0: (5, 3, "m", NONE)}
+    assert fetch_offsets(client, topic, topic, [0]) == {0: (5, 3, "m", NONE)}
     assert transactions.end(following, commits=False)[0] == NONE

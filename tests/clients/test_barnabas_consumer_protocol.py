@@ -21,7 +21,7 @@ from barnabas.clients.consumer import (
     TopicPartition,
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
-from tests.clients.test_barnabas_group import Events, Group, produce
+from tests.clients.consumer_group import Events, Group, produce
 from tests.groups.conftest import PROPERTIES
 from tests.support.apache_kafka_4 import ApacheKafka4, need_apache_kafka_4
 from tests.support.barnabas_process import BarnabasProcess

@@ -15,8 +15,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from tests.compatibility.hostile_batches import HostileBatches
-from tests.compatibility.test_same_verdicts import RECORDED, unexplained
-from tests.compatibility.verdicts import verdicts_of
+from tests.compatibility.verdicts import RECORDED, unexplained, verdicts_of
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.barnabas_process import BarnabasProcess
 

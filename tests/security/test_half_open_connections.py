@@ -19,13 +19,11 @@ import pytest
 from barnabas.clients.admin import Admin, ScramAlteration, ScramMechanism
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.security.conftest import Certificates
-from tests.security.test_sasl_listeners import LISTENERS, PASSWORD, await_login, sasl_properties
-from tests.security.test_ssl_listeners import client_hello
+from tests.security.conftest import PASSWORD, SASL_LISTENERS, Certificates, client_hello, sasl_properties
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_metrics import metric_value
 from tests.support.raw_client import SECONDS, RawClient
-from tests.support.sasl_exchange import SaslRawClient, SaslTlsRawClient, ScramDialogue
+from tests.support.sasl_exchange import SaslRawClient, SaslTlsRawClient, ScramDialogue, await_login
 from tests.support.server_fixtures import SERVER_PROPERTIES
 from tests.support.waiting import wait_until
 
@@ -76,7 +74,7 @@ def running(certificates: Certificates, directory: Path, **more: str) -> Iterato
     ours = {name: value for name, value in sasl_properties(certificates).items() if ".name.re" not in name}
     own = {"metrics.listen": "127.0.0.1:0", "num.network.threads": "2"}
     broker = BarnabasProcess(directory, SERVER_PROPERTIES | ours | own | given)
-    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in LISTENERS)
+    broker.more_listeners = tuple(f"{name}://127.0.0.1:0" for name in SASL_LISTENERS)
     with broker.running():
         with Admin(broker.bootstrap_servers) as admin:
             admin.alter_user_scram_credentials([ScramAlteration("alice", ScramMechanism.SCRAM_SHA_512, PASSWORD)])

@@ -13,8 +13,7 @@ import pytest
 
 from barnabas.storage.log.unified_log import UnifiedLog
 from tests.support.simulated_files import PowerOff, SimulatedFiles
-from tests.unit.storage.cleaner.test_transactions import Producer, committed_offsets
-from tests.unit.storage.cleaner_harness import CleanedBroker, append, stored
+from tests.unit.storage.cleaner_harness import CleanedBroker, Producer, append, committed_offsets, stored
 from tests.unit.storage.log_harness import LOG_DIR, NOW, check_indexes
 
 Rows = list[tuple[int, bytes | None, bytes | None]]

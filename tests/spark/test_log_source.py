@@ -20,8 +20,7 @@ from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
 from barnabas.testing import BrokerProcess, broker
 from barnabas_spark import table
-from tests.spark.known_records import KnownRecord, produce
-from tests.spark.test_batch_read import rows
+from tests.spark.known_records import KnownRecord, produce, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -19,11 +19,10 @@ from barnabas_spark.pipeline.coding.schema_text import FormatError, RegistryFail
 from barnabas_spark.pipeline.pipeline_file import Pipeline, read_pipeline
 from barnabas_spark.pipeline.value_formats import bad_records, decoded_rows
 from tests.spark.committed_records import committed_records, committed_values
-from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, proto_set, proto_text
+from tests.spark.pipeline.coded_schemas import AVRO_ORDER, AVRO_SMALL, order, proto_set, proto_text
 from tests.spark.pipeline.fake_registry import fake_registry
 from tests.spark.pipeline.file_parts import format_of
 from tests.spark.pipeline.file_parts import written as encoded_rows
-from tests.spark.pipeline.test_coding import order
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

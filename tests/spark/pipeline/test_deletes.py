@@ -24,10 +24,10 @@ from barnabas_spark.pipeline.plan import PipelinePlan
 from barnabas_spark.pipeline.value_formats import DELETED, PLACE_COLUMNS, bad_records, decoded_rows, last_of_each_key
 from tests.spark.committed_records import committed_records
 from tests.spark.pipeline.coded_schemas import AVRO_SMALL
+from tests.spark.pipeline.debezium_events import AVRO_KEY, ENVELOPE, avro_event, event, with_schema
 from tests.spark.pipeline.fake_registry import fake_registry
 from tests.spark.pipeline.file_parts import format_of, planned, written
 from tests.spark.pipeline.pipeline_in_session import run_in_session
-from tests.spark.pipeline.test_debezium import AVRO_KEY, ENVELOPE, avro_event, event, with_schema
 from tests.support.documented_code import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

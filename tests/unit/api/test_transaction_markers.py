@@ -20,7 +20,7 @@ from barnabas.storage.fetch_data import AbortedTransaction, FetchIsolation
 from tests.support.broker_origins import broker_origin
 from tests.support.recording_channel import RecordingChannel, connection
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
-from tests.unit.storage.log.test_producers import produced
+from tests.unit.storage.log_harness import produced
 
 COMMIT, ABORT = True, False
 TIMEOUT_MS = 5000

@@ -15,7 +15,7 @@ from barnabas.network.request_metrics import RequestMetrics
 from barnabas.transport.memory_pool import NONE
 from barnabas.transport.selector_counters import SessionCounters
 from tests.support.mock_clock import MockClock
-from tests.unit.network.test_request_metrics import PRODUCE, finished
+from tests.unit.network.network_harness import PRODUCE, finished
 
 SECOND_NS = 1_000_000_000
 SOCKETS = "kafka.server:type=socket-server-metrics"

@@ -16,8 +16,7 @@ from barnabas.network.request_handler import RequestHandlerPool
 from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
-from tests.unit.network.network_harness import NetworkHarness, framed, never
-from tests.unit.network.test_socket_server import ask, read
+from tests.unit.network.network_harness import NetworkHarness, ask, framed, never, read
 
 QUEUE_SIZE = 3
 HANDLERS = 2

@@ -8,42 +8,12 @@ from hypothesis import strategies as st
 
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
-from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log.unified_log import UnifiedLog
-from barnabas.storage.log_append_info import AppendOrigin
-from tests.unit.storage.cleaner_harness import CleanedBroker, append, append_batch, stored
+from tests.unit.storage.cleaner_harness import CleanedBroker, Producer, append, committed_offsets, stored
 from tests.unit.storage.log_harness import NOW, read_all
 
 RETENTION_MS = 1000
-
-
-class Producer:
-    """An idempotent producer of one log, with transactions if it is told so."""
-
-    def __init__(self, log: UnifiedLog, producer_id: int, *, transactional: bool = True) -> None:
-        self.log = log
-        self.producer_id = producer_id
-        self.transactional = transactional
-        self.sequence = 0
-
-    def send(self, *records: tuple[bytes, bytes | None]) -> int:
-        builder = RecordBatchBuilder(
-            producer_id=self.producer_id,
-            producer_epoch=0,
-            base_sequence=self.sequence,
-            is_transactional=self.transactional,
-        )
-        for key, value in records:
-            builder.append(NOW, key, value)
-        self.sequence += len(records)
-        return append_batch(self.log, builder)
-
-    def end(self, *, abort: bool = False) -> int:
-        marker = EndTransactionMarker(abort, 0, NOW).batch(self.producer_id, 0)
-        info = self.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
-        self.log.raise_high_watermark_to_end()
-        return info.first_offset
 
 
 def broker_and_log() -> tuple[CleanedBroker, UnifiedLog]:
@@ -223,34 +193,6 @@ def test_readers_of_committed_records_see_the_newest_of_each_key(steps: list[tup
         assert all(states[each.producer_id] == each.sequence - 1 for each in producers.values() if each.sequence)
     assert not broker.failed_dirs
     assert not broker.cleaner.manager.uncleanable_partitions("/data")
-
-
-def committed_offsets(log: UnifiedLog) -> list[int]:
-    """What a consumer with isolation.level=read_committed takes."""
-    found: list[int] = []
-    offset, stable = log.log_start_offset, log.last_stable_offset
-    while offset < stable:
-        data = log.read(offset, 1 << 20, FetchIsolation.TXN_COMMITTED)
-        raw = data.records if isinstance(data.records, bytes) else data.records.read()
-        data.release()
-        aborted = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or [])
-        active: set[int] = set()
-        position = 0
-        if not raw:
-            break
-        while position < len(raw):
-            view = RecordBatch(raw, position)
-            position = view.end
-            offset = view.next_offset
-            while aborted and aborted[0][0] <= view.last_offset:
-                active.add(aborted.pop(0)[1])
-            if view.is_control:
-                marker = EndTransactionMarker.of(view)
-                if marker is not None and marker.is_abort:
-                    active.discard(view.producer_id)
-            elif view.producer_id not in active:
-                found += [record.offset for record in view.records()]
-    return found
 
 
 @pytest.mark.parametrize("abort", [False, True])

@@ -24,27 +24,10 @@ from barnabas.storage.segment.factory import SegmentFactory
 from barnabas.storage.segment.index_file import IndexPages
 from barnabas.storage.segment.open_files import OpenFiles
 from tests.support.simulated_files import SimulatedFiles
-from tests.unit.storage.log_harness import NOW, Broker, batch, fault_once, log_config, offsets, read_all
+from tests.unit.storage.log_harness import NOW, Broker, batch, fault_once, log_config, offsets, produced, read_all
 
 SMALL = log_config(segment_bytes=1000, index_interval_bytes=150)
 COMMITTED = FetchIsolation.TXN_COMMITTED
-
-
-def produced(
-    producer_id: int,
-    sequence: int,
-    count: int = 1,
-    *,
-    epoch: int = 0,
-    transactional: bool = False,
-    timestamp: int = NOW,
-) -> bytes:
-    builder = RecordBatchBuilder(
-        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=transactional
-    )
-    for number in range(count):
-        builder.append(timestamp, b"key", b"%d" % (sequence + number))
-    return builder.build()
 
 
 def send(log: UnifiedLog, *args: int, **kwargs: int | bool) -> LogAppendInfo:

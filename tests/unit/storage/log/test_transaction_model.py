@@ -18,8 +18,7 @@ from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from tests.unit.storage.log.test_producers import produced
-from tests.unit.storage.log_harness import NOW, Broker, batch, log_config
+from tests.unit.storage.log_harness import NOW, Broker, batch, log_config, produced
 
 WRITE, COMMIT, ABORT, PLAIN, REPLICATE = "write", "commit", "abort", "plain", "replicate"
 PRODUCERS = 3

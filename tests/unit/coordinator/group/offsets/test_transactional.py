@@ -18,8 +18,7 @@ from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.runtime.lock_order import check_no_lock_held
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
-from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker
-from tests.unit.coordinator.group.offsets.test_service import with_member
+from tests.unit.coordinator.group.offset_harness import GROUP, GroupBroker, with_member
 from tests.unit.replica.replica_harness import ANOTHER, US
 from tests.unit.storage.log_harness import Broker
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from barnabas.clients.admin import Admin
 from barnabas.clients.consumer import Consumer, ConsumerRecord, RebalanceListener, TopicPartition
 from barnabas.clients.producer import Producer
 from tests.support.server_fixtures import Server
@@ -28,6 +29,11 @@ class Events(RebalanceListener):
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         self.heard.append(("lost", {each.partition for each in partitions}))
+
+    @property
+    def moves(self) -> list[tuple[str, set[int]]]:
+        """The same without what is about no partition."""
+        return [event for event in self.heard if event[1]]
 
 
 class Group:
@@ -68,6 +74,12 @@ class Group:
         return [len(consumer.assignment()) for consumer in self.members] == list(sizes) and all(
             consumer.group_metadata().generation_id >= 0 for consumer in self.members
         )
+
+    def size(self) -> int:
+        """How many members the coordinator knows."""
+        group_id = self.settings["group_id"]
+        with Admin(self.address) as admin:
+            return len(admin.describe_groups([group_id])[group_id].members)
 
     def offsets(self) -> list[tuple[int, int]]:
         return sorted((record.partition, record.offset) for record in self.records)

@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.security.conftest import PASSWORD, SASL_LISTENERS, Certificates, sasl_properties
 from tests.security.secured_clients import address, client_properties, login
-from tests.support.apache_kafka import need_apache_kafka, run_tool
+from tests.support.apache_kafka import endless_tool, need_apache_kafka
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.broker_metrics import metric_value
 from tests.support.raw_client import ConnectionClosed
@@ -139,9 +139,9 @@ def test_java_logs_in_again(short_sessions: BarnabasProcess, tmp_path: Path, top
     renewed = metric_value(short_sessions.ports["http"], RENEWED)
     address_of_sasl = f"{short_sessions.host}:{short_sessions.ports['SASL']}"
     place = ("--bootstrap-server", address_of_sasl, "--topic", topic, "--producer.config", str(settings))
-    run_tool(
-        "org.apache.kafka.tools.VerifiableProducer",
-        *(*place, "--max-messages", "100", "--throughput", "10"),
-        directory=tmp_path,
-    )
-    assert metric_value(short_sessions.ports["http"], RENEWED) >= renewed + 3
+    deadline = time.monotonic() + SECONDS
+    producer = "org.apache.kafka.tools.VerifiableProducer"
+    with endless_tool(producer, *place, "--throughput", "10", directory=tmp_path) as answers:
+        while metric_value(short_sessions.ports["http"], RENEWED) < renewed + 3:
+            assert time.monotonic() < deadline, "the producer does not log in again"
+            assert "producer_send_error" not in next(answers, "producer_send_error: it has ended")

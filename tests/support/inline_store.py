@@ -132,3 +132,9 @@ class RegisteredBrokers:
         assert (checked.error.code, checked.error.message) == (result.error.code, result.error.message)
         assert topic.name not in self.zk.topics.all_topics() - {"orders", "a.b"}
         return result.error.code, result.error.message
+
+
+def client_of(session: InlineSession) -> KafkaZkClient:
+    client = KafkaZkClient(session, MockClock())
+    client.make_sure_persistent_paths_exist()
+    return client

@@ -28,17 +28,12 @@ from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import Selector
 from barnabas.transport.transport_layer import PlaintextTransportLayer
-from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 
 HANDLER = Handler(ApiKey.PRODUCE, lambda request: None)
 """Not asked: the harness parses and handles."""
 LISTENER = ServedListener("PLAINTEXT", "PLAINTEXT")
-
-
-def framed(*frames: bytes) -> bytes:
-    """With size prefixes."""
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
 def never(error: BaseException) -> None:

@@ -23,7 +23,8 @@ from barnabas.network.request_intake import SLOW_REQUEST_NS
 from barnabas.records.file_records import FileRecords
 from barnabas.transport.authenticator import Conversation
 from barnabas.transport.send import FILE_BYTES_PER_TURN
-from tests.unit.network.network_harness import NetworkHarness, framed
+from tests.support.memory_network import framed
+from tests.unit.network.network_harness import NetworkHarness
 
 
 @pytest.fixture(params=[True, False], ids=["inline", "queue"])

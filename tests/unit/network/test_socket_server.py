@@ -18,7 +18,8 @@ from barnabas.network.request_path import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.logger_levels import set_logger_level
-from tests.unit.network.network_harness import NetworkHarness, ask, framed, never, read
+from tests.support.memory_network import framed
+from tests.unit.network.network_harness import NetworkHarness, ask, never, read
 
 LOOPBACK = EndPoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import struct
 from typing import Any
 
 import pytest
@@ -13,15 +12,11 @@ from barnabas.transport.channel_state import ChannelState
 from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.selector import Selector
 from barnabas.transport.transport_layer import PlaintextTransportLayer
-from tests.support.memory_network import MemoryNetwork, MemorySocket
+from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 
 DELAY_MS = 100
 IDLE_MS = 10_000
-
-
-def framed(*frames: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
 class FakeAuthenticator:

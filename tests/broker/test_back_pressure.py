@@ -5,7 +5,6 @@ requests and answers may take (queued.max.request.bytes), the broker's memory st
 from __future__ import annotations
 
 import logging
-import resource
 import struct
 import threading
 import time
@@ -32,19 +31,10 @@ LIMIT = 64 * MIB
 PER_CONNECTION = 64 * 1024
 LARGE_VALUE = b"v" * (300 * 1024)
 DRIPPED_VALUE = b"v" * MIB
-DESCRIPTORS = 4096
 OLD_FETCH = 2  # its records are converted
 
 TOPICS_ASKED_FOR = 2500
 """Of one Metadata request below 64 KiB, whose answer is several times as long."""
-
-
-@pytest.fixture
-def many_descriptors() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(DESCRIPTORS, before[0]), max(DESCRIPTORS, before[1])))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def resident_bytes(server: Server) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import SECONDS, RawClient
 from tests.support.raw_offsets import find_coordinator
 from tests.support.server_fixtures import AGAINST_KAFKA, SERVER_PROPERTIES, Server
+from tests.support.waiting import wait_until
 
 TOPIC = "__consumer_offsets"
 GROUP_KEY, UNKNOWN_KEY = 0, 9
@@ -67,10 +67,7 @@ def test_metadata_creates_the_topic_with_the_same_settings(own_server: Server) -
     own_server.start()
     with RawClient(own_server) as client:
         wanted = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=True)
-        deadline = time.monotonic() + SECONDS
-        while client.call(wanted, 9, MetadataResponse).topics[0].error_code != ErrorCode.NONE:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: client.call(wanted, 9, MetadataResponse).topics[0].error_code == ErrorCode.NONE, SECONDS)
         partitions = client.call(wanted, 9, MetadataResponse).topics[0].partitions
         assert len(partitions) == int(SERVER_PROPERTIES["offsets.topic.num.partitions"])
         assert find_coordinator(client, "a")[0] == ErrorCode.NONE

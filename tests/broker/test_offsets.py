@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
 import pytest
@@ -30,17 +29,9 @@ from tests.support.raw_offsets import (
     find_coordinator,
 )
 from tests.support.server_fixtures import AGAINST_KAFKA, Server
+from tests.support.waiting import wait_until
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def group(client: RawClient) -> str:
-    """A group of the test's own, whose coordinator is there."""
-    name = f"group-{next(_numbers)}"
-    assert find_coordinator(client, name)[0] == NONE
-    return name
 
 
 @each_version(ApiKey.OFFSET_COMMIT, lowest=1)
@@ -147,10 +138,7 @@ def test_a_deleted_topic_takes_its_offsets_with_it(client: RawClient, topic: str
     client.create_topic(topic, 2)
     commit_offsets(client, group, topic, {0: 1})
     client.call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5, DeleteTopicsResponse)
-    deadline = time.monotonic() + SECONDS
-    while fetch_offsets(client, group, topic, None):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not fetch_offsets(client, group, topic, None), SECONDS)
 
 
 @pytest.mark.skipif(AGAINST_KAFKA, reason="its registration in ZooKeeper outlives it for a while")

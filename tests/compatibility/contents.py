@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient
 from tests.support.server_process import ServerProcess
 
@@ -239,3 +241,17 @@ def wait_until_cleaned(data_dir: Path, *topics: str, timeout_seconds: float = 60
     while not wanted.items() <= cleaner_checkpoint(data_dir).items():
         assert time.monotonic() < deadline, (wanted, cleaner_checkpoint(data_dir))
         time.sleep(0.1)
+
+
+@contextmanager
+def filled(broker: ApacheKafka) -> Iterator[None]:
+    """Run a broker that has all contents, cleaned where they are compacted; it ends with the block."""
+    try:
+        broker.start()
+        fill(broker)
+        fill_by_clients(broker)
+        fill_transactions(broker)
+        wait_until_cleaned(broker.data_dir, COMPACTED)
+        yield
+    finally:
+        broker.close()

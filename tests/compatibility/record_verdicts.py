@@ -27,14 +27,9 @@ def main() -> None:
     cases = list(HostileBatches(SEED).take(COUNT))
     with tempfile.TemporaryDirectory() as place:
         kafka, ours = ApacheKafka(Path(place, "kafka")), BarnabasProcess(Path(place, "ours"), {})
-        try:
-            kafka.start()
-            ours.start()
+        with kafka.running(), ours.running():
             theirs = verdicts_of(kafka, kafka.data_dir, cases)
             own = verdicts_of(ours, ours.data_dir, cases)
-        finally:
-            kafka.close()
-            ours.close()
     lines = []
     for case, verdict, our_verdict in zip(cases, theirs, own, strict=True):
         named, rest = unexplained([case], [verdict], [our_verdict])

@@ -35,14 +35,9 @@ def test_same_verdicts_and_same_bytes(tmp_path: Path) -> None:
     need_apache_kafka()
     cases = list(HostileBatches(SEED).take(COUNT))
     kafka, ours = ApacheKafka(tmp_path / "kafka"), BarnabasProcess(tmp_path / "ours", {})
-    try:
-        kafka.start()
-        ours.start()
+    with kafka.running(), ours.running():
         theirs = verdicts_of(kafka, kafka.data_dir, cases)
         own = verdicts_of(ours, ours.data_dir, cases)
-    finally:
-        kafka.close()
-        ours.close()
     named, rest = unexplained(cases, theirs, own)
     accepted = sum(verdict.stored is not None for verdict in theirs)
     assert accepted > COUNT // 5, "else this shows little"
@@ -55,11 +50,8 @@ def test_recorded_verdicts(tmp_path: Path) -> None:
     recorded = json.loads(RECORDED.read_text())
     cases = list(HostileBatches(recorded["seed"]).take(len(recorded["verdicts"])))
     ours = BarnabasProcess(tmp_path / "ours", {})
-    try:
-        ours.start()
+    with ours.running():
         own = verdicts_of(ours, ours.data_dir, cases)
-    finally:
-        ours.close()
     for case, (code, checksum, named), verdict in zip(cases, recorded["verdicts"], own, strict=True):
         if not named:
             stored = None if verdict.stored is None else crc32c(verdict.stored)
@@ -74,11 +66,8 @@ def test_what_ours_stores_can_be_read(tmp_path: Path) -> None:
     """No batch that was accepted keeps a consumer from those behind it."""
     cases = list(HostileBatches(7).take(2000))
     ours = BarnabasProcess(tmp_path / "ours", {})
-    try:
-        ours.start()
+    with ours.running():
         own = verdicts_of(ours, ours.data_dir, cases)
-    finally:
-        ours.close()
     stored = [verdict.stored for verdict in own if verdict.stored is not None]
     assert len(stored) > 300
     for each in stored:

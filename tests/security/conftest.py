@@ -16,10 +16,10 @@ import pytest
 from tests.support.apache_kafka import CONFIG_COMMAND, ApacheKafka, need_apache_kafka, run_tool
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.certificates import CertificateAuthority, Identity
-from tests.support.server_fixtures import SERVER_PROPERTIES, topic
+from tests.support.server_fixtures import SERVER_PROPERTIES, many_descriptors, topic
 from tests.support.server_process import free_port
 
-__all__ = ["topic"]
+__all__ = ["many_descriptors", "topic"]
 
 LISTENERS = {"SSL": "none", "REQUESTED": "requested", "REQUIRED": "required"}
 

@@ -7,7 +7,6 @@ SaslHandshake, between the messages of SCRAM; and the last three once more over 
 from __future__ import annotations
 
 import itertools
-import resource
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,24 +26,13 @@ from tests.support.sasl_exchange import SaslRawClient, SaslTlsRawClient, ScramDi
 from tests.support.server_fixtures import SERVER_PROPERTIES
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("many_descriptors")]
 
 CROWD = 1_000
-DESCRIPTORS = 4_096
-"""For the crowd in this process, and for the same in the broker's."""
 IDLE_MS = 5_000
 LONG_IDLE_MS = 600_000
 SCRAM = "SCRAM-SHA-512"
 OPEN = "kafka_server_socket_server_metrics_connection_count"
-
-
-@pytest.fixture(autouse=True)
-def many_descriptors() -> Iterator[None]:
-    """Raise the limit of this process, which the broker inherits."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(DESCRIPTORS, before[0]), max(DESCRIPTORS, before[1])))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 class Place(NamedTuple):

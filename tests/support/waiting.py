@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 POLL_SECONDS = 0.02
@@ -20,3 +21,8 @@ def wait_until(condition: Callable[[], Any], seconds: float) -> Any:
         assert time.monotonic() < deadline
         time.sleep(POLL_SECONDS)
     return value
+
+
+def is_gone(path: Path) -> bool:
+    """Return whether a file or directory is deleted."""
+    return not path.exists()

@@ -87,10 +87,9 @@ def test_cleaned_under_load(cleaning_server: Server) -> None:
             assert all(produced.get(offset, row) == row for offset, row in found.items())
         producer.join()
         assert len(produced) == BATCHES * PER_BATCH
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(found := read_all(client, "table")) > len(produced) // 2:
-            assert time.monotonic() < deadline, f"{len(found)} of {len(produced)} records are still there"
-            time.sleep(0.05)
+        found = wait_until(
+            lambda: read_all(client, "table"), PATIENCE_SECONDS, lambda found: len(found) <= len(produced) // 2
+        )
     newest = {key: offset for offset, (key, _) in sorted(produced.items())}
     assert set(newest.values()) <= set(found)
     assert found.items() <= produced.items()

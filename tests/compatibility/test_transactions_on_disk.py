@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -47,6 +47,7 @@ from tests.support.raw_client import SECONDS, RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator
 from tests.support.raw_offsets import NOT_COMMITTED, fetch_offsets
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -67,16 +68,10 @@ PROPERTIES = {
 COMPACTED = {"cleanup.policy": "compact"}
 CONFIGS = {"__consumer_offsets": COMPACTED | {"compression.type": "producer"}, LOG: COMPACTED, TOPIC: {}}
 
-T = TypeVar("T")
 
-
-def until(call: Callable[[], T], is_right: Callable[[T], bool]) -> T:
+def until(call: Callable[[], Any], is_right: Callable[[Any], bool]) -> Any:
     """The first result of `call` that is right."""
-    deadline = time.monotonic() + 2 * SECONDS
-    while not is_right(found := call()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-    return found
+    return wait_until(call, 2 * SECONDS, is_right)
 
 
 class Writer(NamedTuple):

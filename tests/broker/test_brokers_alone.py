@@ -40,8 +40,8 @@ from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
-from barnabas.transport.transport_layer import TransportLayer
+from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.transport_layer import TransportLayer
 from tests.support.raw_client import RawClient
 
 ALICE, ALICES_ADDRESS = "User:alice", "127.0.0.2"

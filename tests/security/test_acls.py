@@ -36,11 +36,11 @@ from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitP
 from barnabas.runtime.clock import SystemClock
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
-from barnabas.transport.transport_layer import TransportLayer
+from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.transport_layer import TransportLayer
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zookeeper_config import ZookeeperConfig
-from barnabas.zk.zookeeper_store import ZookeeperStore
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
 from tests.broker.versions import each_version
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.raw_client import RawClient, make_batch

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from barnabas.runtime.clock import Clock
-from barnabas.zk.errors import StoreUnavailableError
-from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
-from barnabas.zk.watches import FiredWatch
-from barnabas.zk.znode_table import ZnodeTable, open_database
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.store.store import Operation, Outcome, SessionListener, SessionState, Store
+from barnabas.zk.store.watches import FiredWatch
+from barnabas.zk.store.znode_table import ZnodeTable, open_database
 
 
 class InlineStore:

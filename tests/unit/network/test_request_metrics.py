@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from barnabas.api.request import ConnectionContext, Handler, Request
 from barnabas.metrics.metrics_registry import Sample
-from barnabas.network.error_counts import note_errors
-from barnabas.network.request_metrics import RequestMetrics, request_name
+from barnabas.network.requests.error_counts import note_errors
+from barnabas.network.requests.request_metrics import RequestMetrics, request_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.message_index import request_class

@@ -12,8 +12,8 @@ from barnabas.rpc.connection_states import SessionRenewals
 from barnabas.rpc.node import Node
 from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
 from barnabas.security.sasl.client.plain_client import PlainClient
-from barnabas.transport.authenticator import PlaintextAuthenticator
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.authenticator import PlaintextAuthenticator
+from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.scripted_selector import all_versions
 from tests.unit.rpc.test_network_client import NODES, Setting
 

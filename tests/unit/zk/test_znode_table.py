@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.zk import errors
-from barnabas.zk.store import (
+from barnabas.zk.store import errors
+from barnabas.zk.store.store import (
     Check,
     Children,
     Create,
@@ -25,7 +25,7 @@ from barnabas.zk.store import (
     SetData,
     Stat,
 )
-from barnabas.zk.znode_table import ZnodeTable, open_database
+from barnabas.zk.store.znode_table import ZnodeTable, open_database
 from tests.support.mock_clock import MockClock
 
 SESSIONS = (1, 2)

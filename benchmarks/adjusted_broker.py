@@ -21,7 +21,7 @@ from barnabas.api.handlers.log_dirs import LogDirsApi
 from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
-from barnabas.network import request_intake
+from barnabas.network.connections import request_intake
 from benchmarks.systems import SHARED
 
 WORK_SECONDS = 0.020

@@ -20,8 +20,8 @@ from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.security.acl.acl_authorizer import AclAuthorizer
 from barnabas.security.acl.acl_binding import AccessControlEntry, ResourcePattern
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
-from barnabas.transport.transport_layer import TransportLayer
+from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.transport_layer import TransportLayer
 from benchmarks.bytecodes import COUNTED, TOPIC, WARM, CountedProcessors
 from benchmarks.systems import SHARED
 from benchmarks.wire_requests import Connection, batch_of_count, batch_of_size, fetch_frame, produce_frame

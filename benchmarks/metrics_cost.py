@@ -27,7 +27,7 @@ from barnabas.broker.broker_server import BrokerServer
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.network.processor import Processor
-from barnabas.network.request_metrics import RequestMetrics
+from barnabas.network.requests.request_metrics import RequestMetrics
 from benchmarks.systems import SHARED
 
 if TYPE_CHECKING:

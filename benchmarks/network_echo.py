@@ -124,7 +124,7 @@ def serve_barnabas(port_pipe: Any, inline: bool) -> None:
     from barnabas.config.listeners import EndPoint
     from barnabas.network.network_config import NetworkConfig
     from barnabas.network.request_handler import RequestHandlerPool
-    from barnabas.network.request_path import RequestHandling
+    from barnabas.network.requests.request_channel import RequestHandling
     from barnabas.network.socket_server import SocketServer
     from barnabas.protocol.headers import parse_request_header
     from barnabas.runtime.clock import SystemClock

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas_spark.option_values import OptionError
+from barnabas_spark.options.option_values import OptionError
 
 HEADERS = "headers"
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))

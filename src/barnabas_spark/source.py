@@ -21,17 +21,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from barnabas_spark import option_table as table
 from barnabas_spark.columns import default_schema
-from barnabas_spark.kafka_options import (
+from barnabas_spark.options import option_table as table
+from barnabas_spark.options.kafka_options import (
     SINK_OPTION_NAMES,
     SOURCE_OPTION_NAMES,
     WITHOUT_EFFECT_ON_SINK,
     WITHOUT_EFFECT_ON_SOURCE,
     refuse_fixed,
 )
-from barnabas_spark.option_values import DeclaredOptions, OptionError, OptionValues
-from barnabas_spark.sink_option_table import TOPIC
+from barnabas_spark.options.option_table import TOPIC
+from barnabas_spark.options.option_values import DeclaredOptions, OptionError, OptionValues
 from barnabas_spark.worker_heap import worker_heap
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class BarnabasDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query. Raises OptionError."""
-        from barnabas_spark.batch_reader import batch_reader  # noqa: PLC0415 - see the module's docstring
+        from barnabas_spark.reading.batch_reader import batch_reader  # noqa: PLC0415 - see the module's docstring
 
         worker_heap.begin_plan()
         warn_of_stream_options(self.options)
@@ -65,19 +65,19 @@ class BarnabasDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query. Raises OptionError."""
-        from barnabas_spark.stream_reader import BarnabasStreamReader  # noqa: PLC0415
+        from barnabas_spark.reading.stream_reader import BarnabasStreamReader  # noqa: PLC0415
 
         return BarnabasStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch. Raises OptionError, also for `overwrite`: topics can only be appended to."""
-        from barnabas_spark.batch_writer import BarnabasWriter  # noqa: PLC0415
+        from barnabas_spark.writing.batch_writer import BarnabasWriter  # noqa: PLC0415
 
         return BarnabasWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a streaming query. Raises OptionError."""
-        from barnabas_spark.stream_writer import BarnabasStreamWriter  # noqa: PLC0415
+        from barnabas_spark.writing.stream_writer import BarnabasStreamWriter  # noqa: PLC0415
 
         return BarnabasStreamWriter(self.options, schema)
 
@@ -100,12 +100,12 @@ def check_options(given: Mapping[str, str]) -> None:
     # A sink may take its topics from a column. So options without a topic may be those of a sink, and are checked when
     # Spark asks for a reader or a writer.
     if options.given(table.STRATEGIES):
-        from barnabas_spark.source_options import SourceOptions  # noqa: PLC0415
+        from barnabas_spark.options.source_options import SourceOptions  # noqa: PLC0415
 
         SourceOptions.parse(given, streaming=None)
         _warn_of_no_effect(options, WITHOUT_EFFECT_ON_SOURCE)
     elif TOPIC.name in options:
-        from barnabas_spark.sink_options import SinkOptions  # noqa: PLC0415
+        from barnabas_spark.options.sink_options import SinkOptions  # noqa: PLC0415
 
         SinkOptions.parse(given)
         _warn_of_no_effect(options, WITHOUT_EFFECT_ON_SINK)

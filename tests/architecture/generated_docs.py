@@ -100,12 +100,12 @@ def _code(text: str | None) -> str:
 
 def protocol_coverage_page() -> str:
     """docs/protocol-coverage.md."""
-    from barnabas.broker.api_table import build_registry
+    from barnabas.broker.stages.api_table import build_registry
 
     lines = [
         "# Protocol coverage",
         "",
-        "Made from the registry in `barnabas.broker.api_table` by `make docs`. Versions are what is accepted;",
+        "Made from the registry in `barnabas.broker.stages.api_table` by `make docs`. Versions are what is accepted;",
         "`broker.emulate.version` narrows them to those of one release of Apache Kafka (2.8 to 4.3).",
         "",
         "- **listed**: what ApiVersions says, where that differs. `no`: an API that is answered but not named, as",

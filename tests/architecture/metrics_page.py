@@ -23,13 +23,13 @@ from barnabas.console.prometheus_names import help_of, is_counter, prometheus_na
 from barnabas.metrics.metrics_registry import Sample
 from barnabas.protocol.messages.quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.delayed_produce import ProduceExpirations
 from barnabas.replica.fetcher.fetcher_thread import FetcherStats
-from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.replica_metrics import FetcherThreadMetrics
+from barnabas.replica.requests.delayed_produce import ProduceExpirations
 from barnabas.storage.log_environment import RecoveryProgress
 from barnabas.storage.storage_metrics import LoadingMetrics
-from barnabas.zk.zookeeper_metrics import ZookeeperMetrics
+from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics
 from tests.architecture.exporter_rules import missing_series
 from tests.architecture.source_tree import ROOT
 from tests.support.raw_client import CLIENT_ID, RawClient, make_batch

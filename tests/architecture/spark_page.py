@@ -6,15 +6,21 @@ import re
 from collections.abc import Iterable
 
 from barnabas.clients.settings.notation import Setting
-from barnabas_spark.connection_security import (
+from barnabas_spark.options.connection_security import (
     NOT_OFFERED,
     SECURITY_OPTION_NAMES,
     SECURITY_SETTINGS,
     as_option_names,
 )
-from barnabas_spark.kafka_options import WITHOUT_EFFECT_ON_SINK, WITHOUT_EFFECT_ON_SOURCE
-from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS, Option, Queries
-from barnabas_spark.sink_option_table import KAFKA_OPTIONS_OF_SINK, SINK_OPTIONS
+from barnabas_spark.options.kafka_options import WITHOUT_EFFECT_ON_SINK, WITHOUT_EFFECT_ON_SOURCE
+from barnabas_spark.options.option_table import (
+    KAFKA_OPTIONS_OF_SINK,
+    KAFKA_OPTIONS_OF_SOURCE,
+    SINK_OPTIONS,
+    SOURCE_OPTIONS,
+    Option,
+    Queries,
+)
 from tests.support.documented_code import ROOT
 
 PAGE = ROOT / "docs" / "spark.md"

@@ -18,7 +18,7 @@ from tests.support.requirements import need
 
 _READ = """
 from barnabas.clients.errors import ClientTimeout
-from barnabas_spark.offset_ranges import OffsetRange, RangePartition
+from barnabas_spark.reading.offset_ranges import OffsetRange, RangePartition
 from barnabas_spark.source import BarnabasDataSource
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -42,7 +42,7 @@ except ClientTimeout:
     pass
 """
 _FETCH = """
-from barnabas_spark.partition_reader import ReadTimeout
+from barnabas_spark.reading.partition_reader import ReadTimeout
 try:
     next(iter(source.reader(source.schema()).read(RangePartition((OffsetRange("t", 0, 0, 1),)))))
 except ReadTimeout:

@@ -37,8 +37,8 @@ LEAST_FILE_LINES = 40
 SHORT_FILES: dict[str, str] = {
     "barnabas/__main__.py": "what `python -m barnabas` runs",
     "barnabas/api/handlers/telemetry.py": "no handler family imports another, and this one is imported late",
-    "barnabas/cli/perf.py": "a group of commands; the table of commands names its module",
-    "barnabas/cli/perf_rebalance_times.py": "its base class brings the whole consumer, which `--help` does without",
+    "barnabas/cli/perf/perf.py": "a group of commands; the table of commands names its module",
+    "barnabas/cli/perf/perf_rebalance_times.py": "its base class brings the consumer, which `--help` does without",
     "barnabas/clients/consumer/group/make_coordinator.py": "the choice between two packages, neither of which knows it",
     "barnabas/security/sasl/client/plain_client.py": "a side of a mechanism, whose module the table of them names",
     "barnabas/storage/log/exchange.py": "a part of UnifiedLog, which is too long to take it back",
@@ -133,7 +133,7 @@ def test_nothing_is_left_for_later() -> None:
 
 def test_every_api_has_a_wire_test() -> None:
     """The differential tests of tests/wire know each version that the registry offers."""
-    from barnabas.broker.api_table import build_registry
+    from barnabas.broker.stages.api_table import build_registry
 
     tested = {(message.__name__, version) for message, version in all_versions()}
     registry = build_registry(MagicMock())

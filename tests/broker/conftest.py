@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.testing import BrokerProcess, Cluster, broker, cluster
-from barnabas.zk.store import Store
+from barnabas.zk.store.store import Store
 from tests.support.command_line import Run, run_against
 from tests.support.raw_client import RawClient
 from tests.support.raw_group_member import await_coordinator

@@ -61,8 +61,8 @@ from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.security.acl.acl_authorizer import Action
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
-from barnabas.transport.transport_layer import TransportLayer
+from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.transport_layer import TransportLayer
 from tests.fuzz.real_requests import TARGET, RealRequests
 from tests.support.raw_client import RawClient, make_batch
 from tests.support.raw_group_member import await_coordinator

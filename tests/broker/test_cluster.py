@@ -23,9 +23,9 @@ from barnabas.protocol.messages.topics import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import BrokerFailed, BrokerProcess, Cluster, cluster
 from barnabas.testing.broker_command import Setting
-from barnabas.zk.broker_zk_data import BrokerIdZNode
-from barnabas.zk.errors import NoNodeError
-from barnabas.zk.store import Store
+from barnabas.zk.store.errors import NoNodeError
+from barnabas.zk.store.store import Store
+from barnabas.zk.znodes.broker_zk_data import BrokerIdZNode
 from tests.support.cluster_state import in_sync_replicas, partition_state
 from tests.support.raw_client import RawClient
 from tests.support.waiting import is_gone, wait_until

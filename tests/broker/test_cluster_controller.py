@@ -19,8 +19,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import Cluster, cluster
-from barnabas.zk.errors import NoNodeError
-from barnabas.zk.store import Store
+from barnabas.zk.store.errors import NoNodeError
+from barnabas.zk.store.store import Store
 from tests.support.cluster_state import partition_state
 from tests.support.numbered_records import eventually, producing, values_of
 from tests.support.raw_client import RawClient, make_batch

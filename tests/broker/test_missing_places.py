@@ -74,7 +74,7 @@ def test_the_migration_shows_what_is_logged_beside_kazoos_attempts(tmp_path: Pat
         "import logging, sys; from barnabas.cli.main import barnabas\n"
         f"sys.argv[1:] = ['cluster', 'migrate', {str(tmp_path)!r}, '--zookeeper', '127.0.0.1:1']\n"
         "try: barnabas()\n"
-        "finally: logging.getLogger('barnabas.zk.zookeeper_store').warning('The session has expired')"
+        "finally: logging.getLogger('barnabas.zk.zookeeper.zookeeper_store').warning('The session has expired')"
     )
     ended = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, timeout=60, check=False)
     first, second = ended.stderr.splitlines()

@@ -9,7 +9,7 @@ import pytest
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.testing import BrokerFailed, Cluster, cluster
-from barnabas.zk.broker_zk_data import BrokerIdZNode
+from barnabas.zk.znodes.broker_zk_data import BrokerIdZNode
 from tests.support.cluster_state import partition_state
 from tests.support.waiting import wait_until
 

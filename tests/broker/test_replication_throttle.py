@@ -12,7 +12,7 @@ import pytest
 from barnabas.clients.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.testing import Cluster, cluster
-from barnabas.zk.store import Store
+from barnabas.zk.store.store import Store
 from tests.support.cluster_state import partition_state
 from tests.support.waiting import wait_until
 

@@ -13,8 +13,8 @@ from barnabas.config.keys.plugin_keys import AUTHORIZER_SETTINGS
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.runtime.clock import SystemClock
-from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store.embedded_store import EmbeddedStore
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.server_fixtures import AGAINST_KAFKA
 from tests.support.settings_client import ALL_BROKERS, BROKER, OK, SET, SettingsClient

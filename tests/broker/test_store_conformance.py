@@ -15,9 +15,8 @@ import pytest
 
 from barnabas.runtime.clock import SystemClock
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.zk import errors
-from barnabas.zk.embedded_store import EmbeddedStore
-from barnabas.zk.store import (
+from barnabas.zk.store.embedded_store import EmbeddedStore
+from barnabas.zk.store.store import (
     Check,
     Create,
     Created,
@@ -29,9 +28,10 @@ from barnabas.zk.store import (
     Store,
     WatchEvent,
     WatchEventType,
+    errors,
 )
-from barnabas.zk.zookeeper_config import ZookeeperConfig
-from barnabas.zk.zookeeper_store import ZookeeperStore
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
 from tests.support.apache_kafka import ZooKeeper, need_apache_kafka
 
 WAIT_SECONDS = 60

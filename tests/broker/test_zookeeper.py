@@ -12,10 +12,10 @@ import pytest
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.testing import BrokerProcess
 from barnabas.testing.broker_command import Setting
-from barnabas.zk.errors import StoreUnavailableError
-from barnabas.zk.store import SessionState, WatchEvent, WatchEventType
-from barnabas.zk.zookeeper_config import ZookeeperConfig
-from barnabas.zk.zookeeper_store import ZookeeperStore
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.store.store import SessionState, WatchEvent, WatchEventType
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
 from tests.support.apache_kafka import ZooKeeper, need_apache_kafka
 from tests.support.cluster_state import in_sync_replicas
 from tests.support.lossy_relay import LossyRelay

@@ -16,11 +16,11 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.runtime.clock import SystemClock
 from barnabas.testing import BrokerFailed, BrokerProcess
 from barnabas.testing.broker_command import Setting
-from barnabas.zk.errors import AccessDeniedError, StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.store import Create, GetData, NodeData, WatchEvent, WatchEventType
-from barnabas.zk.zookeeper_config import ZookeeperConfig
-from barnabas.zk.zookeeper_store import ZookeeperStore
+from barnabas.zk.store.errors import AccessDeniedError, StoreUnavailableError
+from barnabas.zk.store.store import Create, GetData, NodeData, WatchEvent, WatchEventType
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
 from tests.support.certificates import PASSWORD, CertificateAuthority, Identity
 from tests.support.lossy_relay import LossyRelay
 from tests.support.raw_client import RawClient

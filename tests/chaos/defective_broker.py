@@ -17,7 +17,7 @@ from barnabas.cli.main import main
 from barnabas.coordinator.group.group_loading import PartitionReplay
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.replica.fetcher.followed_state import FollowedState, FollowerLogPosition
-from barnabas.replica.partition import Partition
+from barnabas.replica.partitions.partition import Partition
 
 
 def early_high_watermark() -> None:

@@ -14,7 +14,7 @@ import pytest
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.consumer import Consumer, TopicPartition
 from barnabas.clients.producer import Producer
-from barnabas.replica.closest_replica_reader import RACK_AWARE
+from barnabas.replica.requests.closest_replica_reader import RACK_AWARE
 from barnabas.testing import Cluster, cluster
 from tests.support.apache_kafka import CONSOLE_CONSUMER, need_apache_kafka, run_tool
 from tests.support.broker_metrics import metric_value

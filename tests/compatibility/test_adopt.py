@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.broker.log_adoption import AdoptionOrder, LogAdoption
-from barnabas.cli.log import log
+from barnabas.cli.log.log import log
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import SystemClock
 from barnabas.storage.directories.log_dir import DirectoryLock
-from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store.embedded_store import EmbeddedStore
 from tests.compatibility.data_dirs import contents
 from tests.compatibility.golden import COMPACTED, CONFIGS, ORDERS, TOPICS, TRANSACTIONS, unpack
 

@@ -14,7 +14,7 @@ from barnabas_spark.log_source.log_batch_reader import read_split
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
 from barnabas_spark.log_source.sidecar_job import SidecarJob
-from barnabas_spark.row_bounds import ALL_ROWS
+from barnabas_spark.reading.row_bounds import ALL_ROWS
 from tests.compatibility.contents import (
     BROKER_PROPERTIES,
     PARTITIONS,

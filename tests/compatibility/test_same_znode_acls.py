@@ -10,9 +10,9 @@ from kazoo.client import KazooClient
 
 from barnabas.clients.admin import Admin, NewTopic, ScramAlteration, ScramMechanism
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.zk.zookeeper_config import ZookeeperConfig
-from barnabas.zk.zookeeper_connection import FirstConnection, new_client
-from barnabas.zk.zookeeper_requests import acls_of
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_connection import FirstConnection, new_client
+from barnabas.zk.zookeeper.zookeeper_requests import acls_of
 from tests.support.apache_kafka import need_apache_kafka
 from tests.support.secure_zookeeper import SecureZooKeeper, login_context
 from tests.support.zookeeper_cluster import JoinedKafka

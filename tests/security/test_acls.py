@@ -36,10 +36,10 @@ from barnabas.protocol.messages.transactions import InitProducerIdRequest, InitP
 from barnabas.runtime.clock import SystemClock
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.transport.authenticator import ANONYMOUS
+from barnabas.transport.channel.authenticator import ANONYMOUS
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.zookeeper_config import ZookeeperConfig
-from barnabas.zk.zookeeper_store import ZookeeperStore
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
 from tests.broker.versions import each_version
 from tests.support.barnabas_process import BarnabasProcess
 from tests.support.listener_servers import ALICE, ALICES_ADDRESS, channel_by_address

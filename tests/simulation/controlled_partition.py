@@ -32,12 +32,17 @@ from barnabas.protocol.messages.inter_broker import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from barnabas.replica.alter_partition_manager import IsrChange
-from barnabas.replica.default_alter_partition_manager import AlterPartitionSender, _is_unanswered, _outcomes, _request
+from barnabas.replica.isr.default_alter_partition_manager import (
+    AlterPartitionSender,
+    _is_unanswered,
+    _outcomes,
+    _request,
+)
+from barnabas.replica.isr.isr_updates import IsrChange
 from barnabas.replica.leadership_orders import LeadershipOrders
-from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.leader_and_isr import LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
+from barnabas.zk.znodes.leader_and_isr import LeaderIsrAndControllerEpoch
 from tests.simulation.in_process_leader import FetchHandler
 from tests.simulation.replicated_partition import (
     BROKERS,

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.file_records import FileRecords
 from barnabas.replica.fetcher.leader_end_point import FETCH_VERSION, FetchedPartition
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.rpc.fetch_request import FetchingReplica, FetchLimits
 from barnabas.rpc.fetch_session_handler import FetchSessionHandler, WantedPositions
 from barnabas.rpc.peer_connection import ConnectionLost

@@ -12,9 +12,9 @@ from barnabas.clients.calls.offset_lookup import OffsetAndTimestamp
 from barnabas.clients.errors import ClientTimeout, Unreachable
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.admin_offsets import AdminOffsets
-from barnabas_spark.source_options import ConnectionOptions, OffsetRetries
-from barnabas_spark.starting_offsets import TopicMissing
+from barnabas_spark.options.source_options import ConnectionOptions, OffsetRetries
+from barnabas_spark.reading.admin_offsets import AdminOffsets
+from barnabas_spark.reading.starting_offsets import TopicMissing
 
 T0 = TopicPartition("t", 0)
 CONNECTION = ConnectionOptions(("127.0.0.1:9",), "test", 30_000, 60_000, bootstrap_timeout_ms=50)

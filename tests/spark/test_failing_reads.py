@@ -18,13 +18,13 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.errors import Unreachable
 from barnabas.clients.producer import Producer
 from barnabas.testing import BrokerProcess, broker
-from barnabas_spark.batch_reader import BarnabasReader, batch_reader
-from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import default_schema
-from barnabas_spark.offset_ranges import OffsetRange, RangePartition
-from barnabas_spark.partition_reader import ReadFailed, ReadTimeout
-from barnabas_spark.source_options import DataLoss
-from barnabas_spark.stream_reader import BarnabasStreamReader
+from barnabas_spark.options.source_options import DataLoss
+from barnabas_spark.reading.batch_reader import BarnabasReader, batch_reader
+from barnabas_spark.reading.client_cache import connections
+from barnabas_spark.reading.offset_ranges import OffsetRange, RangePartition
+from barnabas_spark.reading.partition_reader import ReadFailed, ReadTimeout
+from barnabas_spark.reading.stream_reader import BarnabasStreamReader
 from tests.support.lying_relay import LyingRelay
 
 if TYPE_CHECKING:

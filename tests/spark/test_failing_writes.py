@@ -14,12 +14,12 @@ from pyspark.sql.types import StructType
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.errors import ClientTimeout, Unreachable
 from barnabas.testing import broker
-from barnabas_spark import row_sender, stream_writer
-from barnabas_spark.client_cache import connections
-from barnabas_spark.row_sender import send_rows
-from barnabas_spark.sink_options import SinkOptions
-from barnabas_spark.stream_writer import BarnabasStreamWriter
-from barnabas_spark.transactional_sender import send_rows_once
+from barnabas_spark.options.sink_options import SinkOptions
+from barnabas_spark.reading.client_cache import connections
+from barnabas_spark.writing import row_sender, stream_writer
+from barnabas_spark.writing.row_sender import send_rows
+from barnabas_spark.writing.stream_writer import BarnabasStreamWriter
+from barnabas_spark.writing.transactional_sender import send_rows_once
 
 TOPIC = "written"
 

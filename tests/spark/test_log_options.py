@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas_spark.log_source.log_options import LogPosition, LogSourceOptions
-from barnabas_spark.option_values import OptionError
+from barnabas_spark.options.option_values import OptionError
 
 pytestmark = pytest.mark.spark
 

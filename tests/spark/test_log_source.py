@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.cli.log_sidecars import sidecars
+from barnabas.cli.log.log_sidecars import sidecars
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas_spark.offset_ranges import OffsetRange, limit_offsets, ranges_between, split_ranges, tasks_of
-from barnabas_spark.source_options import ReadLimits
+from barnabas_spark.options.source_options import ReadLimits
+from barnabas_spark.reading.offset_ranges import OffsetRange, limit_offsets, ranges_between, split_ranges, tasks_of
 
 ranges = st.lists(
     st.builds(

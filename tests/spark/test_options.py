@@ -9,13 +9,12 @@ import pytest
 from barnabas.clients.settings.client_security import channel_builder
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
-from barnabas_spark.option_table import KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS
-from barnabas_spark.option_values import OptionError
-from barnabas_spark.position_options import TimestampPosition
-from barnabas_spark.sink_option_table import COMPRESSION_TYPE
-from barnabas_spark.sink_options import SinkOptions
+from barnabas_spark.options.option_table import COMPRESSION_TYPE, KAFKA_OPTIONS_OF_SOURCE, SOURCE_OPTIONS
+from barnabas_spark.options.option_values import OptionError
+from barnabas_spark.options.position_options import TimestampPosition
+from barnabas_spark.options.sink_options import SinkOptions
+from barnabas_spark.options.source_options import SourceOptions
 from barnabas_spark.source import check_options, warn_of_stream_options
-from barnabas_spark.source_options import SourceOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 TOPIC = SERVERS | {"subscribe": "t"}

@@ -12,9 +12,9 @@ import pytest
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.testing import broker
-from barnabas_spark.batch_reader import batch_reader
-from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import default_schema
+from barnabas_spark.reading.batch_reader import batch_reader
+from barnabas_spark.reading.client_cache import connections
 from benchmarks.process_usage import peak_resident_mib, reset_peak, resident_mib
 
 VALUE = b"0123456789abcdef" * 64

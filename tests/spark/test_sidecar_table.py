@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.cli.log_sidecars import sidecars
+from barnabas.cli.log.log_sidecars import sidecars
 from barnabas.clients.arrow import COLUMNS
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Codec
@@ -22,7 +22,7 @@ from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.checkpoints import HIGH_WATERMARK_FILE, OffsetCheckpointFile
 from barnabas_spark import table
-from barnabas_spark.option_values import OptionError
+from barnabas_spark.options.option_values import OptionError
 from tests.compatibility.golden import TRANSACTIONS, unpack
 from tests.spark.known_records import made_up
 from tests.unit.storage.log_harness import NOW, Broker, log_config

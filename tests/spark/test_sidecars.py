@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.log_sidecars import sidecars
+from barnabas.cli.log.log_sidecars import sidecars
 from barnabas.clients.arrow import COLUMNS, RECORD_SCHEMA
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch_builder import RecordBatchBuilder
@@ -21,7 +21,7 @@ from barnabas_spark.log_source.log_batch_reader import read_split
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
 from barnabas_spark.log_source.sidecars import current_sidecar
-from barnabas_spark.row_bounds import ALL_ROWS
+from barnabas_spark.reading.row_bounds import ALL_ROWS
 from tests.compatibility.golden import TRANSACTIONS, unpack
 from tests.spark.known_records import made_up
 from tests.unit.storage.log_harness import NOW, PARTITION, Broker, log_config

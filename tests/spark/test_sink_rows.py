@@ -11,9 +11,9 @@ from barnabas.clients.producer.partitioning.partition_choice import partition_fo
 from barnabas.records.compression import Codec
 from barnabas.records.record_batch import batches
 from barnabas.records.record_reader import Record
-from barnabas_spark.option_values import OptionError
-from barnabas_spark.row_sender import RowAddresser
-from barnabas_spark.sink_options import SinkOptions
+from barnabas_spark.options.option_values import OptionError
+from barnabas_spark.options.sink_options import SinkOptions
+from barnabas_spark.writing.row_sender import RowAddresser
 
 COUNTS = {"a": 4, "b": 2}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from barnabas.api.authorize import Authorizer
 from barnabas.api.origins import BrokerOrigin, BrokerSenders, ControllerOrigin, RefusedOrders
-from barnabas.transport.authenticator import ANONYMOUS
+from barnabas.transport.channel.authenticator import ANONYMOUS
 
 
 def _nowhere(_address: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.clients.admin import Admin
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.zk.store import Store
+from barnabas.zk.store.store import Store
 
 
 def partition_state(store: Store, topic: str, partition: int = 0) -> dict[str, Any]:

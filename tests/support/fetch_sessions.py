@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from barnabas.api.fetch_session_cache import FetchSessionCache
-from barnabas.api.fetch_sessions import FetchSessions
-from barnabas.replica.session_watches import SessionWatches
+from barnabas.api.fetch.fetch_session_cache import FetchSessionCache
+from barnabas.api.fetch.fetch_sessions import FetchSessions
+from barnabas.replica.partitions.session_watches import SessionWatches
 from tests.support.mock_clock import MockClock
 
 

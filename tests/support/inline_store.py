@@ -18,12 +18,12 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.uuid import ZERO_UUID
 from barnabas.runtime.clock import Clock
-from barnabas.zk.broker_zk_data import BrokerInfo
-from barnabas.zk.errors import StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.store import Operation, Outcome, SessionListener, SessionState, Store
-from barnabas.zk.watches import FiredWatch
-from barnabas.zk.znode_table import ZnodeTable, open_database
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.store.store import Operation, Outcome, SessionListener, SessionState, Store
+from barnabas.zk.store.watches import FiredWatch
+from barnabas.zk.store.znode_table import ZnodeTable, open_database
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from tests.support.mock_clock import MockClock
 
 

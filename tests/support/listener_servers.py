@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from barnabas.transport.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
-from barnabas.transport.transport_layer import TransportLayer
+from barnabas.transport.channel.authenticator import ANONYMOUS, Authenticator, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.transport_layer import TransportLayer
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import Server, make_server

@@ -10,11 +10,11 @@ from barnabas.protocol.headers import RequestHeader, parse_request_header, respo
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.message import Message
-from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
-from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.open_channels import IdleExpiry, OpenChannels
-from barnabas.transport.selector_counters import SelectorCounters
-from barnabas.transport.selectors_poller import SelectorsPoller
+from barnabas.transport.channel.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
+from barnabas.transport.channel.kafka_channel import ChannelState
+from barnabas.transport.channel.open_channels import IdleExpiry, OpenChannels
+from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.poller import SelectorsPoller
 from tests.support.mock_clock import MockClock
 
 

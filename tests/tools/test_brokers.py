@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from barnabas.broker.api_table import build_registry
+from barnabas.broker.stages.api_table import build_registry
 from tests.support.raw_client import RawClient
 from tests.support.server_fixtures import Server, make_server
 from tests.tools.kafka_tools import KafkaTools, SameSteps

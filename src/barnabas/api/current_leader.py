@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.hosted_partitions import HostedPartitions
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
 
 
 class KnownLeader(NamedTuple):

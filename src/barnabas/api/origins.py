@@ -32,7 +32,7 @@ from barnabas.api.brief import NeedsHandlerThread
 from barnabas.api.request import ConnectionContext, Request
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.transport.authenticator import ANONYMOUS
+from barnabas.transport.channel.authenticator import ANONYMOUS
 from barnabas.transport.host_addresses import ip_address_of
 
 logger = logging.getLogger(__name__)

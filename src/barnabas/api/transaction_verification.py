@@ -29,7 +29,7 @@ from barnabas.metrics.meter import Meter
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.partition import Partition
+from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.storage.producers.entry import Verification

@@ -27,29 +27,29 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.api.authorize import Authorizer
-from barnabas.broker.authorization import start_authorization
-from barnabas.broker.control_stage import ControlStage, build_control
 from barnabas.broker.controlled_shutdown import ControlledShutdownClient, ShutdownTerms
 from barnabas.broker.foundations import Foundations, start_foundations
-from barnabas.broker.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
 from barnabas.broker.lifecycle import BrokerLifecycle, BrokerState
-from barnabas.broker.own_listeners import OwnListeners, unauthenticated_listeners
 from barnabas.broker.process_tuning import (
     freeze_startup_objects,
     raise_descriptor_limit,
     tune_thread_switching,
 )
 from barnabas.broker.reconfigurable_parts import add_reconfigurable_parts
-from barnabas.broker.replication_stage import start_replication
-from barnabas.broker.storage_stage import StorageStage, open_storage
-from barnabas.broker.transaction_stage import build_transactions
+from barnabas.broker.settings.own_listeners import OwnListeners, unauthenticated_listeners
+from barnabas.broker.stages.authorization import start_authorization
+from barnabas.broker.stages.control_stage import ControlStage, build_control
+from barnabas.broker.stages.front_stage import AccessRules, BuiltStages, FrontStage, bind_front
+from barnabas.broker.stages.replication_stage import start_replication
+from barnabas.broker.stages.storage_stage import StorageStage, open_storage
+from barnabas.broker.stages.transaction_stage import build_transactions
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, kept_settings
 from barnabas.config.listeners import EndPoint, inter_broker_listener_name_of
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.transport.authenticator import ChannelBuilder
+from barnabas.transport.channel.authenticator import ChannelBuilder
 
 if TYPE_CHECKING:
     from barnabas.faults.fault_layer import FaultLayer

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from barnabas.broker.broker_channels import BrokerConnections
+from barnabas.broker.channels.broker_channels import BrokerConnections
 from barnabas.config.config_error import ConfigError
 from barnabas.config.setting import Settings, setting
 from barnabas.metadata.metadata_cache import MetadataCache

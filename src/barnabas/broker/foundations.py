@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.lifecycle import BrokerLifecycle
-from barnabas.broker.own_listeners import OwnListeners
-from barnabas.broker.server_config import SchedulerConfig
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.own_listeners import OwnListeners
+from barnabas.broker.settings.server_config import SchedulerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.purgatory.action_queue import ActionQueue

@@ -33,9 +33,9 @@ from barnabas.storage.directories.survey import (
     batches_from,
     survey_log_dirs,
 )
-from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.znode_table import DATABASE_NAME
+from barnabas.zk.store.embedded_store import EmbeddedStore
+from barnabas.zk.store.znode_table import DATABASE_NAME
 
 _T = TypeVar("_T")
 

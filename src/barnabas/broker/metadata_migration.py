@@ -22,12 +22,12 @@ from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import Files, OperatingSystemFiles
 from barnabas.storage.directories.log_dir import DirectoryLock
 from barnabas.storage.directories.meta_properties import read_meta_properties
-from barnabas.zk.broker_zk_data import ClusterIdZNode
-from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.store import Store
-from barnabas.zk.znode_copy import CopyRefused, ZnodeTree, check_no_broker, read_tree, write_tree
-from barnabas.zk.znode_table import DATABASE_NAME
+from barnabas.zk.store.embedded_store import EmbeddedStore
+from barnabas.zk.store.store import Store
+from barnabas.zk.store.znode_table import DATABASE_NAME
+from barnabas.zk.znodes.broker_zk_data import ClusterIdZNode
+from barnabas.zk.znodes.znode_copy import CopyRefused, ZnodeTree, check_no_broker, read_tree, write_tree
 
 MARK_FILE: Final = "metadata.moved"
 MARK_ZNODE: Final = "/barnabas_moved"

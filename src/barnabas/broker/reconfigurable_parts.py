@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from barnabas.broker.dynamic_listeners import DynamicListeners
-from barnabas.broker.dynamic_security import DynamicSecurity
-from barnabas.broker.front_stage import BuiltStages, FrontStage
-from barnabas.broker.server_config import RequestHandlerConfig, SchedulerConfig
-from barnabas.broker.topic_log_configs import TopicLogConfigs
+from barnabas.broker.channels.dynamic_security import DynamicSecurity
+from barnabas.broker.settings.dynamic_listeners import DynamicListeners
+from barnabas.broker.settings.server_config import RequestHandlerConfig, SchedulerConfig
+from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
+from barnabas.broker.stages.front_stage import BuiltStages, FrontStage
 from barnabas.config.config_error import ConfigError
 from barnabas.config.dynamic_settings import check_thread_count
 from barnabas.config.kafka_config import KafkaConfig

@@ -240,8 +240,8 @@ def _new_console(config: KafkaConfig, server: BrokerServer) -> ConsoleServer | N
 
 def _run_broker(server: BrokerServer, config: KafkaConfig, stop: _StopRequest, console_url: str | None) -> int:
     from barnabas.storage.errors import InconsistentMetaProperties, LogDirectoryLocked
-    from barnabas.zk.errors import StoreUnavailableError
-    from barnabas.zk.znode_json import ZnodeFormatError
+    from barnabas.zk.store.errors import StoreUnavailableError
+    from barnabas.zk.znodes.znode_json import ZnodeFormatError
 
     sentences = (
         ConfigError,

@@ -7,7 +7,7 @@ cannot help. Kafka: AuthenticationException, SslAuthenticationException, SaslAut
 from __future__ import annotations
 
 from barnabas.rpc.node import Node
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 
 class AuthenticationError(Exception):

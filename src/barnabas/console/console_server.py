@@ -26,7 +26,7 @@ from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 from barnabas.broker.lifecycle import BrokerState
 from barnabas.config.config_error import ConfigError
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.transport.transport_layer import is_connection_lost
+from barnabas.transport.channel.transport_layer import is_connection_lost
 
 logger = logging.getLogger(__name__)
 

@@ -39,9 +39,9 @@ from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, Alter
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.zk.errors import ControllerMovedError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.store import SessionState
+from barnabas.zk.store.errors import ControllerMovedError
+from barnabas.zk.store.store import SessionState
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from barnabas.zk.broker_zk_data import BrokerInfo
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 
 OnLeaderAndIsrResponse = Callable[[LeaderAndIsrResponse], None]
 OnUpdateMetadataResponse = Callable[[UpdateMetadataResponse], None]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from barnabas.controller.controller_events import ControllerEvent
 from barnabas.controller.controller_state import ControllerState, ControllerStats, state_while_handling
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock, SystemClock
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.store.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)
 

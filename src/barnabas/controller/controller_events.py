@@ -20,8 +20,8 @@ from barnabas.protocol.messages.inter_broker import (
     UpdateMetadataResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.broker_zk_data import ProducerIdsBlock
-from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.broker_zk_data import ProducerIdsBlock
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 
 
 class ElectionTrigger(enum.Enum):

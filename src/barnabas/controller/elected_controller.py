@@ -23,8 +23,8 @@ from barnabas.metadata.producer_ids import new_producer_id_block
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.scheduler import ScheduledTask, Scheduler
-from barnabas.zk.broker_zk_data import FinalizedFeatures
-from barnabas.zk.errors import StoreError
+from barnabas.zk.store.errors import StoreError
+from barnabas.zk.znodes.broker_zk_data import FinalizedFeatures
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.leader_and_isr import LeaderAndIsr
-from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 
 
 class ElectionStrategy(enum.Enum):

@@ -19,8 +19,8 @@ from barnabas.controller.replica_states import ReplicaState
 from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.errors import ControllerMovedError
-from barnabas.zk.leader_and_isr import LeaderAndIsr
+from barnabas.zk.store.errors import ControllerMovedError
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
 
 logger = logging.getLogger(__name__)
 

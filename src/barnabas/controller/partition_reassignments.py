@@ -45,11 +45,11 @@ from barnabas.controller.replica_states import ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.errors import BadVersionError, ControllerMovedError, NoNodeError
-from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.topic_zk_data import ReassignPartitionsZNode
-from barnabas.zk.znode_json import ZnodeFormatError
+from barnabas.zk.store.errors import BadVersionError, ControllerMovedError, NoNodeError
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import ReassignPartitionsZNode
+from barnabas.zk.znodes.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")

@@ -23,9 +23,9 @@ from barnabas.controller.replica_states import (
     valid_previous_replica_states,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.errors import ControllerMovedError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.store.errors import ControllerMovedError
+from barnabas.zk.znodes.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch
 
 logger = logging.getLogger(__name__)
 state_logger = logging.getLogger("state.change.logger")

@@ -21,9 +21,14 @@ from barnabas.controller.controller_events import (
 )
 from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.broker_zk_data import BrokerIdsZNode, BrokerIdZNode, ControllerZNode, LogDirEventNotificationZNode
-from barnabas.zk.store import WatchEventType
-from barnabas.zk.topic_zk_data import (
+from barnabas.zk.store.store import WatchEventType
+from barnabas.zk.znodes.broker_zk_data import (
+    BrokerIdsZNode,
+    BrokerIdZNode,
+    ControllerZNode,
+    LogDirEventNotificationZNode,
+)
+from barnabas.zk.znodes.topic_zk_data import (
     DeleteTopicsZNode,
     IsrChangeNotificationZNode,
     PreferredReplicaElectionZNode,
@@ -32,7 +37,7 @@ from barnabas.zk.topic_zk_data import (
     TopicsZNode,
     TopicZNode,
 )
-from barnabas.zk.znode_access import ZnodeAccess
+from barnabas.zk.znodes.znode_access import ZnodeAccess
 
 ELECTION_FROM_STORE = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.STORE)
 

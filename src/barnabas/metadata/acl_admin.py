@@ -32,8 +32,8 @@ from barnabas.security.acl.acl_binding import (
     parse_principal,
 )
 from barnabas.security.acl.acl_codes import PatternType
-from barnabas.zk.acl_znodes import AclChangeZNode, VersionedAcls
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.acl_znodes import AclChangeZNode, VersionedAcls
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.zk.change_notices import ChangeNotices
+from barnabas.zk.znodes.znode_access import ChangeNotices
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from barnabas.metadata.client_quotas import (
 )
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.quota_entity import KafkaQuotaEntity
-from barnabas.zk.config_znodes import ConfigEntityType
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
 
 class MatchType(IntEnum):

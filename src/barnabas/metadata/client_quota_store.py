@@ -21,8 +21,8 @@ from typing import NamedTuple
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, IP_CONNECTION_RATE, KafkaQuotaEntity, desanitize
 from barnabas.quota.quota_managers import QuotaManagers
-from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
 logger = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from barnabas.quota.quota_entity import (
     desanitize,
     sanitize,
 )
-from barnabas.zk.config_znodes import ConfigEntityType
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.protocol.codes import UpgradeType
 from barnabas.protocol.kafka_releases import RELEASES
-from barnabas.zk.broker_zk_data import FinalizedFeatures
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.broker_zk_data import FinalizedFeatures
 
 
 class LevelRange(NamedTuple):

@@ -28,7 +28,7 @@ from barnabas.metadata.stored_passwords import StoredPasswords
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.store.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from barnabas.metadata.change_notice_listener import ChangeNoticeListener
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
-from barnabas.zk.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
 ALL_BROKERS: Final = "<default>"
 """The name under which the store has the settings of all brokers."""

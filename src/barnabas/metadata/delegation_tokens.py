@@ -24,8 +24,8 @@ from barnabas.runtime.scheduler import Scheduler
 from barnabas.security.delegation_token import DelegationToken, TokenCache, TokenInformation, token_hmac
 from barnabas.security.principal import Principal
 from barnabas.security.sasl.scram_mechanism import ScramFormatter, TokenCredential
-from barnabas.zk.token_znodes import TokenZnodes
-from barnabas.zk.znode_json import ZnodeFormatError
+from barnabas.zk.znodes.token_znodes import TokenZnodes
+from barnabas.zk.znodes.znode_json import ZnodeFormatError
 
 logger = logging.getLogger(__name__)
 

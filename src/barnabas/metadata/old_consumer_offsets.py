@@ -11,8 +11,8 @@ import logging
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.errors import StoreError
 from barnabas.zk.kafka_zk_client import KafkaZkClient, is_path_element
+from barnabas.zk.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import logging
 import threading
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.zk.broker_zk_data import ProducerIdsBlock
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.broker_zk_data import ProducerIdsBlock
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.transport.host_addresses import IpAddress, UnknownHost, host_addresses, ip_address_of
-from barnabas.zk.broker_zk_data import BrokerInfo
-from barnabas.zk.errors import StoreError
+from barnabas.zk.store.errors import StoreError
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 
 logger = logging.getLogger(__name__)
 

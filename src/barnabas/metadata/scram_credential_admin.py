@@ -23,7 +23,7 @@ from barnabas.security.sasl.scram_mechanism import (
     ScramCredential,
     ScramFormatter,
 )
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.store.errors import StoreUnavailableError
 
 logger = logging.getLogger(__name__)
 

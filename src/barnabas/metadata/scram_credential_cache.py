@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, desanitize
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
-from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 
 logger = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UNBOUNDED, ControllerMutationQuota
-from barnabas.zk.errors import BadVersionError, NodeExistsError, StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.store.errors import BadVersionError, NodeExistsError, StoreUnavailableError
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 
 logger = logging.getLogger(__name__)
 

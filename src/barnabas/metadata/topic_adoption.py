@@ -14,13 +14,13 @@ from typing import NamedTuple
 from barnabas.metadata.producer_ids import BLOCK_SIZE
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
-from barnabas.zk.broker_zk_data import ProducerIdsBlock
-from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.store import ANY_VERSION
-from barnabas.zk.topic_zk_data import TopicIdReplicaAssignment
+from barnabas.zk.store.store import ANY_VERSION
+from barnabas.zk.znodes.broker_zk_data import ProducerIdsBlock
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import TopicIdReplicaAssignment
 
 # Bounds what one transaction of the store holds in memory.
 PARTITIONS_PER_BATCH = 1000

@@ -22,17 +22,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.config.listeners import EndPoint
-from barnabas.network.channel_builders import ServedListener
-from barnabas.network.connection_quotas import ConnectionQuotas, TooManyConnections
-from barnabas.network.connection_rates import ConnectionThrottled
+from barnabas.network.connections.channel_builders import ServedListener
+from barnabas.network.connections.connection_quotas import ConnectionQuotas, TooManyConnections
+from barnabas.network.connections.connection_rates import ConnectionThrottled
 from barnabas.network.network_config import MAPPED_IPV4, SYSTEM_BUFFER, ListenerConfig
 from barnabas.network.processor import Processor
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 from barnabas.runtime.wakeup import Wakeup
-from barnabas.transport.default_poller import default_poller
-from barnabas.transport.poller import READABLE
-from barnabas.transport.transport_layer import is_connection_lost
+from barnabas.transport.channel.transport_layer import is_connection_lost
+from barnabas.transport.poller import READABLE, default_poller
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,11 @@ from typing import Final
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor, open_server_socket
-from barnabas.network.channel_builders import CONTROL_PLANE, DATA_PLANE, ChannelBuilders, ServedListener
-from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.connections.channel_builders import CONTROL_PLANE, DATA_PLANE, ChannelBuilders, ServedListener
+from barnabas.network.connections.connection_quotas import ConnectionQuotas
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.processor import Processor
-from barnabas.network.request_channel import RequestChannel
-from barnabas.network.request_path import RequestHandling, RequestPath
+from barnabas.network.requests.request_channel import RequestChannel, RequestHandling, RequestPath
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.transport.frame_buffer_pool import FrameBufferPool

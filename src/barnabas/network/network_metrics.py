@@ -17,11 +17,11 @@ from typing import Final
 from barnabas.metrics.metrics_registry import MBeanName, MetricsRegistry, Sample
 from barnabas.metrics.rate import RecentRate
 from barnabas.network.acceptor import Acceptor
-from barnabas.network.channel_builders import CONTROL_PLANE
+from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.processor import Processor
-from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandlerPool
-from barnabas.network.request_metrics import ProcessorCounts, RequestMetrics
+from barnabas.network.requests.request_channel import RequestChannel
+from barnabas.network.requests.request_metrics import ProcessorCounts, RequestMetrics
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import Clock
 

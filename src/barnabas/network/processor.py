@@ -33,22 +33,27 @@ from threading import get_ident
 from typing import Final
 
 from barnabas.api.request import ConnectionContext
-from barnabas.network.answer_queue import AnswerQueue
-from barnabas.network.channel_builders import ServedListener
-from barnabas.network.connection import Connection
-from barnabas.network.connection_quotas import ConnectionQuotas
-from barnabas.network.connection_table import CONNECTION_QUEUE_SIZE, ConnectionTable, NewConnection, NewConnections
-from barnabas.network.mute_states import MuteState
+from barnabas.network.connections.answer_queue import AnswerQueue
+from barnabas.network.connections.channel_builders import ServedListener
+from barnabas.network.connections.connection import Connection
+from barnabas.network.connections.connection_quotas import ConnectionQuotas
+from barnabas.network.connections.connection_table import (
+    CONNECTION_QUEUE_SIZE,
+    ConnectionTable,
+    NewConnection,
+    NewConnections,
+)
+from barnabas.network.connections.mute_states import MuteState
+from barnabas.network.connections.request_intake import RequestIntake
 from barnabas.network.processor_drain import ProcessorDrain
-from barnabas.network.request_intake import RequestIntake
-from barnabas.network.request_path import RequestPath
+from barnabas.network.requests.request_channel import RequestPath
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.runtime.clock import Clock
-from barnabas.transport.frame_reader import InvalidReceive
+from barnabas.transport.channel.frame_reader import InvalidReceive
+from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.transport_layer import StreamSocket, is_connection_lost
 from barnabas.transport.selector import Selector
-from barnabas.transport.selector_counters import SelectorCounters
-from barnabas.transport.transport_layer import StreamSocket, is_connection_lost
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +88,7 @@ class Processor(AbstractServerThread):
         make_connection, make_intake = Connection, RequestIntake
         # Only a login by SASL has an end; the connections and the intake of other listeners know none.
         if listener.security_protocol.startswith("SASL_"):
-            from barnabas.network.session_intake import SaslConnection, SessionIntake  # noqa: PLC0415 - see above
+            from barnabas.network.connections.session_intake import SaslConnection, SessionIntake  # noqa: PLC0415 - see above
 
             make_connection, make_intake = SaslConnection, SessionIntake
         self._connections = ConnectionTable(

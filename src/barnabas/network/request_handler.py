@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.network.channel_builders import DATA_PLANE
-from barnabas.network.request_channel import CallbackRequest, RequestChannel, ShutdownRequest
+from barnabas.network.connections.channel_builders import DATA_PLANE
+from barnabas.network.requests.request_channel import CallbackRequest, RequestChannel, ShutdownRequest
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 

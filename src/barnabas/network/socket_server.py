@@ -24,16 +24,16 @@ from typing import Final
 from barnabas.api.request import Request
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor
-from barnabas.network.channel_builders import DATA_PLANE, PLAINTEXT_ONLY, ChannelBuilders
-from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.connections.channel_builders import DATA_PLANE, PLAINTEXT_ONLY, ChannelBuilders
+from barnabas.network.connections.connection_quotas import ConnectionQuotas
 from barnabas.network.listener_factory import ListenerFactory, Planes
 from barnabas.network.network_config import NetworkConfig
 from barnabas.network.processor import Processor
-from barnabas.network.request_path import RequestHandling
+from barnabas.network.requests.request_channel import RequestHandling
 from barnabas.network.server_thread import FatalHandler
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.logger_levels import when_levels_change
-from barnabas.transport.frame_reader import LARGE_FRAME_BYTES
+from barnabas.transport.channel.frame_reader import LARGE_FRAME_BYTES
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
 

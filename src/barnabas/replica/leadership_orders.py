@@ -31,11 +31,11 @@ from barnabas.replica.broker_topic_stats import BrokerTopicStats
 from barnabas.replica.fetcher.fetcher_manager import FollowedPartition, ReplicaFetcherManager
 from barnabas.replica.fetcher.followed_state import FollowedState
 from barnabas.replica.fetcher.follower_logs import log_position
-from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
-from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.log_dir_moves import LogDirMoves
-from barnabas.replica.partition import Partition, PartitionEnvironment, PartitionState
-from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.replica.partitions.high_watermark_checkpoints import HighWatermarkCheckpoints
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
+from barnabas.replica.partitions.partition import Partition, PartitionEnvironment, PartitionState
+from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.rpc.node import Node
 from barnabas.runtime.lock_order import LockRank, ranked_lock
 from barnabas.storage.errors import InconsistentTopicId

@@ -20,8 +20,8 @@ from typing import Final
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.quota.replication_quota import ReplicationQuota
-from barnabas.replica.hosted_partitions import HostedPartitions
-from barnabas.replica.partition import Partition
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
+from barnabas.replica.partitions.partition import Partition
 from barnabas.runtime.thread import ShutdownableThread
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager

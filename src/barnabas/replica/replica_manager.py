@@ -18,26 +18,25 @@ from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.quota.replication_quota import ReplicationQuotas
-from barnabas.replica.alter_partition_manager import AlterPartitionManager
-from barnabas.replica.append import ReplicaAppender
 from barnabas.replica.broker_topic_stats import BrokerTopicStats
-from barnabas.replica.closest_replica_reader import ClosestReplicaReader, replica_selector
-from barnabas.replica.delete_records import ReplicaRecordDeleter
 from barnabas.replica.fetcher.fetcher_manager import FetcherId, ReplicaFetcherManager
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.follower_logs import FollowerLogs
 from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
-from barnabas.replica.high_watermark_checkpoints import HighWatermarkCheckpoints
-from barnabas.replica.hosted_partitions import HostedPartitions
-from barnabas.replica.isr_updates import IsrUpdates
+from barnabas.replica.isr.isr_updates import AlterPartitionManager, IsrUpdates
 from barnabas.replica.leadership_orders import LeadershipOrders
 from barnabas.replica.log_dir_descriptions import LogDirDescription, describe_log_dirs
 from barnabas.replica.log_dir_moves import LogDirMoves
-from barnabas.replica.partition import EpochEndOffset, Partition, PartitionEnvironment
-from barnabas.replica.read import ReplicaReader
+from barnabas.replica.partitions.high_watermark_checkpoints import HighWatermarkCheckpoints
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
+from barnabas.replica.partitions.partition import EpochEndOffset, Partition, PartitionEnvironment
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
-from barnabas.replica.replication_throttle import follower_throttle, leader_throttle
-from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.replica.requests.append import ReplicaAppender
+from barnabas.replica.requests.closest_replica_reader import ClosestReplicaReader, replica_selector
+from barnabas.replica.requests.delete_records import ReplicaRecordDeleter
+from barnabas.replica.requests.read import ReplicaReader
+from barnabas.replica.requests.replication_throttle import follower_throttle, leader_throttle
+from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.files import Files
 from barnabas.runtime.scheduler import Scheduler

@@ -17,7 +17,7 @@ from barnabas.purgatory.purgatory import DelayedOperationPurgatory
 from barnabas.replica.fetcher.fetcher_manager import CLIENT_ID, ReplicaFetcherManager
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.log_dir_moves import LogDirMoves
-from barnabas.replica.partition import Partition
+from barnabas.replica.partitions.partition import Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 

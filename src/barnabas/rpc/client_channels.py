@@ -10,8 +10,8 @@ from functools import partial
 
 from barnabas.security.sasl.client.client_authenticator import SaslClientAuthenticator, SaslLogin
 from barnabas.security.tls.tls_client import TlsClient
-from barnabas.transport.authenticator import Authenticator, ChannelBuilder, PlaintextAuthenticator
-from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
+from barnabas.transport.channel.authenticator import Authenticator, ChannelBuilder, PlaintextAuthenticator
+from barnabas.transport.channel.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 
 class ClientChannels:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from barnabas.runtime.clock import Clock
-from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
-from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.selector_counters import SelectorCounters
+from barnabas.transport.channel.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder
+from barnabas.transport.channel.kafka_channel import ChannelState
+from barnabas.transport.channel.selector_counters import SelectorCounters
 
 
 class ClientSelector(Protocol):

@@ -17,8 +17,8 @@ from __future__ import annotations
 import logging
 
 from barnabas.rpc.node import Node
-from barnabas.transport.authenticator import AuthenticationFailed
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.authenticator import AuthenticationFailed
+from barnabas.transport.channel.kafka_channel import ChannelState
 
 logger = logging.getLogger(__name__)
 

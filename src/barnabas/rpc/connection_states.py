@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.node import Node
-from barnabas.transport.authenticator import Authenticator, RenewableAuthenticator
+from barnabas.transport.channel.authenticator import Authenticator, RenewableAuthenticator
 
 _EARLIEST_RENEWAL_SHARE: Final = 0.85
 _RENEWAL_JITTER_SHARE: Final = 0.10

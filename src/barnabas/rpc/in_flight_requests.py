@@ -17,7 +17,7 @@ from barnabas.protocol.headers import decode_response_header, encode_request_hea
 from barnabas.protocol.message_index import response_class
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import ClientRequest
-from barnabas.transport.frame_reader import Frame
+from barnabas.transport.channel.frame_reader import Frame
 
 _pack_size_into = struct.Struct(">i").pack_into
 MAX_CORRELATION_ID: Final = 2**31 - 1

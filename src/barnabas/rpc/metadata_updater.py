@@ -12,7 +12,7 @@ from typing import Protocol
 from barnabas.protocol.messages.message import Message
 from barnabas.rpc.client_request import ClientRequest
 from barnabas.rpc.node import Node
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 FOREVER_MS = 2**31 - 1
 

@@ -51,9 +51,9 @@ from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.network_counters import NetworkCounters
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
-from barnabas.transport.authenticator import AuthenticationFailed
-from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.frame_reader import Frame, InvalidReceive
+from barnabas.transport.channel.authenticator import AuthenticationFailed
+from barnabas.transport.channel.frame_reader import Frame, InvalidReceive
+from barnabas.transport.channel.kafka_channel import ChannelState
 from barnabas.transport.host_addresses import host_addresses
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.transport.authenticator import ClientChannelBuilder
+from barnabas.transport.channel.authenticator import ClientChannelBuilder
 
 
 @dataclass(frozen=True)

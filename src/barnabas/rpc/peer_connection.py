@@ -31,8 +31,8 @@ from barnabas.rpc.in_flight_requests import MAX_CORRELATION_ID, decode_answer, r
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, NEVER_MS, Clock
-from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.frame_reader import Frame
+from barnabas.transport.channel.frame_reader import Frame
+from barnabas.transport.channel.kafka_channel import ChannelState
 from barnabas.transport.host_addresses import host_addresses
 
 logger = logging.getLogger(__name__)

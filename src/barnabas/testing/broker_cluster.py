@@ -39,8 +39,8 @@ from barnabas.testing.broker_process import (
 )
 from barnabas.testing.broker_security import MECHANISM, BrokerSecurity, security_of
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.zk.broker_zk_data import BrokerIdZNode, ControllerZNode
-from barnabas.zk.errors import NoNodeError
+from barnabas.zk.store.errors import NoNodeError
+from barnabas.zk.znodes.broker_zk_data import BrokerIdZNode, ControllerZNode
 
 if TYPE_CHECKING:
     from barnabas.testing.faults import Fault

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from barnabas.zk.errors import (
+from barnabas.zk.store.errors import (
     BadArgumentsError,
     BadVersionError,
     NoChildrenForEphemeralsError,
@@ -18,7 +18,7 @@ from barnabas.zk.errors import (
     NotEmptyError,
     StoreError,
 )
-from barnabas.zk.store import (
+from barnabas.zk.store.store import (
     Check,
     Children,
     Create,

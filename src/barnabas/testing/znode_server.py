@@ -33,9 +33,9 @@ from barnabas.testing.znode_messages import (
     event_frame,
     read_operation,
 )
-from barnabas.zk.embedded_store import EmbeddedSession, EmbeddedStore
-from barnabas.zk.errors import StoreUnavailableError
-from barnabas.zk.store import Operation, Outcome, WatchEvent
+from barnabas.zk.store.embedded_store import EmbeddedSession, EmbeddedStore
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.store.store import Operation, Outcome, WatchEvent
 
 logger = logging.getLogger(__name__)
 

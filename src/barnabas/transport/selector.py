@@ -44,21 +44,22 @@ from typing import Any, Final
 
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.wakeup import Wakeup
-from barnabas.transport.authenticator import AuthenticationFailed, Authenticator, ChannelBuilder, plaintext_channel
-from barnabas.transport.channel_io import ChannelIO
-from barnabas.transport.channel_setup import USE_DEFAULT_BUFFER_SIZE, ChannelFactory, ChannelSetup, open_socket
-from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.default_poller import default_poller
+from barnabas.transport.channel.authenticator import (
+    AuthenticationFailed,
+    Authenticator,
+    ChannelBuilder,
+    plaintext_channel,
+)
+from barnabas.transport.channel.channel_io import ChannelIO
+from barnabas.transport.channel.channel_setup import USE_DEFAULT_BUFFER_SIZE, ChannelFactory, ChannelSetup, open_socket
+from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
+from barnabas.transport.channel.memory_keeper import UNLIMITED, MemoryKeeper, MemoryLimit
+from barnabas.transport.channel.open_channels import IdleExpiry, OpenChannels, PollResults
+from barnabas.transport.channel.selector_counters import SelectorCounters
+from barnabas.transport.channel.transport_layer import StreamSocket
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
-from barnabas.transport.kafka_channel import KafkaChannel
-from barnabas.transport.memory_keeper import UNLIMITED, MemoryKeeper, MemoryLimit
 from barnabas.transport.memory_pool import NONE, MemoryPool
-from barnabas.transport.open_channels import IdleExpiry, OpenChannels
-from barnabas.transport.poll_results import PollResults
-from barnabas.transport.poll_wakeup import PollWakeup
-from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller
-from barnabas.transport.selector_counters import SelectorCounters
-from barnabas.transport.transport_layer import StreamSocket
+from barnabas.transport.poller import BROKEN, READ_HANGUP, READABLE, WRITABLE, Poller, PollWakeup, default_poller
 
 logger = logging.getLogger(__name__)
 

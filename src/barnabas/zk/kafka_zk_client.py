@@ -17,8 +17,21 @@ from typing import Final, TypeVar
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.runtime.clock import Clock
-from barnabas.zk.acl_znodes import AclZnodes
-from barnabas.zk.broker_zk_data import (
+from barnabas.zk.store.errors import BadVersionError, ControllerMovedError, NodeExistsError, StoreError
+from barnabas.zk.store.store import (
+    ANY_VERSION,
+    Create,
+    Created,
+    Delete,
+    Outcome,
+    SessionState,
+    SetData,
+    Stat,
+    Store,
+    value_of,
+)
+from barnabas.zk.znodes.acl_znodes import AclZnodes
+from barnabas.zk.znodes.broker_zk_data import (
     BrokerIdsZNode,
     BrokerIdZNode,
     BrokerInfo,
@@ -32,30 +45,17 @@ from barnabas.zk.broker_zk_data import (
     ProducerIdBlockZNode,
     ProducerIdsBlock,
 )
-from barnabas.zk.config_znodes import (
+from barnabas.zk.znodes.config_znodes import (
     ConfigEntityChangeNotificationZNode,
     ConfigEntityType,
     ConfigEntityTypeZNode,
     ConfigZnodes,
 )
-from barnabas.zk.errors import BadVersionError, ControllerMovedError, NodeExistsError, StoreError
-from barnabas.zk.store import (
-    ANY_VERSION,
-    Create,
-    Created,
-    Delete,
-    Outcome,
-    SessionState,
-    SetData,
-    Stat,
-    Store,
-    value_of,
-)
-from barnabas.zk.token_znodes import TokenZnodes
-from barnabas.zk.topic_zk_data import DeleteTopicsZNode, IsrChangeNotificationZNode, TopicsZNode
-from barnabas.zk.topic_znodes import TopicZnodes
-from barnabas.zk.znode_access import ZnodeAccess, creations_with_parents
-from barnabas.zk.znode_json import understood
+from barnabas.zk.znodes.token_znodes import TokenZnodes
+from barnabas.zk.znodes.topic_zk_data import DeleteTopicsZNode, IsrChangeNotificationZNode, TopicsZNode
+from barnabas.zk.znodes.topic_znodes import TopicZnodes
+from barnabas.zk.znodes.znode_access import ZnodeAccess, creations_with_parents
+from barnabas.zk.znodes.znode_json import understood
 
 logger = logging.getLogger(__name__)
 

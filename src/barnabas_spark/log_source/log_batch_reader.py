@@ -27,7 +27,7 @@ from barnabas_spark.columns import checked_columns
 from barnabas_spark.log_source.log_options import LogSourceOptions
 from barnabas_spark.log_source.log_plan import plan_splits
 from barnabas_spark.log_source.sidecars import current_sidecar, read_sidecar
-from barnabas_spark.row_bounds import ALL_ROWS, bounds_of
+from barnabas_spark.reading.row_bounds import ALL_ROWS, bounds_of
 from barnabas_spark.worker_heap import worker_heap
 
 logger = logging.getLogger(__name__)

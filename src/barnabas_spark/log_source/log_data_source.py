@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from barnabas_spark.columns import default_schema
-from barnabas_spark.option_values import OptionError, OptionValues
+from barnabas_spark.options.option_values import OptionError, OptionValues
 from barnabas_spark.worker_heap import worker_heap
 
 

@@ -17,9 +17,9 @@ from barnabas.storage.readonly.log_transactions import aborted_ranges, last_stab
 from barnabas.storage.readonly.partition_log import BeyondLogEnd, LogUnreadable, PartitionLog, RecordsDeleted
 from barnabas.storage.readonly.timestamp_lookup import offset_of_timestamp
 from barnabas_spark.log_source.log_options import LogPosition, LogSourceOptions
-from barnabas_spark.option_values import OptionError
-from barnabas_spark.row_bounds import RowBounds
-from barnabas_spark.topic_offsets import EARLIEST, LATEST
+from barnabas_spark.options.option_values import OptionError
+from barnabas_spark.options.topic_offsets import EARLIEST, LATEST
+from barnabas_spark.reading.row_bounds import RowBounds
 
 logger = logging.getLogger(__name__)
 

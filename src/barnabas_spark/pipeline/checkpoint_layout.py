@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from barnabas_spark.topic_offsets import START
+from barnabas_spark.options.topic_offsets import START
 
 _IDENTITY = "pipeline.json"
 _STARTS = "barnabas-starts"

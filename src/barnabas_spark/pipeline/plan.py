@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas_spark.option_values import OptionError
+from barnabas_spark.options.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
 from barnabas_spark.pipeline.coding.debezium import OPERATION
 from barnabas_spark.pipeline.coding.schema_text import FormatError, RegistryFailed

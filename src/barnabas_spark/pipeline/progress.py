@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from barnabas_spark.query_lag import query_lag
+from barnabas_spark.options.topic_offsets import query_lag
 
 
 class ReportStamp(NamedTuple):

@@ -24,8 +24,8 @@ from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.clients.settings.security_config import ClientSecurityConfig
 from barnabas.config.config_error import ConfigError
 from barnabas.protocol.errors import ApiError
-from barnabas_spark.connection_security import connection_security
-from barnabas_spark.option_values import OptionError, OptionValues
+from barnabas_spark.options.connection_security import connection_security
+from barnabas_spark.options.option_values import OptionError, OptionValues
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.entry import Part
 from barnabas_spark.pipeline.pipeline_error import IcebergError, PipelineError, Problem, RunFailed

@@ -215,7 +215,7 @@ class TopicSource(Source):
         """Return the records that cannot be decoded, if they go to another topic."""
         if self._dead_letters is None:
             return None
-        from barnabas_spark.connection_security import security_options  # noqa: PLC0415 - reading a file needs none of it
+        from barnabas_spark.options.connection_security import security_options  # noqa: PLC0415 - reading a file needs none of it
         from barnabas_spark.pipeline.value_formats import bad_records  # noqa: PLC0415 - needs Spark
 
         name = f"{self.name}{DEAD_LETTERS}"
@@ -252,7 +252,7 @@ class TopicSource(Source):
 
     def _records(self, reader: DataFrameReader | DataStreamReader, starts: str | None = None) -> DataFrame:
         """Return the topics' records. starts: of a stream. Raises OptionError, Spark's errors."""
-        from barnabas_spark.source_options import SourceOptions  # noqa: PLC0415 - reading a file needs none of it
+        from barnabas_spark.options.source_options import SourceOptions  # noqa: PLC0415 - reading a file needs none of it
 
         # Committed records, because pipelines write in transactions: a chain of them stays exactly-once.
         options = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas_spark.batch_reader import batch_reader
-from barnabas_spark.client_cache import connections
 from barnabas_spark.columns import default_schema
-from barnabas_spark.option_values import OptionValues
+from barnabas_spark.options.option_values import OptionValues
+from barnabas_spark.reading.batch_reader import batch_reader
+from barnabas_spark.reading.client_cache import connections
 from barnabas_spark.source import check_options
 from tests.spark.connector.batch_cases import Query
 from tests.spark.connector.comparison import query_options

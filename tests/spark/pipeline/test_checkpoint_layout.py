@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity, is_of_earlier_version
-from barnabas_spark.starting_offsets import first_offsets
+from barnabas_spark.reading.starting_offsets import first_offsets
 from tests.spark.scripted_offsets import FakeBroker, options
 
 ORDERS = QueryIdentity(("topic orders",), "topic large")

@@ -26,7 +26,7 @@ from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
-from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
 from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin

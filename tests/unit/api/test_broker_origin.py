@@ -14,7 +14,7 @@ from barnabas.api.request import ConnectionContext
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
-from barnabas.transport.authenticator import ANONYMOUS
+from barnabas.transport.channel.authenticator import ANONYMOUS
 from tests.support.broker_origins import broker_senders
 from tests.unit.api.permissions_harness import CLUSTER, Permissions
 

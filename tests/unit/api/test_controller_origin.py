@@ -13,7 +13,7 @@ from barnabas.api.origins import ControllerOrigin, RefusedOrders, require_broker
 from barnabas.api.request import ConnectionContext
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.transport.authenticator import ANONYMOUS
+from barnabas.transport.channel.authenticator import ANONYMOUS
 from tests.support.broker_origins import broker_senders
 
 OTHER_BROKER = "10.0.0.9"

@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from barnabas.api.registry import BETWEEN_BROKERS
-from barnabas.broker.api_table import build_registry
+from barnabas.broker.stages.api_table import build_registry
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.keys.barnabas_keys import KAFKA_RELEASES

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from barnabas.api.request import Handler
-from barnabas.broker.api_table import build_registry
+from barnabas.broker.stages.api_table import build_registry
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.message_index import request_class, response_class

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.api.apis import Apis
-from barnabas.api.fetch_answer import FetchAnswer
+from barnabas.api.fetch.fetch_answer import FetchAnswer
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import Request

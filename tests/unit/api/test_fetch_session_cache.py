@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from barnabas.api.fetch_session import FetchSession
-from barnabas.api.fetch_session_cache import EVICTION_MS, FetchSessionCache
+from barnabas.api.fetch.fetch_session import FetchSession
+from barnabas.api.fetch.fetch_session_cache import EVICTION_MS, FetchSessionCache
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.replica.session_watches import SessionWatches
+from barnabas.replica.partitions.session_watches import SessionWatches
 from tests.support.mock_clock import MockClock
 
 

@@ -14,12 +14,12 @@ from hypothesis.strategies import booleans, integers, sampled_from
 
 from barnabas.api.apis import Apis
 from barnabas.api.brief import BUDGET_US, SESSION_PARTITION_US
-from barnabas.api.fetch_session import LAST_EPOCH, next_epoch
-from barnabas.api.fetch_sessions import IncrementalFetch
+from barnabas.api.fetch.fetch_session import LAST_EPOCH, next_epoch
+from barnabas.api.fetch.fetch_sessions import IncrementalFetch
+from barnabas.api.fetch.session_partitions import NOTHING_TO_READ, READ_ALL_MS
 from barnabas.api.handlers.fetch import FetchApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.api.session_partitions import NOTHING_TO_READ, READ_ALL_MS
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header

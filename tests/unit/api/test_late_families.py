@@ -18,7 +18,7 @@ from barnabas.api.registry import HandlerFamily, Registry
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_log import RequestLog
 from barnabas.api.request_parser import RequestParser
-from barnabas.broker import api_table
+from barnabas.broker.stages import api_table
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header

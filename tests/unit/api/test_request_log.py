@@ -14,7 +14,7 @@ from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext, Handler, RequestNotes
 from barnabas.api.request_log import LOGGER_NAME, RequestLog, description, message_json
 from barnabas.api.request_parser import RequestParser
-from barnabas.network.request_metrics import RequestMetrics
+from barnabas.network.requests.request_metrics import RequestMetrics
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse

@@ -15,7 +15,7 @@ from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.storage.fetch_data import AbortedTransaction, FetchIsolation
 from tests.support.broker_origins import broker_origin
 from tests.support.recording_channel import RecordingChannel, connection

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import RecordBatch
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig
 from tests.support.recording_channel import RecordingChannel, connection

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.reconfigurable_parts import SettingsFollower
-from barnabas.broker.server_config import RequestHandlerConfig
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.server_config import RequestHandlerConfig
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.config_repository import ALL_BROKERS

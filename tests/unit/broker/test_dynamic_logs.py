@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.reconfigurable_parts import DynamicLogs
-from barnabas.broker.topic_log_configs import TopicLogConfigs
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import LogConfig

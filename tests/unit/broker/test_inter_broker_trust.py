@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.inter_broker_security import InterBrokerSecurity
+from barnabas.broker.channels.inter_broker_security import InterBrokerSecurity
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.security.tls.development_certificates import DevelopmentCertificates, make_certificates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.listener_channels import tls_config_of
+from barnabas.broker.channels.listener_channels import tls_config_of
 from barnabas.config.kafka_config import KafkaConfig
 
 

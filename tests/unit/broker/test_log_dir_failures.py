@@ -6,8 +6,8 @@ import queue
 
 import pytest
 
-from barnabas.broker.log_dir_failures import LogDirFailures
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.broker.stages.log_dir_failures import LogDirFailures
+from barnabas.zk.store.errors import StoreUnavailableError
 from tests.support.mock_clock import MockClock
 
 TIMEOUT_MS = 30_000

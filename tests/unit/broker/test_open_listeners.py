@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.own_listeners import unauthenticated_listeners
+from barnabas.broker.settings.own_listeners import unauthenticated_listeners
 from barnabas.config.kafka_config import KafkaConfig
 
 OWN = "PLAINTEXT://127.0.0.1:9091"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.own_listeners import OwnListeners
+from barnabas.broker.settings.own_listeners import OwnListeners
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.listeners import EndPoint
 from barnabas.config.server_defaults import SERVER_DEFAULTS

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.main import barnabas
-from barnabas.cli.perf_options import wanted_rate
+from barnabas.cli.perf.perf_options import wanted_rate
 from barnabas.clients.consumer.offset_reset import parse_duration_ms
 from tests.architecture.source_tree import ROOT
 

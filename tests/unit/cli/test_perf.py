@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.perf_counts import LatencyHistogram, Pace, PerfCounts, Progress
-from barnabas.cli.perf_options import parse_settings, result_of, summary_of, wanted_rate
-from barnabas.cli.perf_produce import Sending, random_values
+from barnabas.cli.perf.perf_counts import LatencyHistogram, Pace, PerfCounts, Progress
+from barnabas.cli.perf.perf_options import parse_settings, result_of, summary_of, wanted_rate
+from barnabas.cli.perf.perf_produce import Sending, random_values
 from barnabas.clients.consumer import ConsumerConfig
 from barnabas.clients.producer import DeliveryCallback, ProducerConfig, RecordMetadata
 from tests.support.mock_clock import MockClock

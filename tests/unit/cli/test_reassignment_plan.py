@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from barnabas.cli.reassignment_plan import Plan, parse_plan, plan_text, propose_plan
+from barnabas.cli.topics.reassignment_plan import Plan, parse_plan, plan_text, propose_plan
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.node import Node

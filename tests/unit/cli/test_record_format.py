@@ -1,6 +1,6 @@
 """How consumed records are printed."""
 
-from barnabas.cli.consume import RecordFormat, as_json
+from barnabas.cli.records.consume import RecordFormat, as_json
 from barnabas.clients.consumer import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 3, 42, 1234, 0, b"key", b"va\xfflue", (("a", b"1"), ("b", None)))

@@ -10,7 +10,7 @@ from barnabas.cli.serve import read_config
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kept_settings import kept_settings
 from barnabas.config.listeners import ListenersConfig
-from barnabas.zk.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
 
 ZOOKEEPER = """
 broker.id=0

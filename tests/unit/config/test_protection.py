@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.broker_config_keys import BROKER_CONFIG_KEYS
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_key import ConfigType

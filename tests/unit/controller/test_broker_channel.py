@@ -32,9 +32,9 @@ from barnabas.protocol.messages.message import Message
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import PeerConnection
-from barnabas.zk.broker_zk_data import BrokerInfo
-from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store.embedded_store import EmbeddedStore
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from tests.support.in_process_broker_channel import InProcessBrokerChannel
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

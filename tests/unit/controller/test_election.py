@@ -16,8 +16,8 @@ from barnabas.controller.election import (
     reassign_leader,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
-from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 
 TP = TopicPartition("orders", 0)
 brokers = st.integers(0, 5)

@@ -19,8 +19,8 @@ from barnabas.security.acl.acl_binding import (
     ResourcePatternFilter,
 )
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.zk.acl_znodes import VersionedAcls
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.acl_znodes import VersionedAcls
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

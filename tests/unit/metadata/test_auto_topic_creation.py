@@ -10,7 +10,7 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.zk.config_znodes import ConfigEntityType
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 from tests.support.inline_store import RegisteredBrokers
 
 TOPICS = (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)

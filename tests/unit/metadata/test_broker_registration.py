@@ -8,8 +8,8 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.metadata.broker_registration import BrokerRegistration, get_or_generate_cluster_id
 from barnabas.protocol.uuid import uuid_from_string
-from barnabas.zk.broker_zk_data import BrokerInfo
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from tests.support.inline_store import InlineStore, client_of
 from tests.support.mock_clock import MockClock
 

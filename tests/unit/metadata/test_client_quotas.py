@@ -15,8 +15,8 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import QuotaWindows
 from barnabas.quota.quota_entity import KafkaQuotaEntity
 from barnabas.quota.quota_managers import QuotaManagers
-from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

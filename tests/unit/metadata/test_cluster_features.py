@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.metadata.cluster_features import ClusterFeatures, FeatureChange, supported_features
 from barnabas.protocol.codes import UpgradeType
-from barnabas.zk.broker_zk_data import FinalizedFeatures
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.broker_zk_data import FinalizedFeatures
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from barnabas.broker.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import KEPT_TOPIC_KEYS
 from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
@@ -16,8 +16,8 @@ from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.uuid import random_uuid
-from barnabas.zk.errors import StoreUnavailableError
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store.errors import StoreUnavailableError
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.topic_log_configs import on_unclean_election_allowed
+from barnabas.broker.settings.topic_log_configs import on_unclean_election_allowed
 from barnabas.metadata.change_notice_listener import NOTICE_LIFETIME_MS
 from barnabas.metadata.config_change_listener import ConfigChangeListener
 from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid
-from barnabas.zk.config_znodes import ConfigEntityType
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.metadata.producer_ids import BLOCK_SIZE, ProducerIdManager
 from barnabas.protocol.errors import ApiError
-from barnabas.zk.broker_zk_data import ProducerIdsBlock
-from barnabas.zk.embedded_store import EmbeddedStore
 from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store.embedded_store import EmbeddedStore
+from barnabas.zk.znodes.broker_zk_data import ProducerIdsBlock
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 

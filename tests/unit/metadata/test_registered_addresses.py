@@ -7,8 +7,8 @@ import pytest
 from barnabas.config.listeners import EndPoint
 from barnabas.metadata.registered_addresses import KEPT_MS, LEAST_INTERVAL_MS, RegisteredAddresses
 from barnabas.transport.host_addresses import UnknownHost
-from barnabas.zk.broker_zk_data import BrokerInfo
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from tests.support.mock_clock import MockClock
 
 NAMES = {"one.example": ["10.0.0.1", "fd00::1"], "10.0.0.2": ["10.0.0.2"], "10.7.7.7": ["10.7.7.7"]}

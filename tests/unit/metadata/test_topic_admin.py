@@ -14,8 +14,8 @@ from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID, random_uuid
 from barnabas.quota.controller_mutation_quota import UnboundedControllerMutationQuota
-from barnabas.zk.config_znodes import ConfigEntityType
-from barnabas.zk.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from tests.support.inline_store import RegisteredBrokers
 
 

@@ -10,24 +10,23 @@ from typing import Any
 from unittest.mock import MagicMock
 
 from barnabas.api.request import ConnectionContext, Handler, Request
-from barnabas.network.channel_builders import ServedListener
-from barnabas.network.connection import Connection
-from barnabas.network.connection_quotas import ConnectionQuotas
+from barnabas.network.connections.channel_builders import ServedListener
+from barnabas.network.connections.connection import Connection
+from barnabas.network.connections.connection_quotas import ConnectionQuotas
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.processor import Processor
-from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandler
-from barnabas.network.request_path import RequestHandling, RequestPath
+from barnabas.network.requests.request_channel import RequestChannel, RequestHandling, RequestPath
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import InvalidRequest
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.message import Message
-from barnabas.transport.authenticator import Authenticator, PlaintextAuthenticator
+from barnabas.transport.channel.authenticator import Authenticator, PlaintextAuthenticator
+from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
 from barnabas.transport.memory_pool import NONE, MemoryPool
 from barnabas.transport.selector import Selector
-from barnabas.transport.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 

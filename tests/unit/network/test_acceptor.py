@@ -12,9 +12,9 @@ import pytest
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.acceptor import Acceptor
-from barnabas.network.channel_builders import ServedListener
-from barnabas.network.connection_quotas import ConnectionQuotas
-from barnabas.network.connection_table import NewConnection
+from barnabas.network.connections.channel_builders import ServedListener
+from barnabas.network.connections.connection_quotas import ConnectionQuotas
+from barnabas.network.connections.connection_table import NewConnection
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 from tests.support.mock_clock import MockClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.network.connection_table import ConnectionId
+from barnabas.network.connections.connection_table import ConnectionId
 
 
 @pytest.mark.parametrize(

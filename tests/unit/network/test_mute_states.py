@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.network.mute_states import (
+from barnabas.network.connections.mute_states import (
     AFTER_RESPONSE,
     TRANSITIONS,
     IllegalMuteTransition,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from barnabas.api.request import ConnectionContext
-from barnabas.network.channel_builders import CONTROL_PLANE, DATA_PLANE, ServedListener
-from barnabas.network.connection_rates import RateSample
+from barnabas.network.connections.channel_builders import CONTROL_PLANE, DATA_PLANE, ServedListener
+from barnabas.network.connections.connection_rates import RateSample
 from barnabas.network.network_metrics import TIMES, TOTALS, NetworkMetrics
-from barnabas.network.request_metrics import RequestMetrics
+from barnabas.network.requests.request_metrics import RequestMetrics
+from barnabas.transport.channel.selector_counters import SessionCounters
 from barnabas.transport.memory_pool import NONE
-from barnabas.transport.selector_counters import SessionCounters
 from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import PRODUCE, finished
 

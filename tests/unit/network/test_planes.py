@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from barnabas.config.listeners import EndPoint
-from barnabas.network.channel_builders import CONTROL_PLANE
+from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler import RequestHandlerPool
-from barnabas.network.request_path import RequestHandling
+from barnabas.network.requests.request_channel import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from tests.support.memory_network import framed

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from barnabas.api.request import Request
-from barnabas.network.connection_table import NewConnection
-from barnabas.network.mute_states import MuteState
+from barnabas.network.connections.connection_table import NewConnection
+from barnabas.network.connections.mute_states import MuteState
+from barnabas.network.connections.request_intake import SLOW_REQUEST_NS
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
-from barnabas.network.request_intake import SLOW_REQUEST_NS
 from barnabas.records.file_records import FileRecords
-from barnabas.transport.authenticator import Conversation
-from barnabas.transport.send import FILE_BYTES_PER_TURN
+from barnabas.transport.channel.authenticator import Conversation
+from barnabas.transport.channel.send import FILE_BYTES_PER_TURN
 from tests.support.memory_network import framed
 from tests.unit.network.network_harness import NetworkHarness
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from barnabas.api.request import ConnectionContext, Request
-from barnabas.network.connection import Connection
-from barnabas.transport.frame_reader import FREE_BYTES, FrameReader
-from barnabas.transport.kafka_channel import KafkaChannel
-from barnabas.transport.open_channels import SWEEP_AT_LEAST
-from barnabas.transport.send import Send
+from barnabas.network.connections.connection import Connection
+from barnabas.transport.channel.frame_reader import FREE_BYTES, FrameReader
+from barnabas.transport.channel.kafka_channel import KafkaChannel
+from barnabas.transport.channel.open_channels import SWEEP_AT_LEAST
+from barnabas.transport.channel.send import Send
+from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool
-from barnabas.transport.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import framed
 from tests.support.mock_clock import MockClock
 from tests.unit.network.network_harness import NetworkHarness

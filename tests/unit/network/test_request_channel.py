@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.network.request_channel import CallbackRequest, RequestChannel, ShutdownRequest
+from barnabas.network.requests.request_channel import CallbackRequest, RequestChannel, ShutdownRequest
 
 
 def no_wake() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.network.request_channel import RequestChannel
 from barnabas.network.request_handler import RequestHandler, RequestHandlerPool
+from barnabas.network.requests.request_channel import RequestChannel
 from barnabas.runtime.clock import SystemClock
 from tests.support.mock_clock import MockClock
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.metrics.metrics_registry import Sample
-from barnabas.network.error_counts import note_errors
-from barnabas.network.request_metrics import RequestMetrics, request_name
+from barnabas.network.requests.error_counts import note_errors
+from barnabas.network.requests.request_metrics import RequestMetrics, request_name
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.acls import DeleteAclsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse

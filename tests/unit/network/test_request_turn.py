@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.network.request_intake import SLOW_REQUEST_NS, TURN_NS, RequestTurn
+from barnabas.network.connections.request_intake import SLOW_REQUEST_NS, TURN_NS, RequestTurn
 
 BEGIN = 7_000_000_000
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from barnabas.config.secret import Secret
-from barnabas.network.channel_builders import ServedListener
+from barnabas.network.connections.channel_builders import ServedListener
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response_header, encode_request_header, response_header_version

@@ -14,7 +14,7 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.listeners import EndPoint
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.request_handler import RequestHandlerPool
-from barnabas.network.request_path import RequestHandling
+from barnabas.network.requests.request_channel import RequestHandling
 from barnabas.network.socket_server import SocketServer
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.logger_levels import set_logger_level

@@ -16,8 +16,8 @@ from barnabas.records.lazy_down_conversion import READ_BYTES, LazyDownConversion
 from barnabas.records.legacy_records import encode_message_set, legacy_batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
 from barnabas.records.record_reader import Record
-from barnabas.transport.send import Send
-from barnabas.transport.transport_layer import PlaintextTransportLayer
+from barnabas.transport.channel.send import Send
+from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from tests.support.down_conversion import down_convert
 from tests.support.memory_network import MemoryNetwork
 

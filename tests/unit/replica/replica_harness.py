@@ -18,16 +18,16 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import SystemTimer
 from barnabas.quota.replication_quota import ReplicationQuotas
-from barnabas.replica.alter_partition_manager import AlterPartitionCallback, AlterPartitionManager, IsrChange
 from barnabas.replica.fetcher.fetcher_manager import FetcherId
 from barnabas.replica.fetcher.leader_end_point import LeaderEndPoint
-from barnabas.replica.partition_append import PartitionAppend
-from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
+from barnabas.replica.isr.isr_updates import AlterPartitionCallback, AlterPartitionManager, IsrChange
+from barnabas.replica.partitions.partition_append import PartitionAppend
+from barnabas.replica.partitions.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch
 from barnabas.replica.replica_config import FetcherConfig, ReplicaConfig
 from barnabas.replica.replica_manager import ReplicaManager
-from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.storage.fetch_data import FetchIsolation
-from barnabas.zk.leader_and_isr import LeaderAndIsr
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
 from tests.unit.storage.log_harness import Broker
 
 TOPIC_ID = bytes(range(16))

@@ -9,7 +9,7 @@ from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.replica.broker_topic_stats import COUNTERS, BrokerTopicStats
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.replica.replica_metrics import LATE_TRANSACTION_BUFFER_MS, register_replica_metrics
 from barnabas.storage.log_append_info import AppendOrigin
 from barnabas.storage.log_environment import LogManagerConfig

@@ -8,8 +8,8 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
-from barnabas.replica.closest_replica_reader import RACK_AWARE
-from barnabas.replica.partition_fetch import ConsumerPlace, PartitionFetch
+from barnabas.replica.partitions.partition_fetch import ConsumerPlace, PartitionFetch
+from barnabas.replica.requests.closest_replica_reader import RACK_AWARE
 from tests.unit.replica.replica_harness import ANOTHER, TOPIC_ID, US, Replicas
 from tests.unit.storage.log_harness import batch
 

@@ -13,14 +13,14 @@ from barnabas.protocol.messages.inter_broker import AlterPartitionRequest, Alter
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import ZERO_UUID
-from barnabas.replica.alter_partition_manager import IsrChange
-from barnabas.replica.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
+from barnabas.replica.isr.default_alter_partition_manager import AlterPartitionSender, DefaultAlterPartitionManager
+from barnabas.replica.isr.isr_updates import IsrChange
 from barnabas.replica.replica_config import alter_partition_version_of
 from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
-from barnabas.zk.leader_and_isr import LeaderAndIsr
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.delete_records import DeleteRecordsResult
+from barnabas.replica.requests.delete_records import DeleteRecordsResult
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas, key
 from tests.unit.storage.log_harness import Broker, batch, log_config
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.file_records import FileRecords
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.storage.fetch_data import FetchIsolation
 from tests.unit.replica.replica_harness import ANOTHER, TOPIC_ID, US, Replicas, key
 from tests.unit.storage.log_harness import batch

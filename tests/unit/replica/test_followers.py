@@ -8,9 +8,9 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.follower_state import FollowerFetch, FollowerState
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch, SessionReads
-from barnabas.replica.session_watches import SessionWatch
+from barnabas.replica.partitions.follower_state import FollowerFetch, FollowerState
+from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch, SessionReads
+from barnabas.replica.partitions.session_watches import SessionWatch
 from barnabas.runtime.clock import NEVER_MS
 from barnabas.storage.fetch_data import FetchIsolation
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata

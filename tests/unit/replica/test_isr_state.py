@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.replica.isr_state import IsrEvent, IsrPhase, committed, next_state
+from barnabas.replica.partitions.isr_state import IsrEvent, IsrPhase, committed, next_state
 
 replicas = st.frozensets(st.integers(min_value=0, max_value=5))
 histories = st.lists(st.tuples(st.sampled_from(IsrEvent), replicas), max_size=30)

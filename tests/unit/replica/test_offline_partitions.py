@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.storage.storage_metrics import LogMetrics
 from tests.support.simulated_files import SimulatedFiles
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas

@@ -13,8 +13,8 @@ from pathlib import Path
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue
 from barnabas.purgatory.timer import ExpirationExecutor, SystemTimer
-from barnabas.replica.partition_append import PartitionAppend
-from barnabas.replica.partition_fetch import FetchTerms, PartitionFetch
+from barnabas.replica.partitions.partition_append import PartitionAppend
+from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.fetch_data import FetchIsolation

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ApiError, ErrorCode
-from barnabas.replica.partition_append import PartitionAppend
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partitions.partition_append import PartitionAppend
+from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from tests.unit.replica.replica_harness import ANOTHER, TOPIC_ID, US, Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config
 

@@ -11,7 +11,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.file_records import FileRecords
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.replica.fetcher.leader_end_point import FetchedPartition
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.rpc.fetch_session_handler import WantedPositions
 from tests.unit.replica.replica_harness import ANOTHER, US, Replicas
 from tests.unit.storage.log_harness import Broker, batch, log_config

@@ -5,12 +5,12 @@ from __future__ import annotations
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
-from barnabas.replica.alter_partition_manager import IsrChange
-from barnabas.replica.zk_alter_partition_manager import ZkAlterPartitionManager
-from barnabas.zk.errors import StoreUnavailableError
+from barnabas.replica.isr.isr_updates import IsrChange
+from barnabas.replica.isr.zk_alter_partition_manager import ZkAlterPartitionManager
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.store import ANY_VERSION
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.store.store import ANY_VERSION
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler

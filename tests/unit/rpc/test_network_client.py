@@ -15,7 +15,7 @@ from barnabas.rpc.metadata_updater import ManualMetadataUpdater
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, all_versions
 from tests.unit.rpc.network_client_harness import NODES, Setting

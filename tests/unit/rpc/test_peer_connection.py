@@ -16,8 +16,8 @@ from barnabas.rpc.connection_states import ConnectionState
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import ConnectionLost, PeerConnection
-from barnabas.transport.authenticator import AuthenticationFailed
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.authenticator import AuthenticationFailed
+from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest
 from tests.unit.rpc.network_client_harness import LIFE_MS, RENEWAL_MS, authenticator

@@ -9,8 +9,8 @@ import pytest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.rpc.connection_states import SessionRenewals
 from barnabas.rpc.node import Node
-from barnabas.transport.authenticator import PlaintextAuthenticator
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.authenticator import PlaintextAuthenticator
+from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.scripted_selector import all_versions
 from tests.unit.rpc.network_client_harness import LIFE_MS, NODES, RENEWAL_MS, Setting, authenticator
 

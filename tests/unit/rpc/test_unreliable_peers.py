@@ -26,9 +26,9 @@ from barnabas.rpc.connection_states import ConnectionState
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
 from barnabas.rpc.peer_connection import ConnectionLost, PeerConnection
-from barnabas.transport.authenticator import ChannelBuilder, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.authenticator import ChannelBuilder, PlaintextAuthenticator, plaintext_channel
+from barnabas.transport.channel.tls_transport_layer import TlsTransportLayer
 from barnabas.transport.selector import Selector
-from barnabas.transport.tls_transport_layer import TlsTransportLayer
 from tests.support.certificates import CertificateAuthority
 from tests.support.memory_network import MemoryNetwork, MemoryPoller, MemorySocket
 from tests.support.mock_clock import MockClock

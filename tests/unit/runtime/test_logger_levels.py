@@ -18,7 +18,7 @@ from barnabas.runtime.logger_levels import (
     set_logger_level,
     when_levels_change,
 )
-from barnabas.zk.zookeeper_connection import LOGGER_NAME
+from barnabas.zk.zookeeper.zookeeper_connection import LOGGER_NAME
 
 NAME = "levels.of.a.test"
 
@@ -56,7 +56,7 @@ def test_places_without_a_logger_are_no_loggers() -> None:
     ("kafkas", "ours"),
     [
         ("kafka.controller", ["barnabas.controller.partition_state_machine", "barnabas.controller.controller"]),
-        ("kafka.network.Processor", ["barnabas.network.processor", "barnabas.network.answer_queue"]),
+        ("kafka.network.Processor", ["barnabas.network.processor", "barnabas.network.connections.answer_queue"]),
         ("kafka.server.ReplicaFetcherThread", ["barnabas.replica.fetcher.fetcher_thread"]),
         ("org.apache.zookeeper", ["barnabas.zk.kazoo"]),
     ],

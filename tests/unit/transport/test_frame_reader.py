@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from barnabas.transport.channel.frame_reader import LARGE_FRAME_BYTES, FrameReader, InvalidReceive
 from barnabas.transport.frame_buffer_pool import FIRST_BYTES, FrameBufferPool
-from barnabas.transport.frame_reader import LARGE_FRAME_BYTES, FrameReader, InvalidReceive
 
 MAX_BYTES = 400_000
 

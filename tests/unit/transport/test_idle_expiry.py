@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.transport.open_channels import SWEEP_AT_LEAST, IdleExpiry
+from barnabas.transport.channel.open_channels import SWEEP_AT_LEAST, IdleExpiry
 
 pytestmark = pytest.mark.interpreted  # compiled, IdleExpiry takes KafkaChannels alone
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.runtime.wakeup import Wakeup
-from barnabas.transport.default_poller import default_poller
-from barnabas.transport.poller import READABLE, WRITABLE, Poller
+from barnabas.transport.poller import READABLE, WRITABLE, Poller, default_poller
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.transport.authenticator import AuthenticationFailed, Conversation, PlaintextAuthenticator
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.authenticator import AuthenticationFailed, Conversation, PlaintextAuthenticator
+from barnabas.transport.channel.kafka_channel import ChannelState
+from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from barnabas.transport.selector import Selector
-from barnabas.transport.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock
 

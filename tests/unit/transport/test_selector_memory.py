@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.frame_reader import FREE_BYTES
+from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
 from barnabas.transport.frame_buffer_pool import FrameBufferPool
-from barnabas.transport.frame_reader import FREE_BYTES
-from barnabas.transport.kafka_channel import KafkaChannel
 from barnabas.transport.memory_pool import MemoryPool
 from barnabas.transport.selector import Selector
 from barnabas.transport.simple_memory_pool import GarbageCollectedMemoryPool

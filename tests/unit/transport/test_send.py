@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.records.file_records import FileRecords, TruncatedFile
-from barnabas.transport.send import FILE_BYTES_PER_TURN, READ_INSTEAD_BYTES, Send
-from barnabas.transport.transport_layer import PlaintextTransportLayer
+from barnabas.transport.channel.send import FILE_BYTES_PER_TURN, READ_INSTEAD_BYTES, Send
+from barnabas.transport.channel.transport_layer import PlaintextTransportLayer
 from tests.support.memory_network import MemoryNetwork, MemorySocket
 
 

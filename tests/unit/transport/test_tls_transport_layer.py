@@ -11,13 +11,12 @@ import pytest
 from barnabas.records.file_records import FileRecords
 from barnabas.runtime.files import OperatingSystemFiles
 from barnabas.storage.segment.file import OpenFile
-from barnabas.transport.authenticator import PlaintextAuthenticator
-from barnabas.transport.channel_state import ChannelState
-from barnabas.transport.kafka_channel import KafkaChannel
+from barnabas.transport.channel.authenticator import PlaintextAuthenticator
+from barnabas.transport.channel.kafka_channel import ChannelState, KafkaChannel
+from barnabas.transport.channel.tls_transport_layer import TlsTransportLayer
+from barnabas.transport.channel.transport_layer import StreamSocket
 from barnabas.transport.poller import WRITABLE
 from barnabas.transport.selector import Selector
-from barnabas.transport.tls_transport_layer import TlsTransportLayer
-from barnabas.transport.transport_layer import StreamSocket
 from tests.support.certificates import CertificateAuthority
 from tests.support.memory_network import MemoryNetwork, MemorySocket, framed
 from tests.support.mock_clock import MockClock

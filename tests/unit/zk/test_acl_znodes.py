@@ -6,9 +6,9 @@ import pytest
 
 from barnabas.security.acl.acl_binding import AccessControlEntry, ResourcePattern
 from barnabas.security.acl.acl_codes import AclOperation, AclPermissionType, PatternType, ResourceType
-from barnabas.zk.acl_znodes import NO_ACLS, AclChangeZNode, ResourceZNode, VersionedAcls
 from barnabas.zk.kafka_zk_client import KafkaZkClient
-from barnabas.zk.znode_json import ZnodeFormatError
+from barnabas.zk.znodes.acl_znodes import NO_ACLS, AclChangeZNode, ResourceZNode, VersionedAcls
+from barnabas.zk.znodes.znode_json import ZnodeFormatError
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.security.sasl.jaas import InvalidJaas
-from barnabas.zk.digest_login import DigestLogin, LoginRefused, ZookeeperUser, user_of_login_context
+from barnabas.zk.zookeeper.digest_login import DigestLogin, LoginRefused, ZookeeperUser, user_of_login_context
 
 CHALLENGE = b'realm="zk-sasl-md5",nonce="OA6MG9tEQGm2hh",charset=utf-8,algorithm=md5-sess'
 USER = ZookeeperUser('a "user"', "secret")
@@ -26,7 +26,7 @@ def test_answer_names_the_user_and_the_fixed_uri() -> None:
 
 def test_answer_of_the_rfc() -> None:
     """RFC 2831, section 4, whose digest-uri is that of another service: the digest alone depends on it."""
-    import barnabas.zk.digest_login as module
+    import barnabas.zk.zookeeper.digest_login as module
 
     login = DigestLogin(ZookeeperUser("chris", "secret"), lambda: "OA6MHXh6VqTrRk")
     with pytest.MonkeyPatch.context() as patch:

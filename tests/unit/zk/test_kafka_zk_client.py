@@ -7,13 +7,13 @@ import pytest
 from barnabas.config.listeners import EndPoint
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import random_uuid
-from barnabas.zk.broker_zk_data import BrokerInfo, ProducerIdsBlock
-from barnabas.zk.config_znodes import ConfigEntityType
-from barnabas.zk.errors import ControllerMovedError, NodeExistsError, NoNodeError
 from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS, KafkaZkClient
-from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
-from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.store import ANY_VERSION, WatchEventType
+from barnabas.zk.store.errors import ControllerMovedError, NodeExistsError, NoNodeError
+from barnabas.zk.store.store import ANY_VERSION, WatchEventType
+from barnabas.zk.znodes.broker_zk_data import BrokerInfo, ProducerIdsBlock
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from tests.support.inline_store import InlineStore, client_of
 from tests.support.mock_clock import MockClock
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from barnabas.config.listeners import EndPoint
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string
-from barnabas.zk.broker_zk_data import (
+from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS
+from barnabas.zk.znodes.broker_zk_data import (
     BrokerIdZNode,
     BrokerInfo,
     ClusterIdZNode,
@@ -23,11 +24,14 @@ from barnabas.zk.broker_zk_data import (
     ProducerIdBlockZNode,
     ProducerIdsBlock,
 )
-from barnabas.zk.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityType, ConfigEntityZNode
-from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS
-from barnabas.zk.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
-from barnabas.zk.replica_assignment import ReplicaAssignment
-from barnabas.zk.topic_zk_data import (
+from barnabas.zk.znodes.config_znodes import (
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityType,
+    ConfigEntityZNode,
+)
+from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
+from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import (
     DeleteTopicsTopicZNode,
     IsrChangeNotificationZNode,
     PreferredReplicaElectionZNode,
@@ -35,7 +39,7 @@ from barnabas.zk.topic_zk_data import (
     TopicPartitionStateZNode,
     TopicZNode,
 )
-from barnabas.zk.znode_json import ZnodeFormatError
+from barnabas.zk.znodes.znode_json import ZnodeFormatError
 
 TOPIC_ID_TEXT = "kh3RdNFaSxeTWFkRAzxRVw"
 TOPIC_ID = uuid_from_string(TOPIC_ID_TEXT)

@@ -6,7 +6,7 @@ import pytest
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from barnabas.zk.kafka_zk_client import PERSISTENT_PATHS
-from barnabas.zk.zookeeper_requests import acls_of
+from barnabas.zk.zookeeper.zookeeper_requests import acls_of
 
 
 @pytest.mark.parametrize("path", ["/brokers/ids/0", "/controller", "/config", "/config/topics/t", "/consumers/group"])

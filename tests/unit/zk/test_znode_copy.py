@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import pytest
 
 from barnabas.runtime.clock import SystemClock
-from barnabas.zk.embedded_store import EmbeddedStore
-from barnabas.zk.store import Store
-from barnabas.zk.znode_access import creations_with_parents
-from barnabas.zk.znode_copy import CopyRefused, check_equal, check_no_broker, read_tree, write_tree
+from barnabas.zk.store.embedded_store import EmbeddedStore
+from barnabas.zk.store.store import Store
+from barnabas.zk.znodes.znode_access import creations_with_parents
+from barnabas.zk.znodes.znode_copy import CopyRefused, check_equal, check_no_broker, read_tree, write_tree
 
 ID = b'{"version":"1","id":"first"}'
 PERSISTENT = {

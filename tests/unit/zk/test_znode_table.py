@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.zk import errors
-from barnabas.zk.store import (
+from barnabas.zk.store.store import (
     Check,
     Children,
     Create,
@@ -24,8 +23,9 @@ from barnabas.zk.store import (
     Outcome,
     SetData,
     Stat,
+    errors,
 )
-from barnabas.zk.znode_table import ZnodeTable, open_database
+from barnabas.zk.store.znode_table import ZnodeTable, open_database
 from tests.support.mock_clock import MockClock
 
 SESSIONS = (1, 2)

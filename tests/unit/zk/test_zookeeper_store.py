@@ -9,11 +9,11 @@ import pytest
 from kazoo.protocol.states import KazooState, KeeperState
 
 from barnabas.testing.znode_server import ZnodeServer
-from barnabas.zk.errors import StoreUnavailableError
-from barnabas.zk.store import GetChildren
-from barnabas.zk.zookeeper_config import ZookeeperConfig
-from barnabas.zk.zookeeper_metrics import ZookeeperMetrics
-from barnabas.zk.zookeeper_store import ZookeeperStore
+from barnabas.zk.store.errors import StoreUnavailableError
+from barnabas.zk.store.store import GetChildren
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics
+from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore
 
 SECONDS = 30
 

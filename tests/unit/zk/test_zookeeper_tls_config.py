@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.zk.zookeeper_config import ZookeeperTlsConfig
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperTlsConfig
 from tests.support.certificates import PASSWORD, CertificateAuthority
 
 

@@ -29,7 +29,7 @@ from barnabas.protocol.messages.inter_broker import (
     ControlledShutdownResponse,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.zk.broker_zk_data import ProducerIdsBlock
+from barnabas.zk.znodes.broker_zk_data import ProducerIdsBlock
 
 RemainingPartition = ControlledShutdownResponse.RemainingPartition
 

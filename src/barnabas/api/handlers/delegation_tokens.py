@@ -34,7 +34,7 @@ from barnabas.protocol.messages.tokens import (
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.security.delegation_token import DelegationToken, TokenInformation
 from barnabas.security.principal import USER, Principal
-from barnabas.transport.authenticator import ANONYMOUS
+from barnabas.transport.channel.authenticator import ANONYMOUS
 
 NO_TIMESTAMP: Final = -1
 """The time stamps of an answer with an error."""

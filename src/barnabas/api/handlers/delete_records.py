@@ -19,8 +19,8 @@ from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.topics import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.replica.delete_records import INVALID_LOW_WATERMARK, DeleteRecordsResult
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.requests.delete_records import INVALID_LOW_WATERMARK, DeleteRecordsResult
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 
 

@@ -28,17 +28,17 @@ from typing import Final
 
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, permitted
 from barnabas.api.brief import Brief
-from barnabas.api.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
-from barnabas.api.fetch_session import FINAL_EPOCH, NO_SESSION
-from barnabas.api.fetch_sessions import TOPIC_IDS, FetchSessions, IncrementalFetch
+from barnabas.api.fetch.fetch_answer import LAST_CONVERTED, ChargedFetchAnswer, Context, FetchAnswer, FetchSources
+from barnabas.api.fetch.fetch_session import FINAL_EPOCH, NO_SESSION
+from barnabas.api.fetch.fetch_sessions import TOPIC_IDS, FetchSessions, IncrementalFetch
+from barnabas.api.fetch.session_partitions import PartitionsToRead, RefusedPartition
 from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request, Throttle
-from barnabas.api.session_partitions import PartitionsToRead, RefusedPartition
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
-from barnabas.replica.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch, SessionReads
+from barnabas.replica.partitions.partition_fetch import ConsumerPlace, FetchTerms, PartitionFetch, SessionReads
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType

@@ -41,8 +41,8 @@ from barnabas.protocol.messages.list_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from barnabas.replica.leader_state import LeaderState
-from barnabas.replica.partition import EpochEndOffset, Partition
+from barnabas.replica.partitions.leader_state import LeaderState
+from barnabas.replica.partitions.partition import EpochEndOffset, Partition
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType

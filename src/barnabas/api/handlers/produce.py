@@ -48,9 +48,9 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.record_batch import CODEC_MASK, BatchHeader
-from barnabas.replica.append import VALID_ACKS, AppendCallback
-from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
+from barnabas.replica.requests.append import VALID_ACKS, AppendCallback
 from barnabas.security.acl.acl_codes import AclOperation, ResourceType
 from barnabas.storage.validation.legacy import may_be_large
 

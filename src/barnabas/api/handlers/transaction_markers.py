@@ -27,7 +27,7 @@ from barnabas.protocol.messages.inter_broker import WriteTxnMarkersRequest, Writ
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.records.record_batch import BatchHeader
-from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.partitions.partition_append import PartitionAppend
 from barnabas.replica.replica_manager import ReplicaManager
 from barnabas.runtime.clock import Clock
 from barnabas.storage.log_append_info import AppendOrigin

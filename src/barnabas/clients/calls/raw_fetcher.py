@@ -27,7 +27,7 @@ from barnabas.rpc.client_request import ClientResponse
 from barnabas.rpc.fetch_request import FETCH_VERSIONS, FetchLimits, FetchPosition, fetch_request
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.runtime.clock import Clock
-from barnabas.transport.authenticator import ClientChannelBuilder
+from barnabas.transport.channel.authenticator import ClientChannelBuilder
 
 DEFAULT_MAX_BYTES = 8 << 20
 DEFAULT_MAX_WAIT_MS = 500

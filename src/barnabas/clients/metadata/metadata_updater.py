@@ -15,7 +15,7 @@ from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from barnabas.records.record_batch import (
     RecordBatch,
     is_whole_batch,
 )
-from barnabas.replica.partition import Partition
+from barnabas.replica.partitions.partition import Partition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.plain_batch import plain_batch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.replica.append import ReplicaAppender
-from barnabas.replica.partition_append import PartitionAppend
+from barnabas.replica.partitions.partition_append import PartitionAppend
+from barnabas.replica.requests.append import ReplicaAppender
 from barnabas.runtime.clock import Clock
 from barnabas.storage.log_append_info import AppendOrigin
 

@@ -29,7 +29,7 @@ from barnabas.protocol.errors import DecodeError
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.memory_records import batch_at
 from barnabas.records.record_batch import is_whole_batch
-from barnabas.replica.partition import Partition
+from barnabas.replica.partitions.partition import Partition
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
 
 logger = logging.getLogger(__name__)

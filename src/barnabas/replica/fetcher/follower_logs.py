@@ -15,10 +15,10 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import TopicStats
 from barnabas.replica.fetcher.followed_state import NO_EPOCH, FollowerLogPosition, truncation_offset
-from barnabas.replica.hosted_partitions import HostedPartitions
-from barnabas.replica.partition import Partition
-from barnabas.replica.replication_throttle import ReplicationThrottle
-from barnabas.replica.waiting_requests import WaitingRequests
+from barnabas.replica.partitions.hosted_partitions import HostedPartitions
+from barnabas.replica.partitions.partition import Partition
+from barnabas.replica.requests.replication_throttle import ReplicationThrottle
+from barnabas.replica.requests.waiting_requests import WaitingRequests
 from barnabas.storage.log.leader_epochs import EpochEntry
 from barnabas.storage.log.unified_log import UnifiedLog
 from barnabas.storage.log_manager import LogManager

@@ -14,8 +14,8 @@ from barnabas.security.sasl.mechanisms import MECHANISMS, NOT_OFFERED
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_server import LoginParts, MechanismSettings, ServedMechanism
 from barnabas.security.sasl.server_authenticator import SaslRules, SaslServerAuthenticator
-from barnabas.transport.authenticator import Authenticator
-from barnabas.transport.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
+from barnabas.transport.channel.authenticator import Authenticator
+from barnabas.transport.channel.transport_layer import PlaintextTransportLayer, StreamSocket, TransportLayer
 
 logger = logging.getLogger(__name__)
 

@@ -48,7 +48,7 @@ from barnabas.security.sasl.sasl_server import (
     SaslServerFactory,
     told,
 )
-from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
+from barnabas.transport.channel.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
 
 logger = logging.getLogger(__name__)
 

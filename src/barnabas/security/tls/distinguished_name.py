@@ -116,8 +116,8 @@ def _alternative_names(extensions: _Element) -> frozenset[tuple[int, bytes]]:
     for extension in _children(extensions, _SEQUENCE):
         kind, *rest = _children(extension, _SEQUENCE)
         if _number(kind) == _SUBJECT_ALTERNATIVE_NAME:
-            value = next(each for each in rest if each.tag != _BOOLEAN)
-            if value.tag != _OCTET_STRING:
+            value = next((each for each in rest if each.tag != _BOOLEAN), None)
+            if value is None or value.tag != _OCTET_STRING:
                 raise ValueError("an extension without a value")
             return frozenset((name.tag, name.content) for name in _children(_single(value.content), _SEQUENCE))
     return frozenset()

@@ -13,8 +13,8 @@ from typing import Any
 from barnabas.security.tls.key_stores import load_key_store, load_trust_store
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_contexts import HTTPS, client_context
-from barnabas.transport.tls_transport_layer import TlsTransportLayer, reason_of
-from barnabas.transport.transport_layer import StreamSocket
+from barnabas.transport.channel.tls_transport_layer import TlsTransportLayer, reason_of
+from barnabas.transport.channel.transport_layer import StreamSocket
 
 
 class TlsRefused(Exception):

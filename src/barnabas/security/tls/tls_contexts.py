@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from barnabas.config.config_error import ConfigError
 from barnabas.security.tls.key_stores import KeyStore, TrustStore
 from barnabas.security.tls.tls_config import TlsConfig
-from barnabas.transport.tls_transport_layer import reason_of
+from barnabas.transport.channel.tls_transport_layer import reason_of
 
 HTTPS: Final = "https"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

@@ -22,9 +22,9 @@ from barnabas.security.tls.key_stores import KeyStore, TrustStore, load_key_stor
 from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.security.tls.tls_contexts import server_context
-from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Authenticator, Conversation
-from barnabas.transport.tls_transport_layer import TlsTransportLayer
-from barnabas.transport.transport_layer import StreamSocket, TransportLayer
+from barnabas.transport.channel.authenticator import ANONYMOUS, AuthenticationFailed, Authenticator, Conversation
+from barnabas.transport.channel.tls_transport_layer import TlsTransportLayer
+from barnabas.transport.channel.transport_layer import StreamSocket, TransportLayer
 
 logger = logging.getLogger(__name__)
 

@@ -62,8 +62,8 @@ class TopicSink(Sink):
 
     def planned(self, rows: QueryRows) -> PlannedSink:
         """Return key and value. Raises FormatError, OptionError, RegistryFailed, Spark's errors."""
-        from barnabas_spark.sink_columns import check_sink_schema  # noqa: PLC0415 - needs Spark
-        from barnabas_spark.sink_options import SinkOptions  # noqa: PLC0415 - reading a file needs none of it
+        from barnabas_spark.options.sink_options import SinkOptions  # noqa: PLC0415 - reading a file needs none of it
+        from barnabas_spark.writing.sink_columns import check_sink_schema  # noqa: PLC0415 - needs Spark
 
         options = SinkOptions.parse(self._writer_options())
         no_key = "a row that deletes is a tombstone: give the sink a 'key', or rename the column to write it as data"

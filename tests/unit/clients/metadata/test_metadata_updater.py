@@ -17,7 +17,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.rpc.network_client import NetworkClient
 from barnabas.rpc.network_client_config import NetworkClientConfig
 from barnabas.rpc.node import Node
-from barnabas.transport.channel_state import ChannelState
+from barnabas.transport.channel.kafka_channel import ChannelState
 from tests.support.client_metadata import metadata_response
 from tests.support.mock_clock import MockClock
 from tests.support.scripted_selector import ScriptedSelector, SentRequest, all_versions

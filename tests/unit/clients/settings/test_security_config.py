@@ -12,7 +12,7 @@ from barnabas.clients.settings.client_config import ClientConfig
 from barnabas.clients.settings.client_security import channel_builder
 from barnabas.rpc.node import Node
 from barnabas.security.sasl.client.client_authenticator import SaslRejected
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 SECRET = "a-secret-of-tests"
 LOGIN: dict[str, Any] = {

@@ -26,7 +26,7 @@ from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest
 from barnabas.records.memory_records import any_batches
-from barnabas.replica.partition_fetch import PartitionFetch
+from barnabas.replica.partitions.partition_fetch import PartitionFetch
 from barnabas.runtime.lock_order import check_no_lock_held
 from barnabas.storage.fetch_data import FetchIsolation
 from tests.unit.replica.replica_harness import ANOTHER, TOPIC_ID, US, Replicas

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.broker.transaction_stage import register_transaction_metrics
+from barnabas.broker.stages.transaction_stage import register_transaction_metrics
 from barnabas.coordinator.runtime.loader import LoadTimes
 from barnabas.coordinator.transaction.entry import TransactionEntry
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.log import transaction_record_text
+from barnabas.cli.log.log import transaction_record_text
 from barnabas.coordinator.runtime.record import encode_record
 from barnabas.coordinator.transaction.transaction_log import TransactionLogValue, encode_key, encode_value
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState

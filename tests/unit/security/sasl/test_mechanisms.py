@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from barnabas.broker.inter_broker_security import broker_login_of
+from barnabas.broker.channels.inter_broker_security import broker_login_of
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.secret import Secret

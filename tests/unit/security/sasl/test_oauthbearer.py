@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.broker.dynamic_security import check_security_of_start
+from barnabas.broker.channels.dynamic_security import check_security_of_start
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.protection import ProtectionMissing

@@ -29,7 +29,7 @@ from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginParts
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
 from barnabas.security.sasl.server_authenticator import SaslRules, SaslServerAuthenticator
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import AuthenticationFailed
 from tests.support.mock_clock import MockClock
 from tests.support.mock_scheduler import MockScheduler
 from tests.support.sasl_exchange import JAAS, PASSWORD, Credentials, ScramDialogue, plain_token, versions

@@ -11,7 +11,7 @@ import pytest
 from barnabas.config.secret import Secret
 from barnabas.security.tls.tls_client import TlsClient
 from barnabas.security.tls.tls_config import TlsConfig, TrustStoreConfig
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import AuthenticationFailed
 from tests.support.certificates import CertificateAuthority
 from tests.support.memory_network import MemoryNetwork
 

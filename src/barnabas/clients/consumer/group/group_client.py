@@ -23,7 +23,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.rpc.exponential_backoff import ExponentialBackoff
 from barnabas.rpc.metadata_updater import FOREVER_MS, MetadataClient
 from barnabas.rpc.node import Node
-from barnabas.transport.authenticator import AuthenticationFailed
+from barnabas.transport.channel.authenticator import AuthenticationFailed
 
 logger = logging.getLogger(__name__)
 

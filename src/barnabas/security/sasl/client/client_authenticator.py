@@ -35,7 +35,7 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from barnabas.transport.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
+from barnabas.transport.channel.authenticator import ANONYMOUS, AuthenticationFailed, Conversation
 
 _HANDSHAKE_VERSION: Final = 1
 """From Kafka 1.0 on. The tokens of version 0 would travel without headers, and no error with them."""

@@ -1,0 +1,1 @@
+"""Settings of a running broker: what the start reads, and what dynamic changes reach."""

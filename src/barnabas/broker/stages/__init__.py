@@ -1,0 +1,1 @@
+"""The stages of a broker's start, each the owner of the parts that it builds."""

@@ -1,0 +1,286 @@
+"""The sixth and last stage of a broker's start: the table of APIs, the sockets and the request handlers.
+
+Built by BrokerServer on the main thread. From here on clients can connect; their requests are read when the handlers
+have started, and wait at the startup gate until the broker is ready for them.
+
+Kafka: the part of KafkaServer.startup about DelegationTokenManager, SocketServer, KafkaApis and
+KafkaRequestHandlerPool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.api.apis import Apis
+from barnabas.api.authorize import Authorizer
+from barnabas.api.fetch.fetch_session_cache import FetchSessionCache
+from barnabas.api.gates import ControlPlaneApis, StartupGate
+from barnabas.api.handlers.api_versions import ApiVersionsApi
+from barnabas.api.registry import Registry
+from barnabas.api.request_log import REFRESH_INTERVAL_MS, RequestLog
+from barnabas.api.request_parser import RequestParser
+from barnabas.api.topic_changes import TopicChanges
+from barnabas.api.transaction_verification import VerificationMetrics
+from barnabas.broker.channels.inter_broker_security import broker_logins_of, create_missing_credentials
+from barnabas.broker.channels.listener_channels import ListenerChannels
+from barnabas.broker.foundations import Foundations
+from barnabas.broker.settings.client_quotas import ClientQuotas
+from barnabas.broker.settings.server_config import RequestHandlerConfig, ServerConfig
+from barnabas.broker.stages.api_table import ServedParts, build_registry
+from barnabas.broker.stages.authorization import AuthorizerConfig
+from barnabas.broker.stages.control_stage import ControlStage
+from barnabas.broker.stages.replication_stage import ReplicationStage
+from barnabas.broker.stages.storage_stage import StorageStage
+from barnabas.broker.stages.transaction_stage import TransactionStage
+from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
+from barnabas.controller.delayed_elect_leader import LeaderElections
+from barnabas.metadata.acl_admin import AclAdmin
+from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
+from barnabas.metadata.scram_credential_cache import ScramCredentialCache
+from barnabas.network.connections.channel_builders import CONTROL_PLANE
+from barnabas.network.network_config import NetworkConfig
+from barnabas.network.network_metrics import NetworkMetrics, register_network_metrics
+from barnabas.network.request_handler import RequestHandlerPool
+from barnabas.network.requests.request_channel import RequestHandling
+from barnabas.network.requests.request_metrics import RequestMetrics
+from barnabas.network.server_thread import FatalHandler
+from barnabas.network.socket_server import SocketServer
+from barnabas.purgatory.purgatory import DelayedFuturePurgatory
+from barnabas.replica.replica_metrics import register_purgatory
+from barnabas.runtime.clock import Clock
+from barnabas.security.delegation_token import TokenCache
+from barnabas.security.sasl.sasl_server import LoginParts
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
+from barnabas.transport.channel.authenticator import ChannelBuilder
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+
+if TYPE_CHECKING:
+    from barnabas.faults.fault_layer import FaultLayer
+
+CONTROL_PLANE_HANDLERS: Final = 1
+
+
+class AccessRules(NamedTuple):
+    """The rules of access: how clients connect and what they may do."""
+
+    authorizer: Authorizer | None = None
+    """None: every client may do everything."""
+    acls: AclAdmin | None = None
+    """The keeper of the lists that the authorizer decides by; None when it has none."""
+    channel_builders: Mapping[str, ChannelBuilder] | None = None
+    """The builders of channels by security protocol, for tests; None: those of each listener's settings."""
+
+
+class BuiltStages(NamedTuple):
+    """The stages below this one."""
+
+    foundations: Foundations
+    storage: StorageStage
+    replication: ReplicationStage
+    control: ControlStage
+    transactions: TransactionStage
+
+
+class HandlerPools:
+    """The request handlers of both planes, started and stopped together.
+
+    `control_plane` is None unless the controller has a listener of its own. count: of the data plane's handlers.
+    """
+
+    def __init__(
+        self,
+        sockets: SocketServer,
+        apis: Apis,
+        control_plane_apis: ControlPlaneApis,
+        clock: Clock,
+        count: int,
+        on_fatal: FatalHandler,
+    ) -> None:
+        self.data_plane = RequestHandlerPool(sockets.data_plane_request_channel, apis.handle, clock, count, on_fatal)
+        self.control_plane: RequestHandlerPool | None = None
+        if sockets.control_plane_request_channel is not None:
+            self.control_plane = RequestHandlerPool(
+                sockets.control_plane_request_channel,
+                control_plane_apis.handle,
+                clock,
+                CONTROL_PLANE_HANDLERS,
+                on_fatal,
+                prefix=CONTROL_PLANE,
+            )
+
+    def start(self) -> None:
+        """Start the threads, the control plane's first."""
+        if self.control_plane is not None:
+            self.control_plane.start()
+        self.data_plane.start()
+
+    def shutdown(self) -> None:
+        """Let the threads handle the queued requests, and end them."""
+        self.data_plane.shutdown()
+        if self.control_plane is not None:
+            self.control_plane.shutdown()
+
+
+class FrontStage(NamedTuple):
+    """The parts between clients and the stages below; the sockets are bound and nothing is read yet."""
+
+    sockets: SocketServer
+    channels: ListenerChannels
+    handlers: HandlerPools
+    startup_gate: StartupGate
+
+
+def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | None = None) -> FrontStage:
+    """Build the table of APIs and bind every listener. faults: of a broker that the test kit started for them.
+
+    Raises ConfigError or OSError when a listener cannot be bound, ConfigError for faults that cannot be installed.
+    """
+    foundations, storage = stages.foundations, stages.storage
+    config, clock, lifecycle = foundations.dynamic.current, foundations.clock, foundations.lifecycle
+    topic_changes = _follow_topic_changes(stages)
+    elections = _follow_elections(stages)
+    tokens = _start_delegation_tokens(foundations, storage.zk_client)
+    acl_changes = DelayedFuturePurgatory("AlterAcls", foundations.timer)
+    register_purgatory(foundations.metrics, acl_changes.operations)
+    registry = _build_registry(stages, topic_changes, elections, acl_changes, tokens, access)
+    request_log = RequestLog()
+    foundations.scheduler.schedule("request-log-level", request_log.refresh, period_ms=REFRESH_INTERVAL_MS)
+    apis = Apis(foundations.actions, clock.nanoseconds)
+    # Requests are parsed by the table with faults in front of it; all else (quotas, ApiVersions) is about the real one.
+    served = registry if faults is None else _intercepted(stages, registry, apis, faults)
+    parser = RequestParser(served, request_log)
+    startup_gate = StartupGate(parser, served, apis.handle_moved)
+    requests = RequestMetrics(request_log)
+    versions = ApiVersionsApi(lambda: served, storage.features)
+    credentials = ScramCredentialCache(storage.zk_client, None if tokens is None else tokens.credential)
+    create_missing_credentials(broker_logins_of(config), storage.zk_client.configs)
+    credentials.start(storage.config_changes)
+    logins = LoginParts(credentials, versions.before_login, clock, foundations.scheduler)
+    channels = ListenerChannels(lambda: foundations.dynamic.current, clock, logins, access.channel_builders)
+    sockets = SocketServer(
+        NetworkConfig.from_kafka_config(
+            config,
+            # The id may have been generated, and is part of the threads' names.
+            broker_id=storage.identity.broker_id,
+            inter_broker_listener=inter_broker_listener_name_of(config),
+        ),
+        listeners_of(config),
+        RequestHandling(parser.parse, apis.handle, requests.record),
+        clock,
+        lifecycle.fail,
+        channel_builders=channels,
+    )
+    quotas = ClientQuotas(config, registry, foundations.timer, foundations.scheduler, foundations.metrics, clock)
+    address_quotas = sockets.connection_quotas
+    # Before the sockets are bound: the first connection already counts against the quotas in the store.
+    quotas.start(storage.zk_client, storage.config_changes, address_quotas.update_ip_connection_rate_quota)
+    control_plane_apis = ControlPlaneApis(registry, apis.handle, parser.large_requests)
+    handlers = HandlerPools(
+        sockets, apis, control_plane_apis, clock, RequestHandlerConfig.from_kafka_config(config).threads, lifecycle.fail
+    )
+    # From here on the ports are known, which the registration and the controller's channel to this broker need.
+    foundations.listeners.bound = sockets.bind()
+    lifecycle.on_stop("sockets", sockets.shutdown)
+    pools = [pool for pool in (handlers.data_plane, handlers.control_plane) if pool is not None]
+    register_network_metrics(foundations.metrics, NetworkMetrics(sockets, pools, requests, clock), requests)
+    # Registered after the sockets and so stopped before them: the pending requests are answered on open connections.
+    lifecycle.on_stop("topic purgatory", topic_changes.purgatory.shutdown)
+    lifecycle.on_stop("election purgatory", elections.purgatory.shutdown)
+    lifecycle.on_stop("AlterAcls purgatory", acl_changes.operations.shutdown)
+    return FrontStage(sockets, channels, handlers, startup_gate)
+
+
+def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: FaultLayer) -> Registry:
+    from barnabas.faults.injector import Surroundings  # noqa: PLC0415 - loaded only where there are faults
+
+    metadata = stages.replication.metadata
+    surroundings = Surroundings(
+        stages.foundations.timer,
+        apis.handle_moved,
+        lambda: metadata.image.topic_names,
+        own_client_id=str(stages.storage.identity.broker_id),
+    )
+    return faults.intercept(registry, surroundings)
+
+
+def _follow_topic_changes(stages: BuiltStages) -> TopicChanges:
+    metadata = stages.replication.metadata
+    topic_changes = TopicChanges(metadata, stages.foundations.timer)
+    metadata.subscribe(topic_changes.metadata_changed)
+    register_purgatory(stages.foundations.metrics, topic_changes.purgatory)
+    return topic_changes
+
+
+def _follow_elections(stages: BuiltStages) -> LeaderElections:
+    foundations, metadata = stages.foundations, stages.replication.metadata
+    elections = LeaderElections(stages.control.controller, metadata, foundations.timer, foundations.clock)
+    metadata.subscribe(elections.metadata_changed)
+    register_purgatory(foundations.metrics, elections.purgatory)
+    return elections
+
+
+def _start_delegation_tokens(foundations: Foundations, zk_client: KafkaZkClient) -> DelegationTokenManager | None:
+    """Load the tokens in the store and follow their changes, before the first connection is accepted.
+
+    Returns their manager, with a cache that holds SCRAM credentials for logins by token; None without
+    `delegation.token.secret.key`.
+    """
+    config = TokenConfig.from_kafka_config(foundations.static)
+    if config.secret_key is None:
+        return None
+    manager = DelegationTokenManager(config, zk_client.tokens, TokenCache(_token_credentials), foundations.clock)
+    manager.start(foundations.scheduler)
+    foundations.lifecycle.on_stop("delegation tokens", manager.stop)
+    return manager
+
+
+def _token_credentials(password: str) -> dict[str, ScramCredential]:
+    """Return the credentials of a token's password, with the fewest iterations: the password is long and random."""
+    return {name: ScramCredential.of_password(each, password) for name, each in SCRAM_MECHANISMS.items()}
+
+
+def _build_registry(
+    stages: BuiltStages,
+    topic_changes: TopicChanges,
+    elections: LeaderElections,
+    acl_changes: DelayedFuturePurgatory,
+    tokens: DelegationTokenManager | None,
+    access: AccessRules,
+) -> Registry:
+    foundations, storage, replication = stages.foundations, stages.storage, stages.replication
+    settings = ServerConfig.from_kafka_config(foundations.dynamic.current)
+    fetch_sessions = FetchSessionCache(
+        settings.fetch_session_slots, foundations.clock, Random(), replication.replicas.waiting.sessions
+    )
+    fetch_sessions.register(foundations.metrics)
+    verifications = VerificationMetrics(foundations.clock)
+    verifications.register(foundations.metrics)
+    parts = ServedParts(
+        dynamic=foundations.dynamic,
+        broker_id=storage.identity.broker_id,
+        broker_epoch=lambda: storage.registration.epoch,
+        inter_broker_listener=inter_broker_listener_name_of(foundations.dynamic.current),
+        own_principal=replication.connections.security.principal_at,
+        brokers_principals=AuthorizerConfig.from_kafka_config(foundations.static).super_users,
+        refused_orders=stages.control.refused,
+        require_room=storage.log_manager.require_room,
+        clock=foundations.clock,
+        replicas=replication.replicas,
+        metadata=replication.metadata,
+        zk_client=storage.zk_client,
+        topic_changes=topic_changes,
+        controller=stages.control.controller,
+        elections=elections,
+        groups=replication.groups,
+        fetch_sessions=fetch_sessions,
+        producer_ids=stages.transactions.producer_ids,
+        features=storage.features,
+        transactions=stages.transactions.coordinator,
+        verifications=verifications,
+        delegation_tokens=tokens,
+        acls=access.acls,
+        acl_changes=acl_changes,
+    )
+    return build_registry(parts, access.authorizer, settings.emulated_release)

@@ -1,0 +1,222 @@
+"""The second stage of a broker's start: its directories, metadata store, identity, settings and logs.
+
+Built by BrokerServer on the main thread. The order is forced: the directories are locked before anything in them is
+opened; the metadata store lies in one of them; the store has the broker's identity and the settings of each topic's
+logs, which are needed to load the logs.
+
+Kafka: the part of KafkaServer.startup from initZkClient to logManager.startup; LogManager.isStrayReplica.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from barnabas.broker.broker_identity import BrokerIdentity, establish_identity
+from barnabas.broker.channels.dynamic_security import check_security_of_start
+from barnabas.broker.foundations import Foundations
+from barnabas.broker.lifecycle import BrokerState
+from barnabas.broker.metadata_migration import check_not_moved, check_still_in_zookeeper
+from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
+from barnabas.broker.settings.server_config import ServerConfig
+from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
+from barnabas.broker.stages.log_dir_failures import LogDirFailures
+from barnabas.config.config_error import ConfigError
+from barnabas.metadata.broker_registration import BrokerRegistration
+from barnabas.metadata.cluster_features import ClusterFeatures, supported_features
+from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.storage.cleaner.config import CleanerConfig
+from barnabas.storage.cleaner.log_cleaner import LogCleaner
+from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs
+from barnabas.storage.directories.log_dirs import LogDirectories
+from barnabas.storage.log.unified_log import UnifiedLog
+from barnabas.storage.log_environment import LogManagerConfig
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.storage_metrics import register_loading_metrics
+from barnabas.zk.kafka_zk_client import KafkaZkClient
+from barnabas.zk.store.embedded_store import EmbeddedStore
+from barnabas.zk.store.store import Store
+from barnabas.zk.znodes.config_znodes import ConfigEntityType
+from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_SLACK_MS: Final = 5_000
+"""ZooKeeper rounds the end of a session up to its next tick, of two seconds by default."""
+
+
+class StorageStage(NamedTuple):
+    """The store and the logs, opened and loaded, and the identity of this broker."""
+
+    identity: BrokerIdentity
+    zk_client: KafkaZkClient
+    features: ClusterFeatures
+    """Loaded when the controller has set them up."""
+    registration: BrokerRegistration
+    """The registration of this broker among the live ones: made here, used when the broker joins its cluster."""
+    topic_configs: TopicLogConfigs
+    config_changes: ConfigChangeListener
+    log_manager: LogManager
+    log_dir_failures: LogDirFailures
+    """The failed directories: queued already, handled from the replication stage on."""
+    metadata_dir: str | None
+    """The directory of the embedded store, which the broker needs to run; None with ZooKeeper."""
+
+
+def open_storage(foundations: Foundations, open_files: int) -> StorageStage:
+    """Open the directories and the store, load all logs. open_files: how many files of segments may be open at once.
+
+    Raises OSError when no directory can be used or that of the metadata has failed, LogDirectoryLocked or
+    StoreLockedError when another broker has them, StoreUnavailableError when ZooKeeper does not answer, ConfigError or
+    InconsistentMetaProperties when they are another broker's.
+    """
+    lifecycle = foundations.lifecycle
+    timeout_ms = ServerConfig.from_kafka_config(foundations.static).log_dir_failure_timeout_ms
+    failures = LogDirFailures(lifecycle.fail, foundations.clock, timeout_ms=timeout_ms)
+    directories = LogDirectories(foundations.static.log_dirs, foundations.files, failures.notify)
+    directories.open()
+    lifecycle.on_stop("log directories", directories.release)
+    metadata_dir = _metadata_dir(foundations, directories)
+    zk_client = KafkaZkClient(_open_store(foundations, metadata_dir, directories), foundations.clock)
+    zk_client.make_sure_persistent_paths_exist()
+    identity = establish_identity(foundations.static, zk_client, directories)
+    repository = ConfigRepository(zk_client)
+    _encode_passwords_again(foundations.dynamic, repository, str(identity.broker_id))
+    # Before the logs are loaded: the store may have other defaults for them than the file.
+    foundations.dynamic.load(
+        repository.broker_overrides,
+        identity.broker_id,
+        lambda config: check_security_of_start(config, foundations.clock, foundations.scheduler),
+    )
+    topic_configs = TopicLogConfigs(repository, lambda: foundations.dynamic.current)
+    registration = BrokerRegistration(
+        zk_client,
+        partial(foundations.listeners.broker_info, identity.broker_id),
+        patience_ms=ZookeeperConfig.from_kafka_config(foundations.static).session_timeout_ms + EXPIRY_SLACK_MS,
+    )
+    log_manager = LogManager(
+        directories,
+        foundations.files,
+        foundations.scheduler,
+        foundations.clock,
+        LogManagerConfig.from_kafka_config(foundations.static, open_files=open_files),
+        topic_configs.log_config,
+    )
+    # Before the loading, so that a start that fails in the middle of it closes the logs that are open. The epoch is
+    # read at the stop, since the broker registers later.
+    lifecycle.on_stop("logs", lambda: log_manager.shutdown(registration.epoch))
+    register_loading_metrics(foundations.metrics, log_manager)
+    _load_logs(foundations, zk_client, log_manager, topic_configs)
+    directories.keep_room()
+    config_changes = ConfigChangeListener(zk_client, foundations.scheduler, foundations.clock)
+    config_changes.register(ConfigEntityType.TOPIC, topic_configs.updater(log_manager.update_log_config))
+    config_changes.register(ConfigEntityType.BROKER, foundations.dynamic.entity_changed)
+    # After the loading: a notice about a topic finds the topic's logs.
+    config_changes.start()
+    lifecycle.on_stop("settings", config_changes.stop)
+    release = ServerConfig.from_kafka_config(foundations.static).emulated_release
+    return StorageStage(
+        identity=identity,
+        zk_client=zk_client,
+        features=ClusterFeatures(zk_client, supported_features(release)),
+        registration=registration,
+        topic_configs=topic_configs,
+        config_changes=config_changes,
+        log_manager=log_manager,
+        log_dir_failures=failures,
+        metadata_dir=metadata_dir,
+    )
+
+
+def _encode_passwords_again(dynamic: DynamicBrokerConfig, repository: ConfigRepository, broker: str) -> None:
+    """Replace stored passwords that `password.encoder.old.secret` has encoded."""
+    encoded = dynamic.passwords.encoded_again(lambda: repository.broker_overrides(broker))
+    if encoded is not None:
+        repository.change_broker_config(broker, encoded)
+
+
+def _metadata_dir(foundations: Foundations, directories: LogDirectories) -> str | None:
+    """Return the directory of the embedded store, None with ZooKeeper. Raises OSError when it has failed."""
+    config = foundations.static
+    path = ServerConfig.from_kafka_config(config).metadata_dir
+    if path in directories.offline_paths():
+        raise OSError(f"Shutdown broker because the metadata log dir {path} has failed")
+    return path
+
+
+def _open_store(foundations: Foundations, metadata_dir: str | None, directories: LogDirectories) -> Store:
+    """Open a session with the embedded store in `metadata_dir`, or with ZooKeeper. Raises ConfigError, StoreError."""
+    if metadata_dir is None:
+        return _connect_to_zookeeper(foundations)
+    check_not_moved(foundations.files, metadata_dir)
+
+    def make_room(error: OSError) -> bool:
+        return directories.ran_full(metadata_dir, "changing the metadata", error)
+
+    store = EmbeddedStore(metadata_dir, foundations.clock, foundations.lifecycle.fail, make_room)
+    store.start()
+    foundations.lifecycle.on_stop("metadata store", store.close)
+    return store.new_session()
+
+
+def _connect_to_zookeeper(foundations: Foundations) -> Store:
+    try:
+        # Here, since a broker that stands alone needs no kazoo.
+        from barnabas.zk.zookeeper.zookeeper_metrics import ZookeeperMetrics  # noqa: PLC0415
+        from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f"zookeeper.connect needs the extra zookeeper: pip install barnabas[zookeeper] ({error})",
+            "zookeeper.connect",
+        ) from error
+    metrics = ZookeeperMetrics(foundations.clock.nanoseconds)
+    foundations.metrics.family(metrics)
+    store = ZookeeperStore(ZookeeperConfig.from_kafka_config(foundations.static), metrics)
+    # Before the start, whose failure may leave kazoo's threads behind.
+    foundations.lifecycle.on_stop("metadata store", store.close)
+    store.start()
+    check_still_in_zookeeper(store)
+    return store
+
+
+def _load_logs(
+    foundations: Foundations, zk_client: KafkaZkClient, log_manager: LogManager, topic_configs: TopicLogConfigs
+) -> None:
+    def new_cleaner(log_dirs: Sequence[str], logs: CleanerLogs) -> LogCleaner:
+        config = CleanerConfig.from_kafka_config(foundations.dynamic.current)
+        return LogCleaner(config, log_dirs, logs, foundations.files, foundations.clock)
+
+    is_cleaning = CleanerConfig.from_kafka_config(foundations.static).is_enabled
+    topic_configs.begin_loading()
+    # Made before the loading: the topic ids are read once, and not by each loading thread.
+    is_stray = _stray_check(zk_client)
+    foundations.lifecycle.state = BrokerState.RECOVERY
+    log_manager.startup(is_stray, make_cleaner=new_cleaner if is_cleaning else None)
+    topic_configs.end_loading()
+
+
+def _stray_check(zk_client: KafkaZkClient) -> Callable[[UnifiedLog], bool]:
+    """Return a function that tells whether a log is of an earlier topic of the same name.
+
+    Such a log could never be served, and would keep the log of the new topic out. A log whose topic the store does not
+    know stays where it is, with a warning: the store may be incomplete, for example when the log directories come from
+    another broker and have not been adopted yet. The function is called on the threads that load logs; the topic ids
+    are read before, so no lock. Only Kafka's KRaft brokers check this; its ZooKeeper brokers reject such a log for
+    ever.
+    """
+    known = zk_client.topics.assignments(zk_client.topics.all_topics())
+    topic_ids = {found.topic: found.topic_id for found in known}
+
+    def is_stray(log: UnifiedLog) -> bool:
+        topic = log.topic_partition.topic
+        if topic not in topic_ids:
+            logger.warning("The log in %s belongs to a topic that does not exist; it stays where it is", log.directory)
+            return False
+        expected = topic_ids[topic]
+        # Topics of Kafka before 2.8 have no id, and neither have their logs.
+        return expected is not None and log.topic_id is not None and log.topic_id != expected
+
+    return is_stray

@@ -1,0 +1,1 @@
+"""Commands of security: `acls`, `certs`, `tokens`, `users`, and `quotas`."""

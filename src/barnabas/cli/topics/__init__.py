@@ -1,0 +1,1 @@
+"""`barnabas topics` and `barnabas reassign`."""

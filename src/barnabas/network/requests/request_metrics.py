@@ -1,0 +1,263 @@
+"""The times, sizes and errors of requests by API, counted when a request's answer has left.
+
+`record` is the network layer's `on_complete`: called on the thread of the request's Processor, which alone adds to the
+tables of its id; so `record` takes no lock and makes no object. Every request pays for `record`
+(benchmarks/metrics_cost.py; docs/metrics.md). `_lock` guards the set of tables, and what `tick` and `samples` remember
+between calls; these two run on the scheduler's thread and on the threads that publish.
+
+A request's stages lie between its time stamps, in nanoseconds (docs/kafka-facts.md, request stages). A produce with
+acks=all that a handler thread ran:
+
+    received_ns             0.0 ms
+    dequeued_ns             0.3 ms    RequestQueueTime   0.3    a handler thread was free
+    local_complete_ns       0.5 ms    LocalTime          0.2    the handler appended, and the produce began to wait
+    response_complete_ns    4.5 ms    RemoteTime         4.0    the followers had it: the answer was handed over
+    response_dequeued_ns    4.6 ms    ResponseQueueTime  0.1    its Processor took the answer
+    sent_ns                 4.8 ms    ResponseSendTime   0.2    the last byte left
+                                      TotalTime          4.8    all of it; ThrottleTime comes afterwards
+
+A fetch counts as Fetch, and as FetchConsumer or FetchFollower. Kafka: RequestMetrics, whose times are rounded to
+milliseconds. ResponseBytes and barnabas.network:type=RequestPath are Barnabas's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from barnabas.api.request import ConnectionContext, Handler, Request, RequestNotes
+from barnabas.api.request_log import RequestLog
+from barnabas.metrics.histogram import DURATION_SHIFT, HIGHEST, INDEX, bucket_of
+from barnabas.metrics.metrics_registry import Sample
+from barnabas.network.requests.error_counts import error_counter_of
+from barnabas.network.requests.request_samples import (
+    CONSUMER_FETCH,
+    FOLLOWER_FETCH,
+    DeprecatedKey,
+    RequestSamples,
+    RequestTable,
+    TableKey,
+    Tables,
+)
+from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.kafka_releases import FIRST_CURRENT_VERSION
+from barnabas.protocol.messages.message import Message
+
+logger = logging.getLogger(__name__)
+
+MOST_DEPRECATED_CLIENTS: Final = 1000
+"""The limit for metrics of deprecated requests, because clients choose the software names in them."""
+
+
+class ProcessorCounts(NamedTuple):
+    """The requests that a Processor's connections have sent, and the answers they were given."""
+
+    requests: int
+    answers: int
+    largest_answer_bytes: float
+    """At most 1/16 above the largest answer's size."""
+
+
+def request_name(api_key: ApiKey) -> str:
+    """Return Kafka's name of an API, such as `OffsetForLeaderEpoch`."""
+    return "".join(word.capitalize() for word in api_key.name.split("_"))
+
+
+class RequestMetrics:
+    """A metric family. `record` is for the network layer; `tick` and `samples` for the registry."""
+
+    def __init__(self, log: RequestLog | None = None) -> None:
+        """log: the request log, which writes the requests that it noted when they came."""
+        self._log = RequestLog() if log is None else log
+        self._tables: dict[int, dict[Handler, RequestTable]] = {}
+        self._lock = threading.Lock()
+        self._retired: dict[TableKey, RequestTable] = {}
+        self._deprecated: dict[DeprecatedKey, int] = {}
+        self._samples = RequestSamples()
+
+    # -- a Processor's thread
+
+    def record(self, request: Request[Any]) -> None:
+        """Count a request that has ended, with its answer sent or dropped."""
+        # Look-ups that nearly always succeed stand in `try`, which costs nothing unless they fail; every request would
+        # pay for a test of lengths and ranges.
+        try:
+            table = self._tables[request.processor_id][request.handler]
+        except KeyError:
+            table = self._new_table(request)
+        follower = table.follower
+        if follower is not None:
+            body = request.body
+            state = body.replica_state  # from v15 on (KIP-903), instead of `replica_id`
+            if body.replica_id >= 0 or (state is not None and state.replica_id >= 0):
+                table = follower
+        version = request.api_version
+        try:
+            table.versions[version] += 1
+        except IndexError:
+            # ApiVersions in a version above the highest here is answered with UNSUPPORTED_VERSION (KIP-511), so it is
+            # counted, as an unknown version.
+            version = -1
+            table.versions[version] += 1
+        if request.notes is not None:
+            _record_notes(table, request.notes)
+            self._log.completed(request)
+        answer = request.response
+        if answer is not None:
+            count_errors = table.error_counters[version]
+            if count_errors is None:
+                self._count_first_or_old(table, request, answer, version)
+            else:
+                count_errors(answer, table.errors)
+        elif 0 <= version < table.first_current_version:
+            self._count_deprecated(request, version)
+        received_ns = request.received_ns
+        completed_ns = request.response_complete_ns
+        sent_ns = request.sent_ns
+        try:
+            request_size = INDEX[request.request_size]
+            response_size = INDEX[request.response_size]
+            total = INDEX[(sent_ns - received_ns) >> DURATION_SHIFT]
+        except IndexError:  # one of them is large
+            record_stages(table, request)
+            return
+        local_ns = request.local_complete_ns
+        # Most requests pass no queue, neither before they run nor before they are answered; some of them wait in
+        # between, for replicas or for records. No stage is longer than the whole: if INDEX has the whole, it has all.
+        if (
+            received_ns == request.dequeued_ns <= local_ns <= completed_ns == request.response_dequeued_ns
+            and not request.throttle_time_ms
+        ):
+            table.request_bytes[request_size] += 1
+            table.response_bytes[response_size] += 1
+            table.local[INDEX[(local_ns - received_ns) >> DURATION_SHIFT]] += 1
+            if completed_ns > local_ns:
+                table.remote[INDEX[(completed_ns - local_ns) >> DURATION_SHIFT]] += 1
+            table.response_send[INDEX[(sent_ns - completed_ns) >> DURATION_SHIFT]] += 1
+            table.total[total] += 1
+        else:
+            record_stages(table, request)
+
+    def _new_table(self, request: Request[Any]) -> RequestTable:
+        handler, context = request.handler, request.connection
+        with self._lock:
+            tables = self._tables.setdefault(request.processor_id, {})
+            table = tables[handler] = _table_of(handler, context)
+            if handler.api_key is ApiKey.FETCH:
+                table.follower = _table_of(handler, context)
+            return table
+
+    def _count_first_or_old(self, table: RequestTable, request: Request[Any], answer: Message, version: int) -> None:
+        """Count the errors of a version's first answer, whose function is found here, and of every deprecated version.
+
+        A deprecated version is given no function, so that each of its requests comes here and is counted as such.
+        """
+        counter = error_counter_of(request, answer)
+        counter(answer, table.errors)
+        if version < 0 or version >= table.first_current_version:
+            table.error_counters[version] = counter
+        else:
+            self._count_deprecated(request, version)
+
+    def _count_deprecated(self, request: Request[Any], version: int) -> None:
+        context = request.connection
+        key = (
+            request_name(request.handler.api_key),
+            version,
+            context.client_software_name,
+            context.client_software_version,
+        )
+        with self._lock:
+            if key in self._deprecated or len(self._deprecated) < MOST_DEPRECATED_CLIENTS:
+                self._deprecated[key] = self._deprecated.get(key, 0) + 1
+
+    # -- the threads that publish
+
+    def samples(self) -> Iterable[Sample]:
+        """Return the metrics of all APIs that were requested since the start."""
+        with self._lock:
+            return self._samples.samples(self._by_key(), self._deprecated)
+
+    def tick(self, elapsed_seconds: float) -> None:
+        """Bring rates and the weights of percentiles up to date."""
+        with self._lock:
+            self._samples.tick(self._by_key(), self._deprecated, elapsed_seconds)
+
+    def counts_of(self, processor_id: int) -> ProcessorCounts:
+        """Return the requests and answers of one Processor's connections since its start."""
+        with self._lock:
+            tables = [table for _, table in _keyed(self._tables.get(processor_id, {}))]
+        requests = sum(sum(table.versions) for table in tables)
+        # A request with acks=0 has no answer, and counts as one of no bytes.
+        silent = sum(table.response_bytes[0] for table in tables)
+        buckets = [bucket for table in tables for bucket, count in enumerate(table.response_bytes) if count]
+        return ProcessorCounts(requests, max(requests - silent, 0), float(HIGHEST[max(buckets, default=0)]))
+
+    def retire_all_but(self, processor_ids: Collection[int]) -> None:
+        """Merge the counts of Processors that have ended into one table an API: the number of tables stays bounded."""
+        with self._lock:
+            for processor_id in self._tables.keys() - set(processor_ids):
+                for key, table in _keyed(self._tables.pop(processor_id)):
+                    if key in self._retired:
+                        self._retired[key].add(table)
+                    else:
+                        self._retired[key] = table
+
+    def _by_key(self) -> Tables:
+        tables: Tables = {key: [table] for key, table in self._retired.items()}
+        for of_processor in self._tables.values():
+            for key, table in _keyed(of_processor):
+                tables.setdefault(key, []).append(table)
+        return tables
+
+
+def _table_of(handler: Handler, context: ConnectionContext) -> RequestTable:
+    first_current = FIRST_CURRENT_VERSION.get(handler.api_key, 0)
+    return RequestTable(handler.max_version + 1, first_current, context.plane, context.listener_name)
+
+
+def _keyed(tables: Mapping[Handler, RequestTable]) -> Iterable[tuple[TableKey, RequestTable]]:
+    for handler, table in tables.items():
+        name = request_name(handler.api_key)
+        if table.follower is None:
+            yield TableKey(name, name, table.plane, table.listener), table
+        else:
+            yield TableKey(name, CONSUMER_FETCH, table.plane, table.listener), table
+            yield TableKey(name, FOLLOWER_FETCH, table.plane, table.listener), table.follower
+
+
+def _record_notes(table: RequestTable, notes: RequestNotes) -> None:
+    for code, count in (notes.errors or {}).items():
+        table.errors[code] += count
+    if notes.conversions_ns:
+        table.conversions[_duration(notes.conversions_ns)] += 1
+        table.temporary_memory[bucket_of(notes.temporary_memory_bytes)] += 1
+
+
+def record_stages(table: RequestTable, request: Request[Any]) -> None:
+    """Count each stage of a request. A missing stamp (the connection was closed first) makes its stages zero."""
+    table.request_bytes[bucket_of(request.request_size)] += 1
+    table.response_bytes[bucket_of(request.response_size)] += 1
+    received_ns = request.received_ns
+    dequeued_ns = request.dequeued_ns or received_ns
+    completed_ns = request.response_complete_ns or request.sent_ns
+    local_ns = request.local_complete_ns or completed_ns
+    taken_ns = request.response_dequeued_ns or completed_ns
+    if dequeued_ns != received_ns:
+        table.queued += 1
+        table.request_queue[_duration(dequeued_ns - received_ns)] += 1
+    table.local[_duration(local_ns - dequeued_ns)] += 1
+    if completed_ns > local_ns:
+        table.remote[_duration(completed_ns - local_ns)] += 1
+    if request.throttle_time_ms:
+        table.throttle[_duration(request.throttle_time_ms * 1_000_000)] += 1
+    if taken_ns > completed_ns:
+        table.response_queue[_duration(taken_ns - completed_ns)] += 1
+    table.response_send[_duration(request.sent_ns - taken_ns)] += 1
+    table.total[_duration(request.sent_ns - received_ns)] += 1
+
+
+def _duration(nanoseconds: int) -> int:
+    return bucket_of(nanoseconds >> DURATION_SHIFT)

@@ -1,0 +1,1 @@
+"""Changes of in-sync replicas, from a proposal to its record."""

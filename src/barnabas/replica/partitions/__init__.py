@@ -1,0 +1,1 @@
+"""Partitions that this broker hosts, and the state of each."""

@@ -1,0 +1,126 @@
+"""The state of one follower as its leader knows it from the follower's fetches.
+
+Made by `Partition.make_leader`. `Follower.state` is an immutable snapshot, replaced under the log's lock by `Partition`
+and read by any thread. Kafka: kafka.cluster.Replica, ReplicaState.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.replica.partitions.session_watches import SessionWatch
+from barnabas.runtime.clock import NEVER_MS
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+UNKNOWN_OFFSET = -1
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class FollowerFetch(NamedTuple):
+    """The facts about a follower that one of its fetches tells.
+
+    fetched_from: the follower has everything below. log_start_offset and broker_epoch: as the follower says, -1 where
+    the version of Fetch has none. leader_end_offset: the end of the leader's log before the read.
+    """
+
+    fetched_from: LogOffsetMetadata
+    log_start_offset: int
+    leader_end_offset: int
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+
+class FollowerState(NamedTuple):
+    """The progress of a follower. Times are those of the monotonic clock, in milliseconds.
+
+    Kafka takes the wall clock: after a step forward its followers lag, after a step back dead ones do not.
+
+    log_end: the follower's log end offset, which is the offset it fetches from. log_start_offset: the start of its log.
+    leader_end_at_last_fetch: the end of the leader's log at the follower's last fetch, at last_fetch_ms.
+    last_caught_up_ms: the last time at which the follower had everything that the leader had then.
+    broker_epoch: as the follower says in Fetch from version 15 on, else -1.
+    """
+
+    log_end: LogOffsetMetadata = LogOffsetMetadata(UNKNOWN_OFFSET)
+    log_start_offset: int = UNKNOWN_OFFSET
+    leader_end_at_last_fetch: int = 0
+    last_fetch_ms: int = NEVER_MS
+    last_caught_up_ms: int = NEVER_MS
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Return whether the follower has everything, or had everything at most `max_lag_ms` ago."""
+        return self.log_end.message_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
+
+    def after_fetch(self, fetch: FollowerFetch, now_ms: int) -> FollowerState:
+        """Return the state after a fetch.
+
+        The follower was caught up now if it fetches from this leader's end, or at its previous fetch if it fetches from
+        where the end was then. The second rule is for busy leaders, whose very end no follower ever fetches from:
+
+            time    leader's end    follower fetches from
+            1 s     10              0
+            2 s     20              10: where the end was at 1 s, so it was caught up at 1 s
+            3 s     30              20: caught up at 2 s
+        """
+        caught_up_ms = self.last_caught_up_ms
+        if fetch.fetched_from.message_offset >= fetch.leader_end_offset:
+            caught_up_ms = max(caught_up_ms, now_ms)
+        elif fetch.fetched_from.message_offset >= self.leader_end_at_last_fetch:
+            caught_up_ms = max(caught_up_ms, self.last_fetch_ms)
+        return FollowerState(
+            fetch.fetched_from,
+            fetch.log_start_offset,
+            # Reads hold no lock, so that fetches may be noted in another order than they were read in.
+            max(fetch.leader_end_offset, self.leader_end_at_last_fetch),
+            now_ms,
+            caught_up_ms,
+            fetch.broker_epoch,
+        )
+
+    def after_election(
+        self, now_ms: int, leader_end_offset: int, *, is_new_leader: bool, is_in_sync: bool
+    ) -> FollowerState:
+        """Return the state at the beginning of a leader epoch.
+
+        A follower in sync has `replica.lag.time.max.ms` to fetch. The high watermark must not wait for a follower out
+        of sync, which therefore counts as never caught up. A new leader knows no offsets of followers.
+        """
+        since_ms = now_ms if is_in_sync else NEVER_MS
+        if is_new_leader:
+            return FollowerState(leader_end_at_last_fetch=UNKNOWN_OFFSET, last_caught_up_ms=since_ms)
+        return self._replace(
+            leader_end_at_last_fetch=leader_end_offset, last_fetch_ms=since_ms, last_caught_up_ms=since_ms
+        )
+
+
+class LeftOut(NamedTuple):
+    """A follower that had everything in `state`: its next fetches in the session of `watch` leave it out."""
+
+    state: FollowerState
+    watch: SessionWatch
+
+
+class Follower:
+    """One remote replica of a partition led here.
+
+    state: as the last fetch told that named or read the partition. left_out: holds while its state is `state`; replaced
+    by the thread that reads.
+    """
+
+    __slots__ = ("broker_id", "left_out", "state")
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.state = FollowerState()
+        self.left_out: LeftOut | None = None
+
+    @property
+    def state_by_now(self) -> FollowerState:
+        """The state with the time of the last fetch that left the partition out, as if that fetch had read it."""
+        state, left_out = self.state, self.left_out
+        if left_out is None or left_out.state is not state:
+            return state
+        polled_ms = left_out.watch.polled_ms
+        if polled_ms <= state.last_fetch_ms:
+            return state
+        return state._replace(last_fetch_ms=polled_ms, last_caught_up_ms=max(state.last_caught_up_ms, polled_ms))

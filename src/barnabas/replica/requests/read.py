@@ -1,0 +1,291 @@
+"""The fetch path below the handlers: read local logs, then answer at once or wait for enough bytes.
+
+`ReplicaReader` is a part of ReplicaManager, called by the fetch handler on handler and processor threads. It also runs
+on the thread that completes a delayed fetch. It owns no lock. A follower's fetch moves its state, the in-sync replicas
+and the watermarks before it is answered, as in Kafka; the operations that wait for a watermark are retried through the
+action queue.
+
+Kafka: ReplicaManager.fetchMessages, readFromLog, Partition.fetchRecords.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+
+from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.replica.broker_topic_stats import BrokerTopicStats, TopicStats
+from barnabas.replica.isr.followers import follower_or_error, update_follower
+from barnabas.replica.isr.isr_updates import IsrUpdates
+from barnabas.replica.partitions.follower_state import FollowerFetch, FollowerState, LeftOut
+from barnabas.replica.partitions.leader_state import LeaderState
+from barnabas.replica.partitions.partition import Partition
+from barnabas.replica.partitions.partition_fetch import FetchTerms, PartitionFetch, SessionReads
+from barnabas.replica.requests.delayed_fetch import DelayedFetch
+from barnabas.replica.requests.replication_throttle import ReplicationThrottle
+from barnabas.replica.requests.waiting_requests import WaitingRequests
+from barnabas.storage.fetch_data import FetchIsolation
+from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+
+logger = logging.getLogger(__name__)
+
+FetchCallback = Callable[[Sequence[PartitionFetch]], None]
+
+
+class ReplicaReader:
+    """The read of the partitions of a request, and the decision whether the request waits.
+
+    partition_or_error: returns a partition that this broker hosts, or raises the ApiError that says why it cannot.
+    throttle: of what followers out of sync get.
+    """
+
+    def __init__(
+        self,
+        partition_or_error: Callable[[str, int], Partition],
+        waiting: WaitingRequests,
+        isr_updates: IsrUpdates,
+        stats: BrokerTopicStats,
+        throttle: ReplicationThrottle,
+    ) -> None:
+        self._partition_or_error = partition_or_error
+        self._waiting = waiting
+        self._isr_updates = isr_updates
+        self._stats_of = stats.topic
+        self._throttle = throttle
+
+    def fetch_records(
+        self,
+        terms: FetchTerms,
+        fetches: Sequence[PartitionFetch],
+        on_complete: FetchCallback,
+        session: SessionReads | None = None,
+    ) -> DelayedFetch | None:
+        """Read, and call `on_complete(fetches)` once: now, or when `min_bytes` are there or `max_wait_ms` is over.
+
+        session: of a fetch that reads a part of its session's partitions, `fetches`. Those that move while the fetch
+        waits are read as well, and given to `on_complete`. Returns the wait, or None if there is nothing to wait for.
+
+        The answer comes at once when the client does not wait, asks for no partition, enough bytes are there, a
+        partition has an error, or the reader's log diverges. Kafka: fetchMessages.
+        """
+        size = self._read_from_logs(terms, fetches, session, update_followers=True)
+        is_empty = not fetches and session is None
+        if size >= terms.min_bytes or terms.max_wait_ms <= 0 or is_empty or self._is_decided(fetches):
+            if size:
+                self._count_bytes_out(terms, fetches)
+            on_complete(fetches)
+            return None
+        if size:
+            # Too little to answer with. The bytes found are released and read again later: kept, they would hold file
+            # descriptors for as long as the fetch waits.
+            for fetch in fetches:
+                fetch.release_records()
+
+        def read_and_answer() -> None:
+            found = fetches if session is None else session.read_again()
+            if self._read_from_logs(terms, found, session, update_followers=False):
+                self._count_bytes_out(terms, found)
+            on_complete(found)
+
+        waiting = self._waiting
+        expirations = waiting.consumer_fetch_expirations
+        holds_back: Callable[[Partition], bool] | None = None
+        if terms.is_from_follower:
+            expirations = waiting.follower_fetch_expirations
+
+            def holds_back_follower(partition: Partition) -> bool:
+                return self._holds_back(partition, terms.replica_id)
+
+            holds_back = holds_back_follower
+        operation = DelayedFetch(
+            terms, fetches, session, self._partition_or_error, read_and_answer, expirations, holds_back
+        )
+        keys: list[Hashable] = (
+            [TopicPartition(fetch.topic, fetch.partition) for fetch in fetches] if session is None else [session.watch]
+        )
+        return None if waiting.fetches.try_complete_else_watch(operation, keys) else operation
+
+    def _is_decided(self, fetches: Sequence[PartitionFetch]) -> bool:
+        """Return whether a partition has an answer that no waiting would change."""
+        # A loop: a generator in `any` costs each fetch that waits twice as much.
+        for fetch in fetches:  # noqa: SIM110
+            if fetch.error is not ErrorCode.NONE or fetch.diverging_epoch is not None:
+                return True
+        return False
+
+    def _count_requests(self, fetches: Sequence[PartitionFetch]) -> None:
+        """Count a request for every partition.
+
+        The partitions of a topic usually follow each other: one look-up serves them.
+        """
+        stats: TopicStats | None = None
+        topic = ""
+        for fetch in fetches:
+            # By identity, which is cheaper: partitions of one topic share the string, and a miss only costs a look-up.
+            if stats is None or fetch.topic is not topic:
+                topic = fetch.topic
+                stats = self._stats_of(topic)
+            stats.total_fetch_requests += 1
+
+    def _count_bytes_out(self, terms: FetchTerms, fetches: Sequence[PartitionFetch]) -> None:
+        """Count the bytes read. Called before the answer, since sending may release the records."""
+        is_from_follower = terms.is_from_follower
+        for fetch in fetches:
+            size = len(fetch.records)
+            if size:
+                stats = self._stats_of(fetch.topic)
+                if is_from_follower:
+                    stats.replication_bytes_out += size
+                    self._count_sent_to_follower(fetch, stats, terms.replica_id)
+                else:
+                    stats.bytes_out += size
+
+    def _count_sent_to_follower(self, fetch: PartitionFetch, stats: TopicStats, replica_id: int) -> None:
+        """Count the bytes for a throttle, and those for a replica that a reassignment is adding."""
+        try:
+            partition = self._partition_or_error(fetch.topic, fetch.partition)
+        except ApiError:
+            # The partition has left this broker since the read.
+            return
+        size = len(fetch.records)
+        self._throttle.count(partition, size)
+        if partition.is_adding(replica_id):
+            stats.reassignment_bytes_out += size
+
+    def _holds_back(self, partition: Partition, replica_id: int) -> bool:
+        """Return whether a follower gets no records now: it is throttled, and out of sync."""
+        state = partition.state
+        return state is not None and replica_id not in state.isr and self._throttle.holds_back(partition)
+
+    def _read_from_logs(
+        self,
+        terms: FetchTerms,
+        fetches: Sequence[PartitionFetch],
+        session: SessionReads | None,
+        *,
+        update_followers: bool,
+    ) -> int:
+        """Fill every entry, and return the number of bytes read.
+
+        The first batch found is returned whole, whatever the limits. update_followers: whether this reading tells where
+        a follower is. The second one, after a wait, does not.
+        """
+        left = terms.max_bytes
+        min_one_message = not terms.hard_max_bytes
+        total = 0
+        if update_followers:
+            self._count_requests(fetches)
+        for fetch in fetches:
+            size = self._read_partition(terms, fetch, min(fetch.max_bytes, left), min_one_message=min_one_message)
+            if terms.replica_id >= 0:
+                size = self._note_follower(terms, fetch, session, is_progress=update_followers)
+            if size:
+                min_one_message = False
+                total += size
+                left = max(0, left - size)
+        if update_followers and session is not None:
+            # Behind the reads: until then the time of the request before counts for the partitions that have moved.
+            session.note_polled()
+        return total
+
+    def _read_partition(
+        self, terms: FetchTerms, fetch: PartitionFetch, max_bytes: int, *, min_one_message: bool
+    ) -> int:
+        """Fill one entry; return the number of bytes read."""
+        try:
+            partition = self._partition_or_error(fetch.topic, fetch.partition)
+            # Fetch v13 (KIP-516): a topic that was deleted and made again under its old name has another id.
+            if fetch.topic_id and partition.topic_id != fetch.topic_id:
+                raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            state = partition.check_leader_epoch(fetch.current_leader_epoch, leader_only=terms.leader_only)
+            if terms.replica_id >= 0:
+                follower_or_error(partition, state, terms.replica_id, fetch.current_leader_epoch)
+            log = partition.log
+            bounds = log.bounds
+            fetch.hosted, fetch.read_under = partition, state
+            fetch.log_start_offset = bounds.start
+            fetch.high_watermark = bounds.high_watermark.message_offset
+            fetch.last_stable_offset = bounds.last_stable.message_offset
+            # The end *before* the read: a batch that is appended meanwhile must not make a follower look late.
+            fetch.read_to = end = partition.end_place(terms.isolation)
+            if fetch.last_fetched_epoch >= 0:
+                fetch.diverging_epoch = partition.diverging_epoch(fetch.last_fetched_epoch, fetch.fetch_offset)
+                if fetch.diverging_epoch is not None:
+                    fetch.error = ErrorCode.NONE
+                    fetch.read_from = LogOffsetMetadata(fetch.fetch_offset)
+                    return 0
+            if fetch.fetch_offset == end.message_offset >= bounds.start:
+                # What the log would answer; most fetches of followers begin here.
+                fetch.error = ErrorCode.NONE
+                fetch.read_from = end
+                fetch.aborted_transactions = [] if terms.isolation is FetchIsolation.TXN_COMMITTED else None
+                return 0
+            data = log.read(fetch.fetch_offset, max_bytes, terms.isolation, min_one_message)
+        except ApiError as error:
+            fetch.fail(error)
+            return 0
+        except Exception:
+            logger.exception("reading %s-%d at %d failed", fetch.topic, fetch.partition, fetch.fetch_offset)
+            self._stats_of(fetch.topic).failed_fetch_requests += 1
+            fetch.fail(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return 0
+        fetch.error = ErrorCode.NONE
+        if data.first_entry_incomplete and not terms.hard_max_bytes:
+            # Only readers of Fetch v0-2 want a part of a batch: it tells them that the batch is larger than their
+            # limit.
+            data.release()
+        else:
+            fetch.records = data.records
+        fetch.read_from = data.fetch_offset
+        fetch.aborted_transactions = data.aborted_transactions
+        return len(fetch.records)
+
+    def _note_follower(
+        self, terms: FetchTerms, fetch: PartitionFetch, session: SessionReads | None, *, is_progress: bool
+    ) -> int:
+        """Note a follower's progress, unless this is its second reading; hold records back from one that is throttled.
+
+        Returns the number of bytes left to send.
+        """
+        partition, state = fetch.hosted, fetch.read_under
+        if partition is None or state is None or fetch.diverging_epoch is not None:
+            return 0
+        known = self._note_progress(partition, state, terms, fetch) if is_progress else None
+        if terms.replica_id not in state.isr:
+            # A session leaves out what is at its end, and this fetch may be the one that lets the follower join.
+            fetch.read_to = None
+        elif session is not None and known is not None and fetch.is_at_end:
+            # The state of this fetch, not the one by now: that may be of another leadership already.
+            state.followers[terms.replica_id].left_out = LeftOut(known, session.watch)
+        if fetch.records and self._holds_back(partition, terms.replica_id):
+            fetch.release_records()
+        return len(fetch.records)
+
+    def _note_progress(
+        self, partition: Partition, state: LeaderState, terms: FetchTerms, fetch: PartitionFetch
+    ) -> FollowerState | None:
+        """Note that a follower has everything below the offset it fetches from: the ISR or a watermark may move.
+
+        Returns the follower's state since this fetch; None if the fetch does not count.
+        """
+        if fetch.read_from is None or fetch.read_to is None:
+            return None
+        progress = update_follower(
+            partition,
+            state.followers[terms.replica_id],
+            state,
+            FollowerFetch(
+                fetch.read_from,
+                fetch.log_start_offset_of_follower,
+                fetch.read_to.message_offset,
+                terms.replica_epoch,
+            ),
+        )
+        if progress.proposal is not None:
+            self._isr_updates.submit(partition, progress.proposal)
+        if progress.log_start_offset_moved:
+            self._waiting.later(partition.topic_partition)
+        elif progress.high_watermark_moved:
+            self._waiting.high_watermark_moved(partition.topic_partition)
+        return progress.state

@@ -1,0 +1,113 @@
+"""The requests that wait in the replica layer, by partition: produces, fetches, deletions of records.
+
+A part of ReplicaManager, called by the other parts on any thread when something moved. `after_append` and `later` put
+the retry into the action queue, for callers that may hold locks or are in the middle of a request. `wake` retries at
+once, for callers without locks. No lock of its own. Kafka: kafka.cluster.DelayedOperations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from barnabas.metrics.meter import Meter
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.purgatory.action_queue import ActionQueue
+from barnabas.purgatory.purgatory import DelayedOperationPurgatory
+from barnabas.purgatory.timer import Timer
+from barnabas.replica.partitions.session_watches import SessionWatches
+from barnabas.replica.replica_config import ReplicaConfig
+from barnabas.replica.requests.delayed_delete_records import DelayedDeleteRecords
+from barnabas.replica.requests.delayed_fetch import DelayedFetch
+from barnabas.replica.requests.delayed_produce import DelayedProduce, ProduceExpirations
+
+
+class WaitingRequests:
+    """Three purgatories whose keys are partitions, and, for the fetches of sessions, the sessions' watches."""
+
+    def __init__(self, config: ReplicaConfig, timer: Timer, actions: ActionQueue) -> None:
+        self._actions = actions
+        self.produces: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
+            "Produce", timer, purge_interval=config.producer_purgatory_purge_interval_requests
+        )
+        self.fetches: DelayedOperationPurgatory[DelayedFetch] = DelayedOperationPurgatory(
+            "Fetch", timer, purge_interval=config.fetch_purgatory_purge_interval_requests
+        )
+        self.deletions: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(
+            "DeleteRecords", timer, purge_interval=config.delete_records_purgatory_purge_interval_requests
+        )
+        self.produce_expirations = ProduceExpirations()
+        """Partitions of produces that timed out. Only the expiration executor's thread counts in these four meters."""
+        self.consumer_fetch_expirations = Meter()
+        self.follower_fetch_expirations = Meter()
+        self.deletion_expirations = Meter()
+        self.produce_watchers = self.produces.watchers
+        """True while any produce waits, as `fetch_watchers` is for fetches.
+
+        The append path reads them, and does nothing more while both are empty.
+        """
+        self.fetch_watchers = self.fetches.watchers
+        self.sessions = SessionWatches()
+        self._session_watches = self.sessions.by_partition
+
+    def after_append(self, key: TopicPartition, *, high_watermark_moved: bool) -> None:
+        """Queue a retry of the operations that an append may have unblocked.
+
+        Those are all of them if the high watermark moved, else only fetches that read to the log end.
+        """
+        self._mark_and_retry(key, self._try_all if high_watermark_moved else self._try_fetches)
+
+    def high_watermark_moved(self, key: TopicPartition) -> None:
+        """Queue a retry of what waits for the high watermark: no fetches of followers, which read to the log end."""
+        self._mark_and_retry(key, self._try_all_but_followers)
+
+    def later(self, key: TopicPartition) -> None:
+        """Queue a retry of every operation that waits for this partition. It runs when the thread's request is done."""
+        self._mark_and_retry(key, self._try_all)
+
+    def wake(self, key: TopicPartition) -> None:
+        """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
+        self.sessions.mark(key)
+        self._try_all(key)
+
+    def wake_all(self, keys: Iterable[TopicPartition]) -> None:
+        """Retry every operation that waits for one of these partitions, now."""
+        for key in keys:
+            self.wake(key)
+
+    def run_queued(self) -> None:
+        """Run the retries that were put off. For a thread that has appended outside of a request, and holds no lock."""
+        self._actions.run_all()
+
+    def shutdown(self) -> None:
+        """Complete every operation, so that each is answered."""
+        self.fetches.shutdown()
+        self.produces.shutdown()
+        self.deletions.shutdown()
+
+    def _mark_and_retry(self, key: TopicPartition, retry: Callable[[TopicPartition], None]) -> None:
+        # Now, and not with the retry: a fetch that comes first must read the partition.
+        self.sessions.mark(key)
+        if (
+            key in self._session_watches
+            or key in self.produce_watchers
+            or key in self.fetch_watchers
+            or key in self.deletions.watchers
+        ):
+            self._actions.add(lambda: retry(key))
+
+    def _try_all(self, key: TopicPartition) -> None:
+        # Kafka's order: DelayedOperations.checkAndCompleteAll.
+        self._try_fetches(key)
+        self.produces.check_and_complete(key)
+        self.deletions.check_and_complete(key)
+
+    def _try_all_but_followers(self, key: TopicPartition) -> None:
+        self._try_fetches(key, are_followers_tried=False)
+        self.produces.check_and_complete(key)
+        self.deletions.check_and_complete(key)
+
+    def _try_fetches(self, key: TopicPartition, *, are_followers_tried: bool = True) -> None:
+        self.fetches.check_and_complete(key)
+        for watch in self._session_watches.get(key, ()):
+            if are_followers_tried or not watch.reads_to_end:
+                self.fetches.check_and_complete(watch)

@@ -1,0 +1,1 @@
+"""One connection: its states, its frames, its TLS and its login."""

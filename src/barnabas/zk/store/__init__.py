@@ -1,0 +1,1 @@
+"""A store of znodes: its interface, and the store embedded in a broker."""

@@ -1,0 +1,1 @@
+"""What stands in each znode of a cluster, and access to it."""

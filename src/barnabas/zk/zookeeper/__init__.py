@@ -1,0 +1,1 @@
+"""The store of znodes in a ZooKeeper ensemble."""

@@ -1,0 +1,1 @@
+"""The source: positions, plans and readers of batch and streaming queries."""

@@ -1,0 +1,1 @@
+"""The sink: writers of batch and streaming queries."""

@@ -15,6 +15,7 @@ import pytest
 
 from barnabas.runtime.clock import SystemClock
 from barnabas.testing.znode_server import ZnodeServer
+from barnabas.zk.store import errors
 from barnabas.zk.store.embedded_store import EmbeddedStore
 from barnabas.zk.store.store import (
     Check,
@@ -28,7 +29,6 @@ from barnabas.zk.store.store import (
     Store,
     WatchEvent,
     WatchEventType,
-    errors,
 )
 from barnabas.zk.zookeeper.zookeeper_config import ZookeeperConfig
 from barnabas.zk.zookeeper.zookeeper_store import ZookeeperStore

@@ -8,13 +8,7 @@ from typing import cast
 import pytest
 
 from barnabas.cli.cluster.cluster_health import _unreplicated, follower_lags
-from barnabas.cli.topics.partition_problems import (
-    AT_MINIMUM,
-    UNAVAILABLE,
-    UNDER_MINIMUM,
-    UNDER_REPLICATED,
-    problems_of,
-)
+from barnabas.cli.topics.partition_problems import AT_MINIMUM, UNAVAILABLE, UNDER_MINIMUM, UNDER_REPLICATED, problems_of
 from barnabas.clients.admin import Admin, ClusterDescription, PartitionInfo, TopicDescription
 from barnabas.clients.errors import ClientTimeout
 from barnabas.protocol.topic_partition import TopicPartition

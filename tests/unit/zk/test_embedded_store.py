@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from barnabas.runtime.clock import SystemClock
+from barnabas.zk.store import errors
 from barnabas.zk.store.embedded_store import EmbeddedSession, EmbeddedStore
 from barnabas.zk.store.store import (
     NodeData,
     SessionState,
     WatchEvent,
     WatchEventType,
-    errors,
 )
 from barnabas.zk.store.znode_table import DATABASE_NAME
 from tests.support.mock_clock import MockClock

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.zk.store import errors
 from barnabas.zk.store.store import (
     Check,
     Children,
@@ -23,7 +24,6 @@ from barnabas.zk.store.store import (
     Outcome,
     SetData,
     Stat,
-    errors,
 )
 from barnabas.zk.store.znode_table import ZnodeTable, open_database
 from tests.support.mock_clock import MockClock

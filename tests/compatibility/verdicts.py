@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.records.record_batch import RecordBatch
-from barnabas.records.varint import decode_zigzag
+from barnabas.records.v2.layout import decode_zigzag
 from tests.compatibility.hostile_batches import HostileBatch
 from tests.support.raw_client import ConnectionClosed, RawClient
 from tests.support.server_process import ServerProcess

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.records.crc import crc32c
-from barnabas.records.varint import ZIGZAG, encode_zigzag
+from barnabas.records.v2.layout import ZIGZAG, encode_zigzag
 
 _HEAD: Final = struct.Struct(">qiibI")
 """Base offset, length, leader epoch, magic, CRC."""

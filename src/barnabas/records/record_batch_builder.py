@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.records.compression import Buffer, Codec, compress
-from barnabas.records.encoded_batch import sealed
 from barnabas.records.record_batch import (
     CONTROL_MASK,
     CREATE_TIME,
@@ -24,8 +23,9 @@ from barnabas.records.record_batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL_MASK,
+    sealed,
 )
-from barnabas.records.varint import ZIGZAG, encode_zigzag, zigzag
+from barnabas.records.v2.layout import ZIGZAG, encode_zigzag, zigzag
 
 MAX_RECORD_OVERHEAD = 21
 """Length 5, attributes 1, timestamp delta 10, offset delta 5."""

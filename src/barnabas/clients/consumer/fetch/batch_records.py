@@ -132,6 +132,7 @@ class BatchRecords:
         """Append the records up to index `until` to `taken`. Raises CorruptRecord."""
         topic, partition, base_offset, base_timestamp, timestamp_type, append_time = self._fields
         body = self._body
+        total = len(body)
         position = self._position
         lengths = _LENGTHS
         append = taken.append
@@ -199,6 +200,9 @@ class BatchRecords:
 
                 if body[position]:
                     headers, position = read_headers(body, position, end)
+                    # No byte is read behind headers: here alone the end of the batch is not found by an IndexError.
+                    if position > total:
+                        raise IndexError
                 else:
                     headers = ()
                     position += 1

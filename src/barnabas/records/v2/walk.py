@@ -7,8 +7,8 @@ Called on the thread that has the batch:
 - `scan_keys` by the cleaner: makes keys and offsets, and does not look behind a key;
 - `count_records` by validation at `record.validation=framing`: hops from length to length.
 
-All of them accept the records that `layout` describes and no others. The consumer and the Arrow path have their own
-loops, which make their own objects; a test compares all with `read_records`.
+The first two accept the same records, the other two look at less of them. The consumer and the Arrow path have their
+own loops, which make their own objects; a test compares all with `read_records`.
 
 Numbers of one byte, and of two where lengths and times often have them, are read in place: calls would double the time.
 In the compiled build `i64` makes machine integers of numbers, and a record takes about 45 ns, 10 for a hop

@@ -12,7 +12,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.records.compression import Codec
 from barnabas.records.errors import CorruptRecord
 from barnabas.records.record_batch import RecordBatch
-from barnabas.records.varint import decode_zigzag
+from barnabas.records.v2.layout import decode_zigzag
 from tests.compatibility.hostile_batches import HostileBatch
 from tests.support.raw_client import ConnectionClosed, RawClient
 from tests.support.server_process import ServerProcess

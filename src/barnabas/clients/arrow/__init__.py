@@ -23,7 +23,7 @@ from barnabas.clients.arrow.fetched_batches import (
 from barnabas.clients.arrow.gatherer import empty_headers
 from barnabas.clients.arrow.record_tables import TABLE_SCHEMA
 from barnabas.clients.arrow.table_delivery import DeliveredBatch, TableMetadata, TableNotDelivered
-from barnabas.records.encoded_batch import EncodedBatch
+from barnabas.records.record_batch import EncodedBatch
 
 __all__ = [
     "COLUMNS",

@@ -14,7 +14,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.record_batch import batches
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 from barnabas.storage.log.timestamp_search import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,

@@ -13,8 +13,8 @@ from barnabas.records.compression import Codec, compress
 from barnabas.records.legacy_records import encode_message, encode_message_set
 from barnabas.records.record_batch import HEADER, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
-from barnabas.records.varint import zigzag
+from barnabas.records.v2.layout import zigzag
+from barnabas.records.v2.walk import Record
 from barnabas.runtime.files import Buffer
 from barnabas.storage.log_append_info import AppendOrigin, InvalidRecords
 from barnabas.storage.validation import legacy as legacy_module

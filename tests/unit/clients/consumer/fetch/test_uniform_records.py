@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.clients.consumer.fetch.answer_batches import AnswerBatches
 from barnabas.clients.consumer.fetch.completed_fetch import CompletedFetch
-from barnabas.clients.consumer.fetch.even_batches import WantedRecords, take_even_batches
+from barnabas.clients.consumer.fetch.uniform_records import WantedRecords, take_uniform_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.records.compression import Buffer, Codec
 from barnabas.records.errors import CorruptRecord
@@ -18,7 +18,7 @@ from barnabas.records.legacy_records import encode_message_set
 from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_APPEND_TIME, RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import Record
+from barnabas.records.v2.walk import Record
 
 TP0 = TopicPartition("t", 0)
 FIRST_TIME_MS = 1_700_000_000_000
@@ -170,7 +170,7 @@ def test_damaged_answers_are_read_alike(seed: int) -> None:
             assert found == carefully(damaged, start, check_crcs=False)
 
 
-def three_even_batches(codec: Codec) -> bytes:
+def three_uniform_batches(codec: Codec) -> bytes:
     answer = b""
     for base_offset in (0, 15, 30):
         builder = RecordBatchBuilder(codec, base_offset=base_offset, partition_leader_epoch=base_offset)
@@ -182,7 +182,7 @@ def three_even_batches(codec: Codec) -> bytes:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_one_loop_takes_all_whole_batches_of_the_shape(codec: Codec) -> None:
-    answer = three_even_batches(codec)
+    answer = three_uniform_batches(codec)
     fetch = CompletedFetch(TP0, 0, answer, check_crcs=True)
     fetch.take(15)
     shapes = fetch._batches.shapes
@@ -190,17 +190,22 @@ def test_one_loop_takes_all_whole_batches_of_the_shape(codec: Codec) -> None:
     assert (fetch.next_offset, fetch.last_epoch, fetch.unread_bytes) == (45, 30, 0)
     batch_bytes = len(answer) // 3
     # The limit of 20 records is reached within the second batch, which is taken whole.
-    even = take_even_batches(answer, 0, shapes, WantedRecords(TP0, 0, 20, True))
-    assert even is not None
-    assert [record.offset for record in even.records] == list(range(30))
-    assert (even.last, even.end, even.next_offset, even.leader_epoch) == (batch_bytes, 2 * batch_bytes, 30, 15)
-    assert take_even_batches(answer, 0, shapes, WantedRecords(TP0, 1, 500, True)) is None
-    assert take_even_batches(answer[:-1], 2 * batch_bytes, shapes, WantedRecords(TP0, 0, 500, True)) is None
+    uniform = take_uniform_batches(answer, 0, shapes, WantedRecords(TP0, 0, 20, True))
+    assert uniform is not None
+    assert [record.offset for record in uniform.records] == list(range(30))
+    assert (uniform.last, uniform.end, uniform.next_offset, uniform.leader_epoch) == (
+        batch_bytes,
+        2 * batch_bytes,
+        30,
+        15,
+    )
+    assert take_uniform_batches(answer, 0, shapes, WantedRecords(TP0, 1, 500, True)) is None
+    assert take_uniform_batches(answer[:-1], 2 * batch_bytes, shapes, WantedRecords(TP0, 0, 500, True)) is None
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_poll_that_ends_within_a_batch_leaves_the_rest_of_it(codec: Codec) -> None:
-    answer = three_even_batches(codec)
+    answer = three_uniform_batches(codec)
     batch_bytes = len(answer) // 3
     fetch = CompletedFetch(TP0, 0, answer, check_crcs=True)
     fetch.take(15)
@@ -214,7 +219,7 @@ def test_a_poll_that_ends_within_a_batch_leaves_the_rest_of_it(codec: Codec) -> 
 
 
 def test_compressed_batches_of_other_sizes_are_left_to_the_careful_reader() -> None:
-    answer = three_even_batches(Codec.LZ4)
+    answer = three_uniform_batches(Codec.LZ4)
     fetch = CompletedFetch(TP0, 0, answer, check_crcs=True)
     fetch.take(15)
     shapes = fetch._batches.shapes
@@ -224,30 +229,30 @@ def test_compressed_batches_of_other_sizes_are_left_to_the_careful_reader() -> N
         builder.append(FIRST_TIME_MS + number, b"key", bytes(1001))
     other = builder.build()
     for _ in range(3):
-        assert take_even_batches(other, 0, shapes, wanted) is None
+        assert take_uniform_batches(other, 0, shapes, wanted) is None
     # A batch of the right size comes in between: the next ones are tried again.
-    assert take_even_batches(answer, 0, shapes, wanted) is not None
+    assert take_uniform_batches(answer, 0, shapes, wanted) is not None
     for _ in range(4):
         assert not shapes.has_other_sizes
-        assert take_even_batches(other, 0, shapes, wanted) is None
+        assert take_uniform_batches(other, 0, shapes, wanted) is None
     assert shapes.has_other_sizes
-    assert take_even_batches(answer, 0, shapes, wanted) is None
-    assert take_even_batches(three_even_batches(Codec.NONE), 0, shapes, wanted) is not None
+    assert take_uniform_batches(answer, 0, shapes, wanted) is None
+    assert take_uniform_batches(three_uniform_batches(Codec.NONE), 0, shapes, wanted) is not None
     assert len(fetch.take(500)) == 30
 
 
 def test_the_size_that_a_compressed_batch_claims_is_limited() -> None:
-    answer = three_even_batches(Codec.LZ4)
+    answer = three_uniform_batches(Codec.LZ4)
     fetch = CompletedFetch(TP0, 0, answer, check_crcs=False)
     fetch.take(15)
     claims_many = bytearray(answer)
     struct.pack_into(">i", claims_many, HEADER_SIZE - 4, 1 << 30)
-    assert take_even_batches(claims_many, 0, fetch._batches.shapes, WantedRecords(TP0, 0, 1 << 31, False)) is None
+    assert take_uniform_batches(claims_many, 0, fetch._batches.shapes, WantedRecords(TP0, 0, 1 << 31, False)) is None
     assert not fetch._batches.shapes.has_other_sizes
 
 
 def test_an_unknown_codec_is_left_to_the_careful_reader() -> None:
-    answer = bytearray(three_even_batches(Codec.LZ4))
+    answer = bytearray(three_uniform_batches(Codec.LZ4))
     fetch = CompletedFetch(TP0, 0, memoryview(answer), check_crcs=False)
     fetch.take(15)
     second = len(answer) // 3

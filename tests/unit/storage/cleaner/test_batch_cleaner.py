@@ -1,17 +1,15 @@
-"""The cleaner's walk finds the offsets and keys that decoding finds, and refuses what is no row of records."""
+"""The keys of whole batches, and records with other times. Bad ones: tests/unit/records/test_every_reader.py."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.records.compression import Codec
-from barnabas.records.errors import CorruptRecord
-from barnabas.records.record_batch import HEADER_SIZE, RecordBatch
+from barnabas.records.record_batch import RecordBatch
 from barnabas.records.record_batch_builder import RecordBatchBuilder
-from barnabas.records.record_reader import read_records
-from barnabas.storage.cleaner.record_keys import batch_keys, scan_keys, timestamp_delta, with_timestamp_delta
+from barnabas.records.v2.walk import read_records
+from barnabas.storage.cleaner.batch_cleaner import batch_keys, timestamp_delta, with_timestamp_delta
 
 records = st.lists(
     st.tuples(
@@ -46,29 +44,3 @@ def test_keys_are_those_that_decoding_finds(rows: list[tuple], codec: Codec, bef
         moved = with_timestamp_delta(body, start, stop, 77)
         (again,) = read_records(moved, 1, 1000, 0, None)
         assert again == record._replace(timestamp=77)
-
-
-@given(st.integers(HEADER_SIZE, 200), st.integers(0, 255))
-def test_damage_is_refused_or_harmless(place: int, value: int) -> None:
-    builder = RecordBatchBuilder()
-    for number in range(8):
-        builder.append(number, b"key", b"value")
-    data = bytearray(builder.build())
-    data[place % len(data)] = value
-    try:
-        found = scan_keys(bytes(data), HEADER_SIZE, len(data), 8, 0)
-    except CorruptRecord:
-        return
-    assert found.starts[0] == HEADER_SIZE
-    assert found.starts[-1] == len(data)
-    assert sorted(found.starts) == found.starts
-
-
-@pytest.mark.parametrize("count", [7, 9])
-def test_a_wrong_count_is_refused(count: int) -> None:
-    builder = RecordBatchBuilder()
-    for number in range(8):
-        builder.append(number, b"key", b"value")
-    data = builder.build()
-    with pytest.raises(CorruptRecord):
-        scan_keys(data, HEADER_SIZE, len(data), count, 0)

@@ -14,18 +14,22 @@ topics and tables that it writes to, are notes that have the id of Spark's check
 
 Earlier versions kept the starts in <checkpoints>/<pipeline>/starts/<query>/<source>/.
 
-Called by `run`, `plan`, `run_state` and the sinks on the driver, one query's directory on one thread; no lock.
+Called by `run`, `plan` and the sinks on the driver, one query's directory on one thread; no lock in the process. The
+lock of a run is the operating system's (flock): it ends with the process, however that ends. By it and by the status
+file, which is replaced whole, `status` and `stop` know of a run in another process.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
+from barnabas_spark.pipeline.pipeline_error import RunFailed
 from barnabas_spark.topic_offsets import START
 
 _IDENTITY = "pipeline.json"
@@ -223,3 +227,54 @@ def spark_id(checkpoint: str) -> str | None:
 
 def _numbers(directory: str) -> list[int]:
     return [int(name) for name in os.listdir(directory) if name.isdigit()]
+
+
+# -- the run, as other processes see it
+
+
+@contextmanager
+def run_lock(layout: CheckpointLayout) -> Iterator[None]:
+    """Hold the pipeline's lock. Raises RunFailed if another process does, OSError."""
+    os.makedirs(layout.root, exist_ok=True)
+    with open(layout.lock, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunFailed(f"the pipeline runs already, as process {running_process(layout)}") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def running_process(layout: CheckpointLayout) -> int | None:
+    """Return the process that runs the pipeline, or None. Raises OSError."""
+    try:
+        with open(layout.lock, encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read()
+                # Empty for the moment between the lock and the number.
+                return int(text) if text.isdigit() else 0
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def write_status(layout: CheckpointLayout, status: dict[str, Any]) -> None:
+    """Replace the status. Raises OSError."""
+    temporary = f"{layout.status}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(status, file, indent=1)
+    os.replace(temporary, layout.status)
+
+
+def read_status(layout: CheckpointLayout) -> dict[str, Any] | None:
+    """Return the status of the last run, or None if there was none. Raises OSError, ValueError for a damaged file."""
+    try:
+        with open(layout.status, encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+            return found
+    except FileNotFoundError:
+        return None

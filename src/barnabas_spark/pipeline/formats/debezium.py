@@ -1,8 +1,8 @@
 """Reads the change events of Debezium: the row that each is about, and what happened to it.
 
-Made in the executors' Python workers, by `coded_columns`, once for a column; used by the worker's one thread, no lock.
-An event is an envelope: `op` says what happened, `before` and `after` are the row's two images. JSON envelopes may
-stand beside their schema, as Kafka Connect's JsonConverter writes them:
+Made in the executors' Python workers, once for a column, for `debezium_format`; used by the worker's one thread, no
+lock. An event is an envelope: `op` says what happened, `before` and `after` are the row's two
+images. JSON envelopes may stand beside their schema, as Kafka Connect's JsonConverter writes them:
 
     {"before": null, "after": {"id": 1, "name": "Ann"}, "source": {...}, "op": "c", "ts_ms": 1700000000000}
     {"schema": {...}, "payload": {"before": {"id": 1}, "after": null, "source": {...}, "op": "d", ...}}
@@ -26,12 +26,20 @@ from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro import AvroDecoder, AvroSchema
-from barnabas_spark.pipeline.coding.confluent_frame import unframed
-from barnabas_spark.pipeline.coding.framed_json import JsonFrames
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry, WriterSchemas
-from barnabas_spark.pipeline.coding.schema_text import BadValue, SchemaText
-from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, nullable, shown
+from barnabas_spark.pipeline.formats.avro import AvroDecoder, AvroSchema
+from barnabas_spark.pipeline.formats.coded_columns import nullable
+from barnabas_spark.pipeline.formats.framed_json import JsonFrames, frames_of
+from barnabas_spark.pipeline.formats.schemas import (
+    AVRO,
+    SchemaRegistry,
+    SchemaText,
+    WriterSchemas,
+    registry_of,
+    unframed,
+)
+from barnabas_spark.pipeline.formats.strict_json import StrictJsonDecoder, shown
+from barnabas_spark.pipeline.formats.value_format import ValueCoding
+from barnabas_spark.pipeline.pipeline_error import BadValue
 
 OPERATION = "_operation"
 """The column that says what happened to a row."""
@@ -384,3 +392,24 @@ class AvroImages:
 def envelope_columns(schema: SchemaText) -> types.StructType:
     """Return the columns of the row in an Avro envelope: those of its field `after`. Raises FormatError."""
     return AvroSchema(schema).columns_in("after", "the Avro schema is no envelope of Debezium's")
+
+
+# -- of a source
+
+
+def debezium_decoder(
+    columns: types.StructType, zone: str, coding: ValueCoding | None, schema: SchemaText | None, takes_tombstones: bool
+) -> DebeziumDecoder:
+    """Return a decoder of events with rows of these columns. schema: the envelope's, in Avro. Raises FormatError."""
+    images: AvroImages | JsonImages
+    if schema is None:
+        images = JsonImages(columns, zone, frames_of(coding))
+    else:
+        assert coding is not None
+        images = AvroImages(schema, registry_of(coding), is_framed=coding.is_framed)
+    return DebeziumDecoder(images, columns.fieldNames(), takes_tombstones=takes_tombstones)
+
+
+def with_operation(columns: types.StructType) -> types.StructType:
+    """Return the columns with OPERATION behind them."""
+    return types.StructType([*columns.fields, types.StructField(OPERATION, types.StringType())])

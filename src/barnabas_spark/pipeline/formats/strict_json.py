@@ -1,6 +1,7 @@
 """Decodes JSON values by the columns of a schema, and rejects what the columns cannot hold without a loss.
 
-Made in the executors' Python workers, by `coded_columns`, once for a column; used by the worker's one thread, no lock.
+Made in the executors' Python workers by `framed_json` and `debezium`, once for a column; used by the worker's one
+thread, no lock.
 Spark's own `from_json` takes much that is bad for good: it reads the first of two objects, rounds decimals, lets
 infinity stand for 1e400, replaces bytes that are not UTF-8, ignores NOT NULL. Here each such value is a BadValue, whose
 text names the field and the reason. What a column takes:
@@ -33,7 +34,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
 
 Convert = Callable[[Any], Any]
 """Returns what a column holds of a parsed value that is not null. Raises _Rejected."""
@@ -151,15 +152,6 @@ def zone_named(name: str) -> dt.tzinfo:
             f"spark.sql.session.timeZone is {name!r}, which this machine's time zones lack: use a region such as"
             " Europe/Paris, or an offset such as +02:00"
         ) from error
-
-
-def nullable(kind: Any) -> Any:
-    """Return a type whose fields may all be NULL, as those of a value are that could not be decoded."""
-    if isinstance(kind, types.StructType):
-        return types.StructType([types.StructField(each.name, nullable(each.dataType)) for each in kind.fields])
-    if isinstance(kind, types.ArrayType):
-        return types.ArrayType(nullable(kind.elementType))
-    return types.MapType(kind.keyType, nullable(kind.valueType)) if isinstance(kind, types.MapType) else kind
 
 
 # -- parsing

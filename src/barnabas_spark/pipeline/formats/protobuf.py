@@ -13,7 +13,8 @@ import base64
 import binascii
 import datetime as dt
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from google.protobuf import (
     any_pb2,
@@ -28,14 +29,25 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
-from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegistry, WriterSchemas
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
+from barnabas_spark.pipeline.formats.coded_columns import SchemaCodec
+from barnabas_spark.pipeline.formats.schemas import (
+    PROTOBUF,
+    NamedText,
+    SchemaRegistry,
+    SchemaText,
+    WriterSchemas,
+    framed,
+    read_file,
+    registry_of,
+    unframed,
+)
+from barnabas_spark.pipeline.formats.value_format import ValueCoding
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -249,6 +261,46 @@ class ProtobufEncoder:
         return body if self._frame_id is None else framed(self._frame_id, self._path + body)
 
 
+def protobuf_codec(schema: SchemaText, coding: ValueCoding) -> SchemaCodec:
+    """Return how values of a schema are read and written. Raises FormatError."""
+    parsed = ProtobufSchema(schema)
+    return SchemaCodec(
+        parsed.columns(parsed.message_name(coding.message)),
+        set(),
+        partial(ProtobufDecoder, schema, coding.message, registry_of(coding), is_framed=coding.is_framed),
+        partial(ProtobufEncoder, schema, coding.message, is_framed=coding.is_framed),
+    )
+
+
+def protobuf_file(path: str, message: str | None) -> SchemaText:
+    """Return the file of a descriptor set that has a message; without a message the last one. Raises FormatError.
+
+    A descriptor set is what protoc writes with --descriptor_set_out.
+    """
+    told = f"{path} is no descriptor set: make it with protoc --include_imports --descriptor_set_out={path}"
+    try:
+        files = list(FileDescriptorSet.FromString(read_file(path)).file)
+    except DecodeError as error:
+        raise FormatError(told) from error
+    if not files:
+        raise FormatError(told)
+    # protoc writes a file after those that it imports.
+    main = next((file for file in files if message is not None and _has_message(file, message)), files[-1])
+    others = tuple(NamedText(file.name, _base64_text(file)) for file in files if file is not main)
+    return SchemaText(_base64_text(main), others)
+
+
+def _has_message(file: FileDescriptorProto, message: str) -> bool:
+    prefix = f"{file.package}." if file.package else ""
+    return any(
+        message == f"{prefix}{each.name}" or message.startswith(f"{prefix}{each.name}.") for each in file.message_type
+    )
+
+
+def _base64_text(file: FileDescriptorProto) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
 # -- messages as rows
 
 _VARINT, _BYTES = 0, 2
@@ -375,3 +427,65 @@ def _scalar(value: Any, field: FieldDescriptor) -> Any:
             raise ValueError(f"the enum {field.enum_type.full_name} has no value {value!r}")
         return known.number
     return int(value) if isinstance(value, Decimal) else value
+
+
+# -- message indexes
+
+_LONGEST_PATH = 100
+"""More than anyone nests: Protobuf itself stops at 100 levels."""
+
+
+class MessageFrame(NamedTuple):
+    """A Protobuf body without its indexes."""
+
+    path: tuple[int, ...]
+    body: bytes
+
+
+def split_path(body: bytes) -> MessageFrame:
+    """Return the message's indexes and the body behind them. Raises BadValue."""
+    count, position = _read_index(body, 0)
+    if count == 0:
+        return MessageFrame((0,), body[position:])
+    if not 0 < count <= _LONGEST_PATH:
+        raise BadValue(f"the value has {count} message indexes")
+    path = []
+    for _ in range(count):
+        index, position = _read_index(body, position)
+        path.append(index)
+    return MessageFrame(tuple(path), body[position:])
+
+
+def encoded_path(path: tuple[int, ...]) -> bytes:
+    """Return a message's indexes as they stand before the body."""
+    if path == (0,):
+        return b"\x00"
+    return b"".join(_encoded_index(index) for index in (len(path), *path))
+
+
+class _Index(NamedTuple):
+    value: int
+    position: int
+    """Behind the varint."""
+
+
+def _read_index(data: bytes, position: int) -> _Index:
+    """Read a zigzag varint of at most five bytes. Raises BadValue."""
+    value = shift = 0
+    for byte in data[position : position + 5]:
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return _Index((value >> 1) ^ -(value & 1), position)
+        shift += 7
+    raise BadValue("the message indexes of the value are cut off")
+
+
+def _encoded_index(index: int) -> bytes:
+    left = index << 1
+    encoded = bytearray()
+    while left >= 0x80:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)

@@ -22,7 +22,7 @@ import datetime as dt
 import decimal
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pyspark.sql import types
 
@@ -74,26 +74,10 @@ class Envelope(NamedTuple):
     """The schema that stood beside it, if one did."""
 
 
-class Images(Protocol):
-    """What one coding makes of events, rows and keys."""
-
-    def envelope(self, value: bytes) -> Envelope | None:
-        """Return an event, or None for one that says NULL. Raises BadValue, RegistryFailed."""
-
-    def image(self, envelope: Envelope, field: str) -> dict[str, Any] | None:
-        """Return the fields of `before` or `after`, or None if there are none. Raises BadValue."""
-
-    def key_fields(self, key: bytes) -> dict[str, Any]:
-        """Return the fields of a record's key. Raises BadValue, RegistryFailed."""
-
-    def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
-        """Return the columns. Raises BadValue. A deleted row may lack any of them."""
-
-
 class DebeziumDecoder:
     """A reader of events. names: the columns. takes_tombstones: whether a tombstone is a deleted row."""
 
-    def __init__(self, images: Images, names: list[str], *, takes_tombstones: bool) -> None:
+    def __init__(self, images: JsonImages | AvroImages, names: list[str], *, takes_tombstones: bool) -> None:
         self._images = images
         self._names = names
         self._takes_tombstones = takes_tombstones
@@ -200,7 +184,7 @@ class JsonImages:
         self._columns = {field.name: field.dataType for field in columns.fields}
 
     def envelope(self, value: bytes) -> Envelope | None:
-        """Return an event. Raises BadValue, RegistryFailed."""
+        """Return an event, or None for one that says NULL. Raises BadValue, RegistryFailed."""
         found = self._described(value)
         if found.content is None and found.has_envelope:
             return None
@@ -209,7 +193,7 @@ class JsonImages:
         return Envelope(found.content, found.schema)
 
     def image(self, envelope: Envelope, field: str) -> dict[str, Any] | None:
-        """Return the fields of `before` or `after`. Raises BadValue."""
+        """Return the fields of `before` or `after`, or None if there are none. Raises BadValue."""
         found = envelope.fields.get(field)
         if found is None:
             return None
@@ -235,7 +219,7 @@ class JsonImages:
         return self._by_schema(dict(fields), found.schema, "key")
 
     def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
-        """Return the columns. Raises BadValue."""
+        """Return the columns. Raises BadValue. A deleted row may lack any of them."""
         return (self._deleted if is_deleted else self._given).columns_of(fields, *above)
 
     def _described(self, value: bytes) -> _Described:

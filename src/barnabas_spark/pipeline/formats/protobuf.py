@@ -140,7 +140,9 @@ class ProtobufSchema:
             if name in self._given:
                 self._add(self._given[name])
             elif name in _WELL_KNOWN:
-                self._add(_well_known(name))
+                known = FileDescriptorProto()
+                _WELL_KNOWN[name].CopyToProto(known)
+                self._add(known)
             else:
                 raise FormatError(
                     f"the Protobuf schema imports {name}, which is not there: protoc needs --include_imports"
@@ -157,13 +159,6 @@ def _parsed_file(text: str, name: str) -> FileDescriptorProto:
     if name != _MAIN or not file.name:
         # Others import it by the name of the reference, and registries leave the name out.
         file.name = name
-    return file
-
-
-def _well_known(name: str) -> FileDescriptorProto:
-    """Return one of Protobuf's own files."""
-    file = FileDescriptorProto()
-    _WELL_KNOWN[name].CopyToProto(file)
     return file
 
 
@@ -196,11 +191,8 @@ def _type_of(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
 
 def _single_type_of(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
     if field.message_type is not None:
-        return (
-            types.TimestampType()
-            if field.message_type.full_name == _TIMESTAMP
-            else _columns_of(field.message_type, above)
-        )
+        is_time = field.message_type.full_name == _TIMESTAMP
+        return types.TimestampType() if is_time else _columns_of(field.message_type, above)
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return types.BinaryType() if field.type == FieldDescriptor.TYPE_BYTES else types.StringType()
     return _PLAIN_TYPES[field.cpp_type]

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
 from barnabas_spark.pipeline.formats.debezium import DELETE, OPERATION, OPERATIONS
-from barnabas_spark.pipeline.formats.value_format import DECODED, ERROR, ValueFormat
+from barnabas_spark.pipeline.formats.value_format import DECODED, ERROR, ValueFormat, WrittenFormat
 from barnabas_spark.pipeline.pipeline_error import FormatError
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
@@ -187,7 +187,7 @@ class QueryRows:
         kept = self._written if written is None else written
         return [name for name in self._rows.columns if name not in kept and name.lower() != applied]
 
-    def encoded(self, form: ValueFormat, key: str | None, deleted: Column | None) -> tuple[Column, ...]:
+    def encoded(self, form: WrittenFormat, key: str | None, deleted: Column | None) -> tuple[Column, ...]:
         """Return key and value, made of the columns. A row that deletes becomes a tombstone. key: the SQL expression.
 
         Raises FormatError, RegistryFailed.

@@ -34,7 +34,6 @@ class DebeziumFormat(ValueFormat):
             " its key. delete is for topics that are compacted, where the delete event may be gone.",
         ),
     }
-    is_written = False
     has_operations = True
     fields_behind = 1
 

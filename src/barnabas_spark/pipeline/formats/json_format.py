@@ -16,7 +16,7 @@ from barnabas_spark.pipeline.formats.value_format import (
     DECODED,
     ERROR,
     ValueCoding,
-    ValueFormat,
+    WrittenFormat,
     schema_file_of,
     subject_of,
 )
@@ -33,7 +33,7 @@ _WRITTEN = {
 }
 
 
-class JsonFormat(ValueFormat):
+class JsonFormat(WrittenFormat):
     """JSON."""
 
     NAME = "json"

@@ -15,7 +15,7 @@ from barnabas_spark.pipeline.formats.value_format import (
     CODED_KEYS,
     CODED_SINK_KEYS,
     ValueCoding,
-    ValueFormat,
+    WrittenFormat,
     schema_file_of,
     subject_of,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas_spark.pipeline.formats.coded_columns import SchemaCodec
 
 
-class SchemaFormat(ValueFormat):
+class SchemaFormat(WrittenFormat):
     """A format with a schema, which a file or the registry has."""
 
     KEYS, SINK_KEYS = CODED_KEYS, CODED_SINK_KEYS

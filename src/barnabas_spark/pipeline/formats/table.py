@@ -9,7 +9,7 @@ from barnabas_spark.pipeline.entry import Entry, Keys, choice
 from barnabas_spark.pipeline.formats.debezium_format import DebeziumFormat
 from barnabas_spark.pipeline.formats.json_format import JsonFormat
 from barnabas_spark.pipeline.formats.schema_formats import AvroFormat, ProtobufFormat
-from barnabas_spark.pipeline.formats.value_format import RawFormat, TextFormat, ValueFormat
+from barnabas_spark.pipeline.formats.value_format import RawFormat, TextFormat, ValueFormat, WrittenFormat
 
 FORMATS: tuple[type[ValueFormat], ...] = (
     JsonFormat, TextFormat, RawFormat, AvroFormat, ProtobufFormat, DebeziumFormat,
@@ -19,7 +19,7 @@ FORMATS: tuple[type[ValueFormat], ...] = (
 
 def format_keys(section: str) -> Keys:
     """Return the keys of all formats that sources, or sinks, can have, `format` among them."""
-    kinds = [kind for kind in FORMATS if kind.is_written or section == "sources"]
+    kinds = [kind for kind in FORMATS if section == "sources" or issubclass(kind, WrittenFormat)]
     told = ["The format of the records' values.", *(kind.ABOUT for kind in kinds if kind.ABOUT)]
     keys = {key: schema for kind in kinds for key, schema in kind.keys(section).items()}
     return {"format": choice([kind.NAME for kind in kinds], " ".join(told)), **keys}

@@ -69,8 +69,6 @@ class ValueFormat(ABC):
     SOURCE_KEYS: ClassVar[Keys] = {}
     SINK_KEYS: ClassVar[Keys] = {}
     """Further keys, of sources and of sinks."""
-    is_written: ClassVar[bool] = True
-    """Whether a sink can have it."""
     is_one_column: ClassVar[bool] = False
     """Whether there is one column, `value`. Otherwise the fields of DECODED are the columns."""
     has_operations: ClassVar[bool] = False
@@ -99,15 +97,19 @@ class ValueFormat(ABC):
     def read(self, records: DataFrame) -> DataFrame:
         """Return the records with DECODED and ERROR. Raises FormatError, RegistryFailed, Spark's errors."""
 
+
+class WrittenFormat(ValueFormat):
+    """A format that sinks can have too."""
+
+    @abstractmethod
     def write(self, rows: DataFrame, names: Sequence[str], deleted: Column | None) -> Column:
         """Return the values of these columns; those of rows that are deleted do not count.
 
         Raises FormatError: the columns do not fit the schema. RegistryFailed.
         """
-        raise NotImplementedError
 
 
-class TextFormat(ValueFormat):
+class TextFormat(WrittenFormat):
     """Texts in UTF-8."""
 
     NAME = "text"
@@ -130,7 +132,7 @@ class TextFormat(ValueFormat):
         return sql.col("value").cast("string")
 
 
-class RawFormat(ValueFormat):
+class RawFormat(WrittenFormat):
     """Bytes."""
 
     NAME = "raw"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from barnabas_spark.pipeline.entry import BROKERS, TOPIC, Entry, Keys, choice, text
 from barnabas_spark.pipeline.formats.table import format_keys, format_of
+from barnabas_spark.pipeline.formats.value_format import WrittenFormat
 from barnabas_spark.pipeline.sinks.sink import PlannedSink, QueryPlace, Sink
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class TopicSink(Sink):
         self.key: str | None = keys.get("key")
         if self.key is not None:
             self.columns_line = entry.line("key")
-        self.format = format_of(entry)
-        coding = self.format.coding
+        form = format_of(entry)
+        assert isinstance(form, WrittenFormat)
+        self.format, coding = form, form.coding
         if coding is not None and coding.is_framed and coding.registry is None and coding.schema_id is None:
             entry.note(f"{entry.where} needs 'registry' at the top, 'schema_id', or 'framing: none'")
         self.is_exactly_once = keys.get("delivery", "exactly-once") == "exactly-once"

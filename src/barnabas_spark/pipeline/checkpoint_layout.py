@@ -83,11 +83,7 @@ class CheckpointLayout:
             os.makedirs(directory, exist_ok=True)
             is_new_form = self.planned(name) is None or not is_of_earlier_version(directory)
             note = {**identity._asdict(), "place": os.path.realpath(directory), "form": _FORM if is_new_form else None}
-            path = os.path.join(directory, _IDENTITY)
-            temporary = f"{path}.tmp"
-            with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(note, file)
-            os.replace(temporary, path)
+            _replace(os.path.join(directory, _IDENTITY), json.dumps(note))
             self._take_over_starts(name)
         return problem
 
@@ -191,14 +187,7 @@ def batch_time_ms(checkpoint: str, batch: int) -> int | None:
 
 def _note(directory: str) -> Mapping[str, Any] | None:
     """Return what is noted in a query's checkpoint, or None. Raises OSError, ValueError."""
-    try:
-        with open(os.path.join(directory, _IDENTITY), encoding="utf-8") as file:
-            found = json.load(file)
-    except FileNotFoundError:
-        return None
-    if not isinstance(found, dict):
-        raise ValueError("it is no object")  # noqa: TRY004 JSON of a file
-    return found
+    return _object_in(os.path.join(directory, _IDENTITY))
 
 
 def _is_copy(directory: str, place: str) -> bool:
@@ -218,11 +207,28 @@ def spark_id(checkpoint: str) -> str | None:
 
     A checkpoint that is begun anew has another. Raises OSError; ValueError, KeyError or TypeError for a damaged one.
     """
+    found = _object_in(os.path.join(checkpoint, "metadata"))
+    return None if found is None else str(found["id"])
+
+
+def _object_in(path: str) -> dict[str, Any] | None:
+    """Return what a file says in JSON, or None if there is none. Raises OSError, ValueError."""
     try:
-        with open(os.path.join(checkpoint, "metadata"), encoding="utf-8") as file:
-            return str(json.load(file)["id"])
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
     except FileNotFoundError:
         return None
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")  # noqa: TRY004 JSON of a file
+    return found
+
+
+def _replace(path: str, text: str) -> None:
+    """Replace a file whole. Raises OSError."""
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
 
 
 def _numbers(directory: str) -> list[int]:
@@ -264,17 +270,9 @@ def running_process(layout: CheckpointLayout) -> int | None:
 
 def write_status(layout: CheckpointLayout, status: dict[str, Any]) -> None:
     """Replace the status. Raises OSError."""
-    temporary = f"{layout.status}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(status, file, indent=1)
-    os.replace(temporary, layout.status)
+    _replace(layout.status, json.dumps(status, indent=1))
 
 
 def read_status(layout: CheckpointLayout) -> dict[str, Any] | None:
     """Return the status of the last run, or None if there was none. Raises OSError, ValueError for a damaged file."""
-    try:
-        with open(layout.status, encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-            return found
-    except FileNotFoundError:
-        return None
+    return _object_in(layout.status)

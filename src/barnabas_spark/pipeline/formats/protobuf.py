@@ -34,6 +34,8 @@ from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from pyspark.sql import types
 
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.varint import MAX_VARINT_BYTES, decode_zigzag, encode_zigzag
 from barnabas_spark.pipeline.formats.coded_columns import SchemaCodec
 from barnabas_spark.pipeline.formats.schemas import (
     PROTOBUF,
@@ -428,7 +430,12 @@ _LONGEST_PATH = 100
 
 
 class MessageFrame(NamedTuple):
-    """A Protobuf body without its indexes."""
+    """A body without its indexes, which say which message of the file it is.
+
+    path: the position of the outermost message in the file, then of each nested message. In a frame the indexes stand
+    behind the schema's id, as zigzag varints after their count; one zero byte alone stands for the first message. For
+    example 0x04 0x02 0x00 is the path (1, 0): the first message inside the file's second one.
+    """
 
     path: tuple[int, ...]
     body: bytes
@@ -436,48 +443,21 @@ class MessageFrame(NamedTuple):
 
 def split_path(body: bytes) -> MessageFrame:
     """Return the message's indexes and the body behind them. Raises BadValue."""
-    count, position = _read_index(body, 0)
-    if count == 0:
-        return MessageFrame((0,), body[position:])
-    if not 0 < count <= _LONGEST_PATH:
-        raise BadValue(f"the value has {count} message indexes")
-    path = []
-    for _ in range(count):
-        index, position = _read_index(body, position)
-        path.append(index)
+    try:
+        count, position = decode_zigzag(body, 0, MAX_VARINT_BYTES)
+        if count == 0:
+            return MessageFrame((0,), body[position:])
+        if not 0 < count <= _LONGEST_PATH:
+            raise BadValue(f"the value has {count} message indexes")
+        path = []
+        for _ in range(count):
+            index, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            path.append(index)
+    except CorruptRecord:
+        raise BadValue("the message indexes of the value are cut off") from None
     return MessageFrame(tuple(path), body[position:])
 
 
 def encoded_path(path: tuple[int, ...]) -> bytes:
     """Return a message's indexes as they stand before the body."""
-    if path == (0,):
-        return b"\x00"
-    return b"".join(_encoded_index(index) for index in (len(path), *path))
-
-
-class _Index(NamedTuple):
-    value: int
-    position: int
-    """Behind the varint."""
-
-
-def _read_index(data: bytes, position: int) -> _Index:
-    """Read a zigzag varint of at most five bytes. Raises BadValue."""
-    value = shift = 0
-    for byte in data[position : position + 5]:
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return _Index((value >> 1) ^ -(value & 1), position)
-        shift += 7
-    raise BadValue("the message indexes of the value are cut off")
-
-
-def _encoded_index(index: int) -> bytes:
-    left = index << 1
-    encoded = bytearray()
-    while left >= 0x80:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    encoded.append(left)
-    return bytes(encoded)
+    return b"\x00" if path == (0,) else b"".join(map(encode_zigzag, (len(path), *path)))

@@ -25,10 +25,10 @@ from barnabas_spark.pipeline.formats.schemas import (
     AVRO,
     SchemaRegistry,
     SchemaText,
-    WriterSchemas,
     framed,
     registry_of,
     unframed,
+    writer_schemas,
 )
 from barnabas_spark.pipeline.formats.value_format import ValueCoding
 from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
@@ -162,8 +162,8 @@ class AvroDecoder:
         self._reader = AvroSchema(reader).parsed
         self._is_framed = is_framed
         self._checks: dict[int, _Check] = {}
-        """By the identity of the writer's schema, which is kept by `_writers`."""
-        self._writers = WriterSchemas(self._reader, registry, AVRO, lambda text: AvroSchema(text).parsed)
+        """By the identity of the writer's schema, which is kept by `_writer_of`."""
+        self._writer_of = writer_schemas(self._reader, registry, AVRO, lambda text: AvroSchema(text).parsed)
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a value's fields. Raises BadValue, RegistryFailed."""
@@ -171,7 +171,7 @@ class AvroDecoder:
         body = value
         if self._is_framed:
             schema_id, body = unframed(value)
-            writer = self._writers.of(schema_id)
+            writer = self._writer_of(schema_id)
         check = self._checks.get(id(writer))
         if check is None:
             check = self._checks[id(writer)] = _check_of(writer, {}, writer.get("__named_schemas", {}))

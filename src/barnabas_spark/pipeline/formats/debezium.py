@@ -33,9 +33,9 @@ from barnabas_spark.pipeline.formats.schemas import (
     AVRO,
     SchemaRegistry,
     SchemaText,
-    WriterSchemas,
     registry_of,
     unframed,
+    writer_schemas,
 )
 from barnabas_spark.pipeline.formats.strict_json import StrictJsonDecoder, shown
 from barnabas_spark.pipeline.formats.value_format import ValueCoding
@@ -349,7 +349,7 @@ class AvroImages:
         self._names = envelope_columns(reader).fieldNames()
         self._keys = None
         if registry is not None:
-            self._keys = WriterSchemas(
+            self._keys = writer_schemas(
                 self._events, registry, AVRO, lambda text: AvroDecoder(text, registry, is_framed=True)
             )
 
@@ -366,7 +366,7 @@ class AvroImages:
         """Return the fields of a key, by the schema that it was written with. Raises BadValue, RegistryFailed."""
         if self._keys is None:
             raise BadValue("without a registry the schema of keys is not known")
-        return self._keys.of(unframed(key).schema_id).decode(key)
+        return self._keys(unframed(key).schema_id).decode(key)
 
     def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
         """Return the columns, which Avro has checked."""

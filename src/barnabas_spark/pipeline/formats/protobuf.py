@@ -42,11 +42,11 @@ from barnabas_spark.pipeline.formats.schemas import (
     NamedText,
     SchemaRegistry,
     SchemaText,
-    WriterSchemas,
     framed,
     read_file,
     registry_of,
     unframed,
+    writer_schemas,
 )
 from barnabas_spark.pipeline.formats.value_format import ValueCoding
 from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
@@ -213,7 +213,7 @@ class ProtobufDecoder:
         self._name = schema.message_name(message)
         self._class = schema.message_class(self._name)
         self._is_framed = is_framed
-        self._writers = WriterSchemas(schema, registry, PROTOBUF, ProtobufSchema)
+        self._writer_of = writer_schemas(schema, registry, PROTOBUF, ProtobufSchema)
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a value's fields. Raises BadValue, RegistryFailed."""
@@ -221,7 +221,7 @@ class ProtobufDecoder:
         if self._is_framed:
             schema_id, rest = unframed(value)
             path, body = split_path(rest)
-            name = self._writers.of(schema_id).name_at(path)
+            name = self._writer_of(schema_id).name_at(path)
             if name != self._name:
                 raise BadValue(f"the value is a message {name or path}, not {self._name}")
         try:

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas_spark.pipeline.entry import RegistryAddress
 from barnabas_spark.pipeline.formats.value_format import ValueCoding
@@ -183,33 +183,26 @@ def _registry_at(address: RegistryAddress) -> SchemaRegistry:
     return SchemaRegistry(address)
 
 
-class WriterSchemas(Generic[Parsed]):
-    """The schemas that were met, or what is made of them. kind: the registry's word for the format.
+def writer_schemas(
+    reader: Parsed, registry: SchemaRegistry | None, kind: str, parse: Callable[[SchemaText], Parsed]
+) -> Callable[[int], Parsed]:
+    """Return what finds the schema that a value was written with, by its id; of no registry it is the reader's.
 
-    parse: makes one of a schema's text; raises FormatError. reader: that of every value, where there is no registry.
+    kind: the registry's word for the format. parse: makes something of a schema; raises FormatError. What is returned
+    raises BadValue, RegistryFailed.
     """
 
-    def __init__(
-        self, reader: Parsed, registry: SchemaRegistry | None, kind: str, parse: Callable[[SchemaText], Parsed]
-    ) -> None:
-        self._reader = reader
-        self._registry = registry
-        self._kind = kind
-        self._parse = parse
-        self._met: dict[int, Parsed] = {}
+    if registry is None:
+        return lambda _: reader
 
-    def of(self, schema_id: int) -> Parsed:
-        """Return the schema that a value was written with. Raises BadValue, RegistryFailed."""
-        if self._registry is None:
-            return self._reader
-        met = self._met.get(schema_id)
-        if met is None:
-            try:
-                met = self._parse(self._registry.by_id(schema_id, self._kind))
-            except FormatError as error:
-                raise BadValue(f"schema {schema_id}: {error}") from error
-            self._met[schema_id] = met
-        return met
+    @functools.cache
+    def of(schema_id: int) -> Parsed:
+        try:
+            return parse(registry.by_id(schema_id, kind))
+        except FormatError as error:
+            raise BadValue(f"schema {schema_id}: {error}") from error
+
+    return of
 
 
 def _quoted(subject: str) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas_spark.option_values import OptionError
 from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout, QueryIdentity
-from barnabas_spark.pipeline.formats.debezium import OPERATION
+from barnabas_spark.pipeline.formats.value_format import OPERATION
 from barnabas_spark.pipeline.pipeline_error import FormatError, IcebergError, PipelineError, Problem, RegistryFailed
 from barnabas_spark.pipeline.pipeline_file import Pipeline, Transform
 from barnabas_spark.pipeline.rows import QueryRows

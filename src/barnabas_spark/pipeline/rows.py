@@ -11,8 +11,15 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
-from barnabas_spark.pipeline.formats.debezium import DELETE, OPERATION, OPERATIONS
-from barnabas_spark.pipeline.formats.value_format import DECODED, ERROR, ValueFormat, WrittenFormat
+from barnabas_spark.pipeline.formats.value_format import (
+    DECODED,
+    DELETE,
+    ERROR,
+    OPERATION,
+    OPERATIONS,
+    ValueFormat,
+    WrittenFormat,
+)
 from barnabas_spark.pipeline.pipeline_error import FormatError
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")

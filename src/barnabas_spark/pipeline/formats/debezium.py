@@ -38,13 +38,8 @@ from barnabas_spark.pipeline.formats.schemas import (
     writer_schemas,
 )
 from barnabas_spark.pipeline.formats.strict_json import StrictJsonDecoder, shown
-from barnabas_spark.pipeline.formats.value_format import ValueCoding
+from barnabas_spark.pipeline.formats.value_format import DELETE, OPERATION, OPERATIONS, ValueCoding
 from barnabas_spark.pipeline.pipeline_error import BadValue
-
-OPERATION = "_operation"
-"""The column that says what happened to a row."""
-DELETE = "delete"
-OPERATIONS = {"c": "create", "u": "update", "d": DELETE, "r": "read"}
 
 _REFUSED = {
     "t": "the truncation of a table, which no row can say: empty by hand what was written of the table, or let Debezium"

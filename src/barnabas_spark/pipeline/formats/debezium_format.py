@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DebeziumFormat(ValueFormat):
-    """Change events. Rows have what happened to them in the column of `debezium.OPERATION`."""
+    """Change events. Rows have what happened to them in the column OPERATION."""
 
     NAME = "debezium"
     ABOUT = "debezium has the rows of change events, and what happened to each in the column _operation."

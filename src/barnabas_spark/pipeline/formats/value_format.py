@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 DECODED, ERROR = "_barnabas_decoded", "_barnabas_error"
 """The columns that `read` adds to records: a struct of the value's columns, and why there is none."""
+OPERATION = "_operation"
+"""The column that says what happened to a row."""
+DELETE = "delete"
+OPERATIONS = {"c": "create", "u": "update", "d": DELETE, "r": "read"}
+"""What it says, by the codes of change events."""
 
 CODED_KEYS: Keys = {
     "schema_file": text(

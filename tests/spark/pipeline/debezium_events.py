@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from barnabas_spark.pipeline.coding.avro import AvroEncoder
-from barnabas_spark.pipeline.coding.schema_text import SchemaText
+from barnabas_spark.pipeline.formats.avro import AvroEncoder
+from barnabas_spark.pipeline.formats.schemas import SchemaText
 
 SOURCE = {"version": "3.0.5.Final", "connector": "postgresql", "name": "shop", "ts_ms": 1_700_000_000_000, "lsn": 5}
 

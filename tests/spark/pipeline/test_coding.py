@@ -13,13 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro import AvroDecoder, AvroEncoder, AvroSchema
-from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
-from barnabas_spark.pipeline.coding.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
-from barnabas_spark.pipeline.coding.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSchema
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, PROTOBUF, SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, NamedText, RegistryFailed, SchemaText
-from barnabas_spark.pipeline.coding.value_coding import RegistryAddress
+from barnabas_spark.pipeline.entry import RegistryAddress
+from barnabas_spark.pipeline.formats.avro import AvroDecoder, AvroEncoder, AvroSchema
+from barnabas_spark.pipeline.formats.framed_json import FramedJsonEncoder, JsonFrames, json_schema, validator
+from barnabas_spark.pipeline.formats.protobuf import (
+    ProtobufDecoder,
+    ProtobufEncoder,
+    ProtobufSchema,
+    encoded_path,
+    split_path,
+)
+from barnabas_spark.pipeline.formats.schemas import (
+    AVRO,
+    PROTOBUF,
+    NamedText,
+    SchemaRegistry,
+    SchemaText,
+    framed,
+    unframed,
+)
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError, RegistryFailed
 from tests.spark.pipeline.coded_schemas import AT, AVRO_ORDER, AVRO_SMALL, AVRO_SMALL_OLD, order, proto_file, proto_text
 from tests.spark.pipeline.fake_registry import fake_registry
 

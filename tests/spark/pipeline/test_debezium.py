@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.confluent_frame import framed
-from barnabas_spark.pipeline.coding.debezium import AvroImages, DebeziumDecoder, JsonImages, envelope_columns
-from barnabas_spark.pipeline.coding.framed_json import JsonFrames
-from barnabas_spark.pipeline.coding.schema_registry import SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
+from barnabas_spark.pipeline.formats.debezium import AvroImages, DebeziumDecoder, JsonImages, envelope_columns
+from barnabas_spark.pipeline.formats.framed_json import JsonFrames
+from barnabas_spark.pipeline.formats.schemas import SchemaRegistry, SchemaText, framed
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
 from tests.spark.pipeline.debezium_events import AVRO_KEY, ENVELOPE, avro_event, event, with_schema
 from tests.spark.pipeline.fake_registry import fake_registry
 

@@ -13,7 +13,8 @@ import base64
 import binascii
 import datetime as dt
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from google.protobuf import (
     any_pb2,
@@ -28,14 +29,27 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.confluent_frame import encoded_path, framed, split_path, unframed
-from barnabas_spark.pipeline.coding.schema_registry import PROTOBUF, SchemaRegistry, WriterSchemas
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
+from barnabas.records.errors import CorruptRecord
+from barnabas.records.v2.layout import MAX_VARINT_BYTES, decode_zigzag, encode_zigzag
+from barnabas_spark.pipeline.formats.coded_columns import SchemaCodec
+from barnabas_spark.pipeline.formats.schemas import (
+    PROTOBUF,
+    NamedText,
+    SchemaRegistry,
+    SchemaText,
+    framed,
+    read_file,
+    registry_of,
+    unframed,
+    writer_schemas,
+)
+from barnabas_spark.pipeline.formats.value_format import ValueCoding
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -128,7 +142,9 @@ class ProtobufSchema:
             if name in self._given:
                 self._add(self._given[name])
             elif name in _WELL_KNOWN:
-                self._add(_well_known(name))
+                known = FileDescriptorProto()
+                _WELL_KNOWN[name].CopyToProto(known)
+                self._add(known)
             else:
                 raise FormatError(
                     f"the Protobuf schema imports {name}, which is not there: protoc needs --include_imports"
@@ -145,13 +161,6 @@ def _parsed_file(text: str, name: str) -> FileDescriptorProto:
     if name != _MAIN or not file.name:
         # Others import it by the name of the reference, and registries leave the name out.
         file.name = name
-    return file
-
-
-def _well_known(name: str) -> FileDescriptorProto:
-    """Return one of Protobuf's own files."""
-    file = FileDescriptorProto()
-    _WELL_KNOWN[name].CopyToProto(file)
     return file
 
 
@@ -184,11 +193,8 @@ def _type_of(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
 
 def _single_type_of(field: FieldDescriptor, above: tuple[str, ...]) -> types.DataType:
     if field.message_type is not None:
-        return (
-            types.TimestampType()
-            if field.message_type.full_name == _TIMESTAMP
-            else _columns_of(field.message_type, above)
-        )
+        is_time = field.message_type.full_name == _TIMESTAMP
+        return types.TimestampType() if is_time else _columns_of(field.message_type, above)
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return types.BinaryType() if field.type == FieldDescriptor.TYPE_BYTES else types.StringType()
     return _PLAIN_TYPES[field.cpp_type]
@@ -207,7 +213,7 @@ class ProtobufDecoder:
         self._name = schema.message_name(message)
         self._class = schema.message_class(self._name)
         self._is_framed = is_framed
-        self._writers = WriterSchemas(schema, registry, PROTOBUF, ProtobufSchema)
+        self._writer_of = writer_schemas(schema, registry, PROTOBUF, ProtobufSchema)
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a value's fields. Raises BadValue, RegistryFailed."""
@@ -215,7 +221,7 @@ class ProtobufDecoder:
         if self._is_framed:
             schema_id, rest = unframed(value)
             path, body = split_path(rest)
-            name = self._writers.of(schema_id).name_at(path)
+            name = self._writer_of(schema_id).name_at(path)
             if name != self._name:
                 raise BadValue(f"the value is a message {name or path}, not {self._name}")
         try:
@@ -247,6 +253,46 @@ class ProtobufEncoder:
         except (TypeError, ValueError, OverflowError, EncodeError) as error:
             raise FormatError(f"a row cannot be written as Protobuf {self._name}: {error}") from error
         return body if self._frame_id is None else framed(self._frame_id, self._path + body)
+
+
+def protobuf_codec(schema: SchemaText, coding: ValueCoding) -> SchemaCodec:
+    """Return how values of a schema are read and written. Raises FormatError."""
+    parsed = ProtobufSchema(schema)
+    return SchemaCodec(
+        parsed.columns(parsed.message_name(coding.message)),
+        set(),
+        partial(ProtobufDecoder, schema, coding.message, registry_of(coding), is_framed=coding.is_framed),
+        partial(ProtobufEncoder, schema, coding.message, is_framed=coding.is_framed),
+    )
+
+
+def protobuf_file(path: str, message: str | None) -> SchemaText:
+    """Return the file of a descriptor set that has a message; without a message the last one. Raises FormatError.
+
+    A descriptor set is what protoc writes with --descriptor_set_out.
+    """
+    told = f"{path} is no descriptor set: make it with protoc --include_imports --descriptor_set_out={path}"
+    try:
+        files = list(FileDescriptorSet.FromString(read_file(path)).file)
+    except DecodeError as error:
+        raise FormatError(told) from error
+    if not files:
+        raise FormatError(told)
+    # protoc writes a file after those that it imports.
+    main = next((file for file in files if message is not None and _has_message(file, message)), files[-1])
+    others = tuple(NamedText(file.name, _base64_text(file)) for file in files if file is not main)
+    return SchemaText(_base64_text(main), others)
+
+
+def _has_message(file: FileDescriptorProto, message: str) -> bool:
+    prefix = f"{file.package}." if file.package else ""
+    return any(
+        message == f"{prefix}{each.name}" or message.startswith(f"{prefix}{each.name}.") for each in file.message_type
+    )
+
+
+def _base64_text(file: FileDescriptorProto) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
 
 
 # -- messages as rows
@@ -375,3 +421,43 @@ def _scalar(value: Any, field: FieldDescriptor) -> Any:
             raise ValueError(f"the enum {field.enum_type.full_name} has no value {value!r}")
         return known.number
     return int(value) if isinstance(value, Decimal) else value
+
+
+# -- message indexes
+
+_LONGEST_PATH = 100
+"""More than anyone nests: Protobuf itself stops at 100 levels."""
+
+
+class MessageFrame(NamedTuple):
+    """A body without its indexes, which say which message of the file it is.
+
+    path: the position of the outermost message in the file, then of each nested message. In a frame the indexes stand
+    behind the schema's id, as zigzag varints after their count; one zero byte alone stands for the first message. For
+    example 0x04 0x02 0x00 is the path (1, 0): the first message inside the file's second one.
+    """
+
+    path: tuple[int, ...]
+    body: bytes
+
+
+def split_path(body: bytes) -> MessageFrame:
+    """Return the message's indexes and the body behind them. Raises BadValue."""
+    try:
+        count, position = decode_zigzag(body, 0, MAX_VARINT_BYTES)
+        if count == 0:
+            return MessageFrame((0,), body[position:])
+        if not 0 < count <= _LONGEST_PATH:
+            raise BadValue(f"the value has {count} message indexes")
+        path = []
+        for _ in range(count):
+            index, position = decode_zigzag(body, position, MAX_VARINT_BYTES)
+            path.append(index)
+    except CorruptRecord:
+        raise BadValue("the message indexes of the value are cut off") from None
+    return MessageFrame(tuple(path), body[position:])
+
+
+def encoded_path(path: tuple[int, ...]) -> bytes:
+    """Return a message's indexes as they stand before the body."""
+    return b"\x00" if path == (0,) else b"".join(map(encode_zigzag, (len(path), *path)))

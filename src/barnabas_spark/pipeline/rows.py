@@ -1,30 +1,26 @@
-"""Turns the records of a source into columns, and the rows of a sink into records.
+"""Turns the records of a source into rows, and the rows of a query into what a sink writes. `formats` do the values.
 
-Called by `plan`, `sources` and `sinks` when a pipeline is planned, on the driver; no lock. All are Spark's own
-expressions, but for Avro and Protobuf, which Python decodes and encodes in the executors (`coding`), and for JSON that
-is read strictly and Debezium's events, which Python decodes there.
+Called by `plan`, `sources` and `sinks` when a pipeline is planned, on the driver; no lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
-from barnabas_spark.pipeline.coding.coded_columns import (
+from barnabas_spark.pipeline.formats.value_format import (
+    DECODED,
+    DELETE,
     ERROR,
-    VALUE,
-    debezium_column,
-    decoded_column,
-    encoded_column,
-    framed_json_column,
-    strict_json_column,
+    OPERATION,
+    OPERATIONS,
+    ValueFormat,
+    WrittenFormat,
 )
-from barnabas_spark.pipeline.coding.debezium import DELETE, OPERATION, OPERATIONS
-from barnabas_spark.pipeline.coding.schema_text import FormatError
-from barnabas_spark.pipeline.coding.value_coding import JSON_FORMAT, ReadFormat, ValueCoding
+from barnabas_spark.pipeline.pipeline_error import FormatError
 
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp")
 """The columns of every record. No sink but the console writes them, nor HEADERS_COLUMN and OPERATION."""
@@ -34,66 +30,65 @@ PLACE_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp")
 DELETED = "_barnabas_deleted"
 """Whether a row of an Iceberg sink deletes the one of its key."""
 
-_CORRUPT = "_barnabas_corrupt"
-_ERROR = "_barnabas_error"
-_DECODED = "_barnabas_decoded"
 _SHOWN_CHARACTERS = 80
 _RESERVED = {*RECORD_COLUMNS, HEADERS_COLUMN, OPERATION}
-_JSON_OPTIONS = {
-    "ignoreNullFields": "false",
-    # Spark's own patterns end with milliseconds. Three X are the zone, with a colon.
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" + 3 * "X",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 
 
-def decoded_rows(records: DataFrame, form: ReadFormat) -> DataFrame:
+class TopicReading(Protocol):
+    """What a source says of its records: `sources.TopicSource`."""
+
+    format: ValueFormat
+    key_is_text: bool
+    has_headers: bool
+    is_table: bool
+    """Whether the records are the last ones of their keys."""
+    sets_aside: bool
+    """Whether bad records are left out. Otherwise they fail the query."""
+
+
+def decoded_rows(records: DataFrame, source: TopicReading) -> DataFrame:
     """Return the value's columns and those of the record. A record that is bad fails the query, or is left out.
 
     Raises FormatError, RegistryFailed.
     """
-    parsed = _with_error(records, form)
-    error = sql.col(_ERROR)
-    names = [name for name in _value_columns(parsed, form) if name != _CORRUPT]
-    if form.events is not None:
+    form, error = source.format, sql.col(ERROR)
+    parsed = _with_error(records, source)
+    columns = [("value", _quoted(DECODED))]
+    if not form.is_one_column:
+        names = parsed.schema[DECODED].dataType.fieldNames()
+        columns = [(name, sql.col(f"{DECODED}.`{name}`")) for name in names[: len(names) - form.fields_behind]]
+    if form.has_operations:
         # A tombstone behind a delete event is neither a row nor bad.
-        parsed = parsed.where(sql.col(_DECODED).isNotNull() | error.isNotNull())
-        # The struct's last field; a column of the schema may have its name.
-        names.pop()
-    clash = [name for name in names if name.lower() in _RESERVED]
+        parsed = parsed.where(sql.col(DECODED).isNotNull() | error.isNotNull())
+    clash = [name for name, _ in columns if name.lower() in _RESERVED]
     if clash:
         raise FormatError(f"the schema has the column {clash[0]}, which is one of the record's own")
-    if form.sets_aside:
+    if source.sets_aside:
         kept = parsed.where(error.isNull())
     else:
         # A filter, because a query may use none of the columns: an unused one is not computed.
         kept = parsed.where(sql.when(error.isNull(), True).otherwise(sql.raise_error(_message(form))))
-    if form.events is not None and form.is_table:
+    operation = sql.col(f"{DECODED}.`{OPERATION}`")
+    if form.has_operations and source.is_table:
         # What is deleted has no row, and what is there no operation.
-        kept = kept.where(sql.col(f"{_DECODED}.`{OPERATION}`") != DELETE)
-    key = sql.col("key").cast("string") if form.key_is_text else sql.col("key")
-    record = [
-        *([sql.col(f"{_DECODED}.`{OPERATION}`").alias(OPERATION)] if form.events and not form.is_table else []),
-        key.alias("_key"),
-        sql.col("topic").alias("_topic"),
-        sql.col("partition").alias("_partition"),
-        sql.col("offset").alias("_offset"),
-        sql.col("timestamp").alias("_timestamp"),
-        *([sql.col("headers").alias(HEADERS_COLUMN)] if form.has_headers else []),
-    ]
-    if form.name in ("raw", "text"):
-        return kept.select(_quoted(_DECODED).alias("value"), *record)
-    return kept.select(*[sql.col(f"{_DECODED}.`{name}`").alias(name) for name in names], *record)
+        kept = kept.where(operation != DELETE)
+    elif form.has_operations:
+        columns.append((OPERATION, operation))
+    columns.append(("_key", sql.col("key").cast("string") if source.key_is_text else sql.col("key")))
+    columns += [(f"_{name}", sql.col(name)) for name in ("topic", "partition", "offset", "timestamp")]
+    if source.has_headers:
+        columns.append((HEADERS_COLUMN, sql.col("headers")))
+    return kept.select(*[column.alias(name) for name, column in columns])
 
 
-def bad_records(records: DataFrame, form: ReadFormat) -> DataFrame:
+def bad_records(records: DataFrame, source: TopicReading) -> DataFrame:
     """Return the records that cannot be decoded, as rows for a sink: key, value, and why and where as headers.
 
     Raises FormatError, RegistryFailed.
     """
-    parsed = _with_error(records, form).where(sql.col(_ERROR).isNotNull())
+    parsed = _with_error(records, source).where(sql.col(ERROR).isNotNull())
     told = {
-        "error": sql.col(_ERROR),
+        "error": sql.col(ERROR),
         "topic": sql.col("topic"),
         "partition": sql.col("partition"),
         "offset": sql.col("offset"),
@@ -145,76 +140,17 @@ def last_of_each_key(records: DataFrame) -> DataFrame:
     return decided.where(sql.col("value").isNotNull())
 
 
-def _with_error(records: DataFrame, form: ReadFormat) -> DataFrame:
-    """Return the records with two columns more: the decoded value, and why the record is bad, if it is.
-
-    Raises FormatError, RegistryFailed.
-    """
-    parsed = _with_value(records, form)
-    if not (form.key_is_text and form.is_strict):
+def _with_error(records: DataFrame, source: TopicReading) -> DataFrame:
+    """Return the records with DECODED and ERROR. Raises FormatError, RegistryFailed."""
+    parsed = source.format.read(records)
+    if not (source.key_is_text and source.format.is_strict):
         return parsed
     is_bad = sql.col("key").isNotNull() & sql.try_validate_utf8(sql.col("key").cast("string")).isNull()
     told = sql.when(is_bad, sql.lit("the key is not UTF-8, as a text is: set 'key: binary' for the source"))
-    return parsed.withColumn(_ERROR, sql.coalesce(sql.col(_ERROR), told))
+    return parsed.withColumn(ERROR, sql.coalesce(sql.col(ERROR), told))
 
 
-def _with_value(records: DataFrame, form: ReadFormat) -> DataFrame:
-    """Return the records with the decoded value, and why it could not be decoded.
-
-    Raises FormatError, RegistryFailed.
-    """
-    value = sql.col("value")
-    strict_json = form.name == JSON_FORMAT and form.is_strict
-    if form.coding is not None or form.events is not None or strict_json:
-        zone = records.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
-        if form.events is not None:
-            columns = _json_columns(form) if form.events.encoding == JSON_FORMAT else None
-            takes_tombstones = form.events.tombstones == "delete"
-            told = debezium_column(value, sql.col("key"), columns, zone, form.coding, takes_tombstones=takes_tombstones)
-        elif form.coding is not None and form.name != JSON_FORMAT:
-            told = decoded_column(value, form.name, form.coding)
-        else:
-            told = strict_json_column(value, _json_columns(form), zone, form.coding)
-        return records.select("*", told.alias(_DECODED)).select(
-            *records.columns,
-            sql.col(f"{_DECODED}.{VALUE}").alias(_DECODED),
-            sql.col(f"{_DECODED}.{ERROR}").alias(_ERROR),
-        )
-    if form.name == "raw":
-        return records.select("*", value.alias(_DECODED), sql.lit(None).cast("string").alias(_ERROR))
-    if form.name == "text":
-        text = sql.try_validate_utf8(value.cast("string"))
-        is_bad = value.isNotNull() & text.isNull()
-        return records.select(
-            "*", text.alias(_DECODED), sql.when(is_bad, sql.lit("the value is not UTF-8")).alias(_ERROR)
-        )
-    decoded = sql.from_json(
-        value.cast("string"),
-        f"{form.schema}, {_CORRUPT} STRING",
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
-    )
-    # A NULL value, a tombstone, is no error here.
-    is_bad = value.isNotNull() & (sql.col(_DECODED).isNull() | sql.col(f"{_DECODED}.{_CORRUPT}").isNotNull())
-    return records.select("*", decoded.alias(_DECODED)).select(
-        "*", sql.when(is_bad, sql.lit("the value is no JSON of the schema")).alias(_ERROR)
-    )
-
-
-def _json_columns(form: ReadFormat) -> types.StructType:
-    """Return the columns of a source's JSON. Raises Spark's ParseException."""
-    # One column more, as for `from_json`: a lone type such as INT is no list of columns.
-    parsed: Any = types.DataType.fromDDL(f"{form.schema}, {_CORRUPT} STRING")
-    return types.StructType(parsed.fields[:-1])
-
-
-def _value_columns(parsed: DataFrame, form: ReadFormat) -> list[str]:
-    if form.name in ("raw", "text"):
-        return []
-    names: list[str] = parsed.schema[_DECODED].dataType.fieldNames()
-    return names
-
-
-def _message(form: ReadFormat) -> Column:
+def _message(form: ValueFormat) -> Column:
     """Return the text of the error for a bad record."""
     value = sql.col("value")
     if form.coding is not None:
@@ -223,7 +159,7 @@ def _message(form: ReadFormat) -> Column:
         shown = sql.try_validate_utf8(sql.substring(value.cast("string"), 1, _SHOWN_CHARACTERS))
         shown = sql.coalesce(shown, sql.hex(sql.substring(value, 1, _SHOWN_CHARACTERS // 2)), sql.lit("NULL"))
     where = sql.format_string("%s-%d, offset %d: ", "topic", "partition", "offset")
-    return sql.concat(where, sql.col(_ERROR), sql.lit(": "), shown)
+    return sql.concat(where, sql.col(ERROR), sql.lit(": "), shown)
 
 
 # -- the rows of a query
@@ -258,28 +194,17 @@ class QueryRows:
         kept = self._written if written is None else written
         return [name for name in self._rows.columns if name not in kept and name.lower() != applied]
 
-    def encoded(
-        self, name: str, coding: ValueCoding | None, title: str, key: str | None, deleted: Column | None
-    ) -> tuple[Column, ...]:
-        """Return key and value, made of the columns. A row that deletes becomes a tombstone.
+    def encoded(self, form: WrittenFormat, key: str | None, deleted: Column | None) -> tuple[Column, ...]:
+        """Return key and value, made of the columns. A row that deletes becomes a tombstone. key: the SQL expression.
 
-        name: the format. title: that of the JSON schema that is made if no file has one. key: the SQL expression.
         Raises FormatError, RegistryFailed.
         """
         rows, columns = self._rows, self._written
-        if name in ("raw", "text"):
-            if "value" not in rows.columns:
-                raise FormatError(f"format {name} needs a column 'value'; {self._reads} has {', '.join(rows.columns)}")
-            value = sql.col("value").cast("string") if name == "text" else sql.col("value")
-        elif not columns:
+        if form.is_one_column and "value" not in rows.columns:
+            raise FormatError(f"format {form.NAME} needs a column 'value'; {self._reads} has {', '.join(rows.columns)}")
+        if not form.is_one_column and not columns:
             raise FormatError(f"{self._reads} has no column to write: {', '.join(rows.columns)}")
-        elif coding is not None and name != JSON_FORMAT:
-            value = encoded_column(rows, columns, name, coding, deleted)
-        else:
-            value = sql.to_json(sql.struct(*[_quoted(each) for each in columns]), _JSON_OPTIONS)
-            if coding is not None:
-                text = value if deleted is None else sql.when(~deleted, value)
-                value = framed_json_column(rows, columns, text, coding, title)
+        value = form.write(rows, columns, deleted)
         if key is None:
             return (value.alias("value"),)
         keys = sql.expr(key)

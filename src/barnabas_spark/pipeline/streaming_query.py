@@ -1,4 +1,4 @@
-"""Starts the queries of a pipeline, one after the other, with what writes their micro-batches to the sinks.
+"""The streaming queries of a pipeline: starts them, writes their micro-batches, says what they did or why they failed.
 
 Called by `run` on the driver's main thread. Spark calls the writers on a thread of its own, one at a time for each
 query; they touch nothing that another thread changes. No lock.
@@ -23,15 +23,20 @@ query that begins anew, and another one that writes to the same place, have writ
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from barnabas_spark.options.topic_offsets import query_lag
+from barnabas_spark.pipeline.checkpoint_layout import CheckpointLayout
 from barnabas_spark.pipeline.pipeline_file import AVAILABLE_NOW, CONTINUOUS
 from barnabas_spark.pipeline.plan import PlannedQuery
-from barnabas_spark.pipeline.query_failure import cause_in
 from barnabas_spark.pipeline.sinks.sink import QueryPlace, Show
 
 MOST_STARTS = 10
@@ -40,6 +45,15 @@ _TOO_LATE = "Python worker failed to connect back"
 _INITIALIZING = "Initializing"
 """The beginning of what Spark says of a query until its sources are there."""
 _POLL_SECONDS = 0.05
+_BEFORE_CAUSE = re.compile(r"terminated with exception: ")
+_AFTER_CAUSE = re.compile(r"\n=== Streaming Query ===|\nJVM stacktrace|\nDriver stacktrace")
+_CODE = re.compile(r"^\[[A-Z0-9_.]+\] |\s*SQLSTATE: \w+")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_DISK_SIGNS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+"""What the JVM says of a disk without its name."""
+_ENDED_PROCESS = ("(no cause message)", "Broken pipe", "Connection reset")
+"""All that Spark says when a Python process of its driver has ended: the text of the JVM's error of the connection."""
+_LONGEST = 600
 
 
 def started_query(
@@ -142,3 +156,115 @@ def _micro_batch_writer(query: PlannedQuery, checkpoint: str, show: Show) -> Cal
             rows.unpersist()
 
     return write_all
+
+
+# -- what a query has done
+
+
+class ReportStamp(NamedTuple):
+    """What tells one report of a query from another. A query without new records reports its last micro-batch again."""
+
+    batch: int
+    timestamp: str
+
+
+@dataclass(slots=True)
+class QueryProgress:
+    """One query in this run."""
+
+    name: str
+    what: str
+    batches: int = 0
+    rows: int = 0
+    rows_per_second: float = 0.0
+    lag: int = 0
+    """The offsets that its topics have more than it has read."""
+    last_batch: int = -1
+    _last_report: ReportStamp | None = None
+
+    def update(self, query: StreamingQuery) -> None:
+        """Take in what the query has reported since the last call. Spark keeps its last hundred reports."""
+        latest = None
+        for progress in self._new_reports(query):
+            latest = progress
+            rows = int(progress["numInputRows"])
+            if progress["batchId"] > self.last_batch and rows:
+                self.last_batch = progress["batchId"]
+                self.batches += 1
+                self.rows += rows
+                self.rows_per_second = float(progress.get("processedRowsPerSecond") or 0.0)
+        if latest is not None:
+            self.lag = sum(query_lag(latest).values())
+
+    def _new_reports(self, query: StreamingQuery) -> Iterator[dict[str, Any]]:
+        """Yield the reports since the last call, the oldest first."""
+        # The JVM's array is looked at from its end. `query.recentProgress` would turn all of its hundred reports into
+        # text and back, four times a second.
+        reports = query._jsq.recentProgress()  # noqa: SLF001
+        first = len(reports)
+        while first > 0 and _stamp(reports[first - 1]) != self._last_report:
+            first -= 1
+        for number in range(first, len(reports)):
+            self._last_report = _stamp(reports[number])
+            yield json.loads(reports[number].json())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the values for the status file."""
+        return {
+            "name": self.name,
+            "writes": self.what,
+            "batches": self.batches,
+            "rows": self.rows,
+            "rowsPerSecond": round(self.rows_per_second, 1),
+            "lag": self.lag,
+        }
+
+
+def _stamp(report: Any) -> ReportStamp:
+    """Return the stamp of one of the JVM's reports."""
+    return ReportStamp(report.batchId(), report.timestamp())
+
+
+# -- why a query has failed
+
+
+def failure_of(query: str, text: str, layout: CheckpointLayout, modules: Sequence[str] = ()) -> str:
+    """Return the sentence. Raises OSError.
+
+    text: the message of Spark's exception. modules: the paths of the pipeline's Python transforms, whose line is told.
+    """
+    next_batch, planned = layout.next_batch(query) or 0, layout.planned(query)
+    where = f"micro-batch {next_batch}"
+    if planned is not None and planned.number == next_batch:
+        where += f", which reads up to {planned.ends}"
+    # A sentence of Spark's goes on here.
+    cause = cause_in(text).removesuffix(".")
+    if any(sign in cause for sign in _DISK_SIGNS):
+        cause += f" (the checkpoint {layout.query(query)}, or Spark's scratch files)"
+    return f"failed in {where}: {_line_in(text, modules)}{cause}; the next run goes on with this micro-batch"
+
+
+def _line_in(text: str, modules: Sequence[str]) -> str:
+    """Return `PATH:LINE: ` for the innermost place in one of the modules that a traceback names, or nothing."""
+    places = [f"{path}:{line}: " for path, line in _FRAME.findall(text) if path in modules]
+    return places[-1] if places else ""
+
+
+def cause_in(text: str) -> str:
+    """Return the cause from the message of a streaming query's exception."""
+    cause = _AFTER_CAUSE.split(_BEFORE_CAUSE.split(text, 1)[-1], 1)[0]
+    lines = [line for line in cause.splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in lines):
+        # A worker's error: the last line that is not indented has the exception.
+        last = max(index for index, line in enumerate(lines) if "Traceback (most recent call last)" in line)
+        told = [line for line in lines[last + 1 :] if not line.startswith((" ", "\t", "SQLSTATE"))]
+        cause = told[0] if told else lines[last]
+    else:
+        cause = " ".join(lines)
+    cause = " ".join(_CODE.sub("", cause).split())
+    if cause in _ENDED_PROCESS:
+        return (
+            f"Spark says only {cause!r}, as it does when a Python process of its driver, which plans or commits"
+            " micro-batches, was killed (the machine may lack memory)"
+        )
+    return cause if len(cause) <= _LONGEST else f"{cause[:_LONGEST]} ..."

@@ -13,15 +13,25 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.confluent_frame import framed, unframed
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry, WriterSchemas
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, SchemaText
+from barnabas_spark.pipeline.formats.coded_columns import SchemaCodec
+from barnabas_spark.pipeline.formats.schemas import (
+    AVRO,
+    SchemaRegistry,
+    SchemaText,
+    framed,
+    registry_of,
+    unframed,
+    writer_schemas,
+)
+from barnabas_spark.pipeline.formats.value_format import ValueCoding
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
 
 # -- schemas
 
@@ -78,9 +88,9 @@ class AvroSchema:
             raise FormatError(f"{told}: its field {name!r} is no record")
         return found
 
-    def optional_fields(self) -> set[str]:
-        """Return the fields that have a default, so that rows may lack them."""
-        return {field["name"] for field in self.parsed["fields"] if "default" in field}
+    def required(self) -> set[str]:
+        """Return the fields that have no default, so that rows may not lack them."""
+        return {field["name"] for field in self.parsed["fields"] if "default" not in field}
 
     def _parse(self, text: str) -> Any:
         try:
@@ -152,8 +162,8 @@ class AvroDecoder:
         self._reader = AvroSchema(reader).parsed
         self._is_framed = is_framed
         self._checks: dict[int, _Check] = {}
-        """By the identity of the writer's schema, which is kept by `_writers`."""
-        self._writers = WriterSchemas(self._reader, registry, AVRO, lambda text: AvroSchema(text).parsed)
+        """By the identity of the writer's schema, which is kept by `_writer_of`."""
+        self._writer_of = writer_schemas(self._reader, registry, AVRO, lambda text: AvroSchema(text).parsed)
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """Return a value's fields. Raises BadValue, RegistryFailed."""
@@ -161,7 +171,7 @@ class AvroDecoder:
         body = value
         if self._is_framed:
             schema_id, body = unframed(value)
-            writer = self._writers.of(schema_id)
+            writer = self._writer_of(schema_id)
         check = self._checks.get(id(writer))
         if check is None:
             check = self._checks[id(writer)] = _check_of(writer, {}, writer.get("__named_schemas", {}))
@@ -197,6 +207,17 @@ class AvroEncoder:
         except Exception as error:
             raise FormatError(f"a row cannot be written as Avro: {error}") from error
         return stream.getvalue() if self._frame_id is None else framed(self._frame_id, stream.getvalue())
+
+
+def avro_codec(schema: SchemaText, coding: ValueCoding) -> SchemaCodec:
+    """Return how values of a schema are read and written. Raises FormatError."""
+    parsed = AvroSchema(schema)
+    return SchemaCodec(
+        parsed.columns(),
+        parsed.required(),
+        partial(AvroDecoder, schema, registry_of(coding), is_framed=coding.is_framed),
+        partial(AvroEncoder, schema, is_framed=coding.is_framed),
+    )
 
 
 # -- checks

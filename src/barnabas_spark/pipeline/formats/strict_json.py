@@ -1,6 +1,7 @@
 """Decodes JSON values by the columns of a schema, and rejects what the columns cannot hold without a loss.
 
-Made in the executors' Python workers, by `coded_columns`, once for a column; used by the worker's one thread, no lock.
+Made in the executors' Python workers by `framed_json` and `debezium`, once for a column; used by the worker's one
+thread, no lock.
 Spark's own `from_json` takes much that is bad for good: it reads the first of two objects, rounds decimals, lets
 infinity stand for 1e400, replaces bytes that are not UTF-8, ignores NOT NULL. Here each such value is a BadValue, whose
 text names the field and the reason. What a column takes:
@@ -33,7 +34,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError
 
 Convert = Callable[[Any], Any]
 """Returns what a column holds of a parsed value that is not null. Raises _Rejected."""
@@ -82,9 +83,32 @@ class StrictJsonDecoder:
     def parsed(self, value: bytes) -> Any:
         """Return what a value's JSON says, for `columns_of`: numbers with a fraction as texts. Raises BadValue."""
         try:
-            return self._parsed(value)
-        except _Rejected as error:
-            raise BadValue(error.reason) from None
+            text = value.decode()
+        except UnicodeDecodeError as error:
+            raise BadValue(
+                f"the value is not UTF-8: byte {value[error.start]:#04x} at position {error.start}"
+            ) from None
+        try:
+            if text[:1] == "{":
+                parsed, end = self._parser.raw_decode(text)
+                if end == len(text) or not text[end:].strip(" \t\r\n"):
+                    return parsed
+                raise BadValue(f"the value goes on behind the end of its object: {shown(text[end:].strip())}")
+            if text[:1] == "\0":
+                raise BadValue(
+                    "the value is no JSON, but begins with a zero byte, as Confluent's frames do, which"
+                    " 'framing: confluent' takes away"
+                )
+            if not text.strip(" \t\r\n"):
+                raise BadValue("the value is no JSON: it is empty")
+            return self._parser.decode(text)
+        except json.JSONDecodeError as error:
+            raise BadValue(f"the value is no JSON: {error.msg}, at character {error.pos}") from None
+        except RecursionError:
+            raise BadValue("the value is JSON that is nested too deeply") from None
+        except ValueError:
+            # Python reads no whole number of more than 4,300 digits: its time would grow with their square.
+            raise BadValue("the value has a whole number with thousands of digits") from None
 
     def columns_of(self, parsed: Any, *above: str) -> dict[str, Any]:
         """Return the columns of a parsed object. Raises BadValue.
@@ -107,36 +131,6 @@ class StrictJsonDecoder:
         if self._required:
             raise BadValue(f"{self._required[0]}: the value is NULL, and the column is NOT NULL")
 
-    def _parsed(self, value: bytes) -> Any:
-        """Return what the JSON says. Raises _Rejected."""
-        try:
-            text = value.decode()
-        except UnicodeDecodeError as error:
-            raise _Rejected(
-                f"the value is not UTF-8: byte {value[error.start]:#04x} at position {error.start}"
-            ) from None
-        try:
-            if text[:1] == "{":
-                parsed, end = self._parser.raw_decode(text)
-                if end == len(text) or not text[end:].strip(" \t\r\n"):
-                    return parsed
-                raise _Rejected(f"the value goes on behind the end of its object: {shown(text[end:].strip())}")
-            if text[:1] == "\0":
-                raise _Rejected(
-                    "the value is no JSON, but begins with a zero byte, as Confluent's frames do, which"
-                    " 'framing: confluent' takes away"
-                )
-            if not text.strip(" \t\r\n"):
-                raise _Rejected("the value is no JSON: it is empty")
-            return self._parser.decode(text)
-        except json.JSONDecodeError as error:
-            raise _Rejected(f"the value is no JSON: {error.msg}, at character {error.pos}") from None
-        except RecursionError:
-            raise _Rejected("the value is JSON that is nested too deeply") from None
-        except ValueError:
-            # Python reads no whole number of more than 4,300 digits: its time would grow with their square.
-            raise _Rejected("the value has a whole number with thousands of digits") from None
-
 
 def zone_named(name: str) -> dt.tzinfo:
     """Return the zone of a Spark session. Raises FormatError: it is not known here."""
@@ -151,15 +145,6 @@ def zone_named(name: str) -> dt.tzinfo:
             f"spark.sql.session.timeZone is {name!r}, which this machine's time zones lack: use a region such as"
             " Europe/Paris, or an offset such as +02:00"
         ) from error
-
-
-def nullable(kind: Any) -> Any:
-    """Return a type whose fields may all be NULL, as those of a value are that could not be decoded."""
-    if isinstance(kind, types.StructType):
-        return types.StructType([types.StructField(each.name, nullable(each.dataType)) for each in kind.fields])
-    if isinstance(kind, types.ArrayType):
-        return types.ArrayType(nullable(kind.elementType))
-    return types.MapType(kind.keyType, nullable(kind.valueType)) if isinstance(kind, types.MapType) else kind
 
 
 # -- parsing
@@ -196,19 +181,19 @@ class _Number(str):
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object. Raises _Rejected: a key stands twice, and each reader would take another value."""
+    """Return an object. Raises BadValue: a key stands twice, and each reader would take another value."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise _Rejected(f"the key {shown(name)!r} stands twice in one object")
+                raise BadValue(f"the key {shown(name)!r} stands twice in one object")
             seen.add(name)
     return found
 
 
 def _reject_constant(name: str) -> Any:
-    raise _Rejected(f"the value is no JSON: {name} is no number of JSON's")
+    raise BadValue(f"the value is no JSON: {name} is no number of JSON's")
 
 
 def shown(value: Any) -> str:

@@ -1,20 +1,32 @@
-"""JSON values in the frame of Confluent's serializers: a zero byte, the id of a JSON schema, and the JSON.
+"""The codecs of JSON: `strict_json` decodes it, and a frame of Confluent's may be around it, with a JSON schema's id.
 
-`json_schema` is called by `coded_columns` on the driver, which registers what it returns; the classes are made in the
-executors' Python workers, once for a column. No lock. The schema of what Spark writes is closed, and each column may be
-null: so a column that is added later is a change that registries take for compatible.
+Made by `json_format` on the driver, which registers the schema; the decoders and encoders are made in the executors'
+Python workers, once for a column. No lock. The schema of what Spark writes is closed, and each column may be null: so a
+column that is added later is a change that registries take for compatible.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from pyspark.sql import types
+from pyspark.sql import DataFrame, types
 
-from barnabas_spark.pipeline.coding.confluent_frame import framed, unframed
-from barnabas_spark.pipeline.coding.schema_registry import JSON, SchemaRegistry
-from barnabas_spark.pipeline.coding.schema_text import FormatError, SchemaText
+from barnabas_spark.pipeline.formats.schemas import (
+    JSON,
+    SchemaRegistry,
+    SchemaText,
+    framed,
+    json_file,
+    registry_of,
+    unframed,
+    with_id,
+)
+from barnabas_spark.pipeline.formats.strict_json import StrictJsonDecoder
+from barnabas_spark.pipeline.formats.value_format import ValueCoding
+from barnabas_spark.pipeline.pipeline_error import FormatError
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _PLAIN: dict[type[types.DataType], dict[str, Any]] = {
@@ -34,18 +46,37 @@ _FLOAT = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"
 """What Spark writes for a FLOAT or DOUBLE."""
 
 
-class JsonFrames:
+class JsonFrames(NamedTuple):
     """What takes frames away. With a registry, the schema of each frame must be one of JSON's."""
 
-    def __init__(self, registry: SchemaRegistry | None) -> None:
-        self._registry = registry
+    registry: SchemaRegistry | None
 
     def body(self, value: bytes) -> bytes:
         """Return the JSON in a value. Raises BadValue, RegistryFailed."""
         schema_id, body = unframed(value)
-        if self._registry is not None:
-            self._registry.by_id(schema_id, JSON)
+        if self.registry is not None:
+            self.registry.by_id(schema_id, JSON)
         return body
+
+
+def frames_of(coding: ValueCoding | None) -> JsonFrames | None:
+    """Return what takes frames away, if there are any."""
+    return None if coding is None else JsonFrames(registry_of(coding))
+
+
+class JsonDecoder:
+    """A reader of JSON values, which are in frames if there are any. Raises FormatError."""
+
+    def __init__(self, columns: types.StructType, zone: str, frames: JsonFrames | None) -> None:
+        self._decoder = StrictJsonDecoder(columns, zone)
+        self._frames = frames
+
+    def decode(self, value: bytes | None) -> dict[str, Any] | None:
+        """Return a value's columns. Raises BadValue, RegistryFailed."""
+        if value is None:
+            self._decoder.check_null()
+            return None
+        return self._decoder.decode(value if self._frames is None else self._frames.body(value))
 
 
 class FramedJsonEncoder:
@@ -63,6 +94,21 @@ class FramedJsonEncoder:
             if error is not None:
                 raise FormatError(f"a row cannot be written as JSON of the schema: {error.json_path}: {error.message}")
         return framed(self._schema_id, text.encode())
+
+
+def framed_json_encoder(
+    coding: ValueCoding, rows: DataFrame, names: Sequence[str], title: str
+) -> partial[FramedJsonEncoder]:
+    """Return what makes the encoder of the schema to write by. Raises FormatError, RegistryFailed.
+
+    title: that of the schema which is made of the columns of these names, if no file has one.
+    """
+    if coding.schema_file is None:
+        schema = SchemaText(json_schema(types.StructType([rows.schema[name] for name in names]), title))
+    else:
+        schema = json_file(coding.schema_file)
+        validator(schema.text)
+    return partial(FramedJsonEncoder, with_id(schema, coding, JSON), validates=coding.schema_file is not None)
 
 
 def validator(text: str) -> Any:

@@ -1,7 +1,9 @@
-"""A client of a schema registry with Confluent's HTTP interface.
+"""Schemas of values: from files, from a schema registry with Confluent's HTTP interface, and by their ids in frames.
 
-Used on the driver, which needs the columns, and in the executors' Python workers, which meet the ids of records. Each
-process asks for an id once: what an id stands for never changes. One thread a process uses it, so there is no lock.
+Confluent's serializers put a frame before each value: a zero byte, and the schema's id in 4 bytes, big-endian. Schemas
+are read on the driver, which needs the columns and sends the texts to the executors, and in the executors' Python
+workers, which meet the ids of records. Each process asks for an id once: what an id stands for never changes. One
+thread a process uses a registry, so there is no lock.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from barnabas_spark.pipeline.coding.schema_text import BadValue, FormatError, NamedText, RegistryFailed, SchemaText
-from barnabas_spark.pipeline.coding.value_coding import RegistryAddress
+from barnabas_spark.pipeline.entry import RegistryAddress
+from barnabas_spark.pipeline.formats.value_format import ValueCoding
+from barnabas_spark.pipeline.pipeline_error import BadValue, FormatError, RegistryFailed
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+"""The registry's words for formats."""
 
 Parsed = TypeVar("Parsed")
 
@@ -27,6 +31,45 @@ _TIMEOUT_SECONDS = 15
 _LARGEST_ANSWER = 16 << 20
 _NOT_FOUND = 404
 _CONTENT = "application/vnd.schemaregistry.v1+json"
+_MAGIC = 0
+_HEADER_BYTES = 5
+
+
+class NamedText(NamedTuple):
+    """A schema that others refer to: by an import's path in Protobuf, by a type's name in Avro."""
+
+    name: str
+    text: str
+
+
+class SchemaText(NamedTuple):
+    """A schema. Avro: JSON. Protobuf: a serialized FileDescriptorProto in base64, as registries give and take it."""
+
+    text: str
+    references: tuple[NamedText, ...] = ()
+    """What the schema refers to, each after what it refers to itself."""
+    schema_id: int | None = None
+    """The id in the registry, if it is known."""
+
+
+def json_file(path: str) -> SchemaText:
+    """Return the schema of a file in JSON. Raises FormatError."""
+    try:
+        return SchemaText(read_file(path).decode())
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not UTF-8: {error}") from error
+
+
+def read_file(path: str) -> bytes:
+    """Return a file's bytes. Raises FormatError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from error
+
+
+# -- the registry
 
 
 class SchemaRegistry:
@@ -36,6 +79,10 @@ class SchemaRegistry:
         self._address = address
         self._by_id: dict[tuple[int, str], SchemaText] = {}
         """By the id and the kind: an id that is asked for as another kind is bad each time."""
+
+    def __reduce__(self) -> Any:
+        """Go to an executor as the address: each process has a client of its own."""
+        return _registry_at, (self._address,)
 
     def by_id(self, schema_id: int, kind: str) -> SchemaText:
         """Return the schema of an id.
@@ -117,39 +164,45 @@ class SchemaRegistry:
         return answer
 
 
+def with_id(schema: SchemaText, coding: ValueCoding, kind: str) -> SchemaText:
+    """Return a file's schema with the id to write: the registry's, or else that of the file. Raises RegistryFailed."""
+    registry = registry_of(coding)
+    if registry is None:
+        return schema._replace(schema_id=coding.schema_id)
+    assert coding.subject is not None
+    return registry.register(coding.subject, schema, kind)
+
+
+def registry_of(coding: ValueCoding) -> SchemaRegistry | None:
+    """Return this process's client of a registry, or None if there is none."""
+    return None if coding.registry is None else _registry_at(coding.registry)
+
+
 @functools.cache
-def registry_at(address: RegistryAddress) -> SchemaRegistry:
-    """Return this process's client of a registry."""
+def _registry_at(address: RegistryAddress) -> SchemaRegistry:
     return SchemaRegistry(address)
 
 
-class WriterSchemas(Generic[Parsed]):
-    """The schemas that were met, or what is made of them. kind: the registry's word for the format.
+def writer_schemas(
+    reader: Parsed, registry: SchemaRegistry | None, kind: str, parse: Callable[[SchemaText], Parsed]
+) -> Callable[[int], Parsed]:
+    """Return what finds the schema that a value was written with, by its id; of no registry it is the reader's.
 
-    parse: makes one of a schema's text; raises FormatError. reader: that of every value, where there is no registry.
+    kind: the registry's word for the format. parse: makes something of a schema; raises FormatError. What is returned
+    raises BadValue, RegistryFailed.
     """
 
-    def __init__(
-        self, reader: Parsed, registry: SchemaRegistry | None, kind: str, parse: Callable[[SchemaText], Parsed]
-    ) -> None:
-        self._reader = reader
-        self._registry = registry
-        self._kind = kind
-        self._parse = parse
-        self._met: dict[int, Parsed] = {}
+    if registry is None:
+        return lambda _: reader
 
-    def of(self, schema_id: int) -> Parsed:
-        """Return the schema that a value was written with. Raises BadValue, RegistryFailed."""
-        if self._registry is None:
-            return self._reader
-        met = self._met.get(schema_id)
-        if met is None:
-            try:
-                met = self._parse(self._registry.by_id(schema_id, self._kind))
-            except FormatError as error:
-                raise BadValue(f"schema {schema_id}: {error}") from error
-            self._met[schema_id] = met
-        return met
+    @functools.cache
+    def of(schema_id: int) -> Parsed:
+        try:
+            return parse(registry.by_id(schema_id, kind))
+        except FormatError as error:
+            raise BadValue(f"schema {schema_id}: {error}") from error
+
+    return of
 
 
 def _quoted(subject: str) -> str:
@@ -163,3 +216,27 @@ def _trust_of(url: str) -> ssl.SSLContext | None:
     from barnabas.security.tls.https_trust import HttpsTrust  # noqa: PLC0415 - workers seldom need it
 
     return HttpsTrust().context
+
+
+# -- frames
+
+
+class Frame(NamedTuple):
+    """A value without its frame."""
+
+    schema_id: int
+    body: bytes
+
+
+def unframed(value: bytes) -> Frame:
+    """Return the schema's id and what follows it. Raises BadValue: there is no such frame."""
+    if len(value) < _HEADER_BYTES:
+        raise BadValue(f"the value has {len(value)} bytes, too few for a schema id")
+    if value[0] != _MAGIC:
+        raise BadValue(f"the value begins with the byte {value[0]:#04x}, not with 0x00 and a schema id")
+    return Frame(int.from_bytes(value[1:_HEADER_BYTES], "big"), value[_HEADER_BYTES:])
+
+
+def framed(schema_id: int, body: bytes) -> bytes:
+    """Return a value: the frame and the body."""
+    return bytes([_MAGIC]) + schema_id.to_bytes(4, "big") + body

@@ -1,8 +1,8 @@
 """Reads the change events of Debezium: the row that each is about, and what happened to it.
 
-Made in the executors' Python workers, by `coded_columns`, once for a column; used by the worker's one thread, no lock.
-An event is an envelope: `op` says what happened, `before` and `after` are the row's two images. JSON envelopes may
-stand beside their schema, as Kafka Connect's JsonConverter writes them:
+Made in the executors' Python workers, once for a column, for `debezium_format`; used by the worker's one thread, no
+lock. An event is an envelope: `op` says what happened, `before` and `after` are the row's two
+images. JSON envelopes may stand beside their schema, as Kafka Connect's JsonConverter writes them:
 
     {"before": null, "after": {"id": 1, "name": "Ann"}, "source": {...}, "op": "c", "ts_ms": 1700000000000}
     {"schema": {...}, "payload": {"before": {"id": 1}, "after": null, "source": {...}, "op": "d", ...}}
@@ -22,21 +22,24 @@ import datetime as dt
 import decimal
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pyspark.sql import types
 
-from barnabas_spark.pipeline.coding.avro import AvroDecoder, AvroSchema
-from barnabas_spark.pipeline.coding.confluent_frame import unframed
-from barnabas_spark.pipeline.coding.framed_json import JsonFrames
-from barnabas_spark.pipeline.coding.schema_registry import AVRO, SchemaRegistry, WriterSchemas
-from barnabas_spark.pipeline.coding.schema_text import BadValue, SchemaText
-from barnabas_spark.pipeline.coding.strict_json import StrictJsonDecoder, nullable, shown
-
-OPERATION = "_operation"
-"""The column that says what happened to a row."""
-DELETE = "delete"
-OPERATIONS = {"c": "create", "u": "update", "d": DELETE, "r": "read"}
+from barnabas_spark.pipeline.formats.avro import AvroDecoder, AvroSchema
+from barnabas_spark.pipeline.formats.coded_columns import nullable
+from barnabas_spark.pipeline.formats.framed_json import JsonFrames, frames_of
+from barnabas_spark.pipeline.formats.schemas import (
+    AVRO,
+    SchemaRegistry,
+    SchemaText,
+    registry_of,
+    unframed,
+    writer_schemas,
+)
+from barnabas_spark.pipeline.formats.strict_json import StrictJsonDecoder, shown
+from barnabas_spark.pipeline.formats.value_format import DELETE, OPERATION, OPERATIONS, ValueCoding
+from barnabas_spark.pipeline.pipeline_error import BadValue
 
 _REFUSED = {
     "t": "the truncation of a table, which no row can say: empty by hand what was written of the table, or let Debezium"
@@ -66,26 +69,10 @@ class Envelope(NamedTuple):
     """The schema that stood beside it, if one did."""
 
 
-class Images(Protocol):
-    """What one coding makes of events, rows and keys."""
-
-    def envelope(self, value: bytes) -> Envelope | None:
-        """Return an event, or None for one that says NULL. Raises BadValue, RegistryFailed."""
-
-    def image(self, envelope: Envelope, field: str) -> dict[str, Any] | None:
-        """Return the fields of `before` or `after`, or None if there are none. Raises BadValue."""
-
-    def key_fields(self, key: bytes) -> dict[str, Any]:
-        """Return the fields of a record's key. Raises BadValue, RegistryFailed."""
-
-    def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
-        """Return the columns. Raises BadValue. A deleted row may lack any of them."""
-
-
 class DebeziumDecoder:
     """A reader of events. names: the columns. takes_tombstones: whether a tombstone is a deleted row."""
 
-    def __init__(self, images: Images, names: list[str], *, takes_tombstones: bool) -> None:
+    def __init__(self, images: JsonImages | AvroImages, names: list[str], *, takes_tombstones: bool) -> None:
         self._images = images
         self._names = names
         self._takes_tombstones = takes_tombstones
@@ -192,7 +179,7 @@ class JsonImages:
         self._columns = {field.name: field.dataType for field in columns.fields}
 
     def envelope(self, value: bytes) -> Envelope | None:
-        """Return an event. Raises BadValue, RegistryFailed."""
+        """Return an event, or None for one that says NULL. Raises BadValue, RegistryFailed."""
         found = self._described(value)
         if found.content is None and found.has_envelope:
             return None
@@ -201,7 +188,7 @@ class JsonImages:
         return Envelope(found.content, found.schema)
 
     def image(self, envelope: Envelope, field: str) -> dict[str, Any] | None:
-        """Return the fields of `before` or `after`. Raises BadValue."""
+        """Return the fields of `before` or `after`, or None if there are none. Raises BadValue."""
         found = envelope.fields.get(field)
         if found is None:
             return None
@@ -227,7 +214,7 @@ class JsonImages:
         return self._by_schema(dict(fields), found.schema, "key")
 
     def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
-        """Return the columns. Raises BadValue."""
+        """Return the columns. Raises BadValue. A deleted row may lack any of them."""
         return (self._deleted if is_deleted else self._given).columns_of(fields, *above)
 
     def _described(self, value: bytes) -> _Described:
@@ -357,7 +344,7 @@ class AvroImages:
         self._names = envelope_columns(reader).fieldNames()
         self._keys = None
         if registry is not None:
-            self._keys = WriterSchemas(
+            self._keys = writer_schemas(
                 self._events, registry, AVRO, lambda text: AvroDecoder(text, registry, is_framed=True)
             )
 
@@ -374,7 +361,7 @@ class AvroImages:
         """Return the fields of a key, by the schema that it was written with. Raises BadValue, RegistryFailed."""
         if self._keys is None:
             raise BadValue("without a registry the schema of keys is not known")
-        return self._keys.of(unframed(key).schema_id).decode(key)
+        return self._keys(unframed(key).schema_id).decode(key)
 
     def row(self, fields: dict[str, Any], *, is_deleted: bool, above: tuple[str, ...]) -> dict[str, Any]:
         """Return the columns, which Avro has checked."""
@@ -384,3 +371,24 @@ class AvroImages:
 def envelope_columns(schema: SchemaText) -> types.StructType:
     """Return the columns of the row in an Avro envelope: those of its field `after`. Raises FormatError."""
     return AvroSchema(schema).columns_in("after", "the Avro schema is no envelope of Debezium's")
+
+
+# -- of a source
+
+
+def debezium_decoder(
+    columns: types.StructType, zone: str, coding: ValueCoding | None, schema: SchemaText | None, takes_tombstones: bool
+) -> DebeziumDecoder:
+    """Return a decoder of events with rows of these columns. schema: the envelope's, in Avro. Raises FormatError."""
+    images: AvroImages | JsonImages
+    if schema is None:
+        images = JsonImages(columns, zone, frames_of(coding))
+    else:
+        assert coding is not None
+        images = AvroImages(schema, registry_of(coding), is_framed=coding.is_framed)
+    return DebeziumDecoder(images, columns.fieldNames(), takes_tombstones=takes_tombstones)
+
+
+def with_operation(columns: types.StructType) -> types.StructType:
+    """Return the columns with OPERATION behind them."""
+    return types.StructType([*columns.fields, types.StructField(OPERATION, types.StringType())])

@@ -14,7 +14,7 @@ from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.replica.broker_topic_stats import TopicStats
-from barnabas.replica.fetcher.followed_state import NO_EPOCH, FollowerLogPosition, truncation_offset
+from barnabas.replica.fetcher.followed_state import FollowerLogPosition, truncation_offset
 from barnabas.replica.hosted_partitions import HostedPartitions
 from barnabas.replica.partition import Partition
 from barnabas.replica.replication_throttle import ReplicationThrottle
@@ -28,9 +28,12 @@ logger = logging.getLogger(__name__)
 
 def log_position(log: UnifiedLog) -> FollowerLogPosition:
     """Return where a log is now."""
-    latest = log.latest_epoch
+    bounds = log.bounds
     return FollowerLogPosition(
-        log.log_start_offset, log.high_watermark, log.log_end_offset, NO_EPOCH if latest is None else latest
+        bounds.start,
+        bounds.high_watermark.message_offset,
+        log.local.end.message_offset,
+        log.leader_epochs.latest_epoch,
     )
 
 

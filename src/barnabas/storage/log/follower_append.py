@@ -17,6 +17,7 @@ from barnabas.records.memory_records import any_batches
 from barnabas.records.record_batch import NO_PRODUCER_ID, RecordBatch
 from barnabas.runtime.files import Buffer
 from barnabas.storage.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
+from barnabas.storage.log.failures import fail, segment_too_small
 from barnabas.storage.log.state import LogState
 from barnabas.storage.log_append_info import LogAppendInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
@@ -67,7 +68,7 @@ def append_batches(state: LogState, batches: Sequence[Batch], records: Buffer) -
         for batch in batches:
             _append(state, batch, view[batch.position : batch.end])
     except OSError as error:
-        state.failures.fail("appending records as follower", error)
+        fail(state.local, "appending records as follower", error)
     max_timestamp = max(batch.max_timestamp for batch in batches)
     count = sum(batch.count if isinstance(batch, RecordBatch) else 1 for batch in batches)
     return LogAppendInfo(first, last, max_timestamp, -1, state.bounds.start, batches[-1].end, count)
@@ -78,7 +79,7 @@ def _append(state: LogState, batch: Batch, data: memoryview) -> None:
     local = state.local
     size = len(data)
     if size > local.config.segment_bytes:
-        raise state.failures.segment_too_small(size)
+        raise segment_too_small(local, size)
     if isinstance(batch, RecordBatch):
         first, last = batch.base_offset, batch.last_offset
         if batch.partition_leader_epoch > state.leader_epochs.latest_epoch:

@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from types import FrameType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from barnabas.broker.broker_server import BrokerServer
@@ -58,28 +58,30 @@ class Turns:
         original = Processor.run
 
         def run(processor: Processor) -> None:
-            sys.setprofile(self._profile_function())
+            sys.setprofile(profile_function(Processor.run_once.__code__, self.ended))
             original(processor)
 
         Processor.run = run  # type: ignore[method-assign, assignment]
 
-    def _profile_function(self) -> Any:
-        calls: list[Call] = []
-        open_frames: list[FrameType] = []
 
-        def profile(frame: FrameType, event: str, _: Any) -> None:
-            if event == "call" and (open_frames or frame.f_code is Processor.run_once.__code__):
-                module = module_of(frame.f_code.co_filename)
-                if module and "<" not in frame.f_code.co_name:
-                    calls.append(Call(len(open_frames), frame.f_code.co_qualname, module))
-                    open_frames.append(frame)
-            elif event == "return" and open_frames and frame is open_frames[-1]:
-                open_frames.pop()
-                if not open_frames:
-                    self.ended[tuple(calls)] += 1
-                    calls.clear()
+def profile_function(turn: CodeType, ended: Counter[tuple[Call, ...]]) -> Any:
+    """Return a thread's profile function, which counts the calls of each turn, a call of `turn`, in `ended`."""
+    calls: list[Call] = []
+    open_frames: list[FrameType] = []
 
-        return profile
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and (open_frames or frame.f_code is turn):
+            module = module_of(frame.f_code.co_filename)
+            if module and "<" not in frame.f_code.co_name:
+                calls.append(Call(len(open_frames), frame.f_code.co_qualname, module))
+                open_frames.append(frame)
+        elif event == "return" and open_frames and frame is open_frames[-1]:
+            open_frames.pop()
+            if not open_frames:
+                ended[tuple(calls)] += 1
+                calls.clear()
+
+    return profile
 
 
 def module_of(file: str) -> str:

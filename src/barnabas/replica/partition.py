@@ -254,7 +254,7 @@ class Partition:
         state = self.state
         if state is None or not state.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < required_offset:
+        if self.log.bounds.high_watermark.message_offset < required_offset:
             return None
         # The maximal ISR, as in Kafka: the watermark has waited for replicas that are joining too, so they have the
         # records.

@@ -34,7 +34,7 @@ class ReplicationThrottle:
 
     def _is_throttled(self, partition: Partition) -> bool:
         return self._replicas_of(partition.log.config).covers(
-            partition.topic_partition.partition, partition.local_broker_id
+            partition.topic_partition.partition, partition.environment.broker_id
         )
 
 

@@ -67,7 +67,8 @@ class WaitingRequests:
     def wake(self, key: TopicPartition) -> None:
         """Retry every operation that waits for this partition, now. Kafka: checkAndCompleteAll."""
         self.sessions.mark(key)
-        self._try_all(key)
+        if self._session_watches or self.produce_watchers or self.fetch_watchers or self.deletions.watchers:
+            self._try_all(key)
 
     def wake_all(self, keys: Iterable[TopicPartition]) -> None:
         """Retry every operation that waits for one of these partitions, now."""

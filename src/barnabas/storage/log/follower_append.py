@@ -49,33 +49,38 @@ def append_batches(state: LogState, batches: Sequence[Batch], records: Buffer) -
     KAFKA_STORAGE_ERROR, RECORD_LIST_TOO_LARGE when a batch is larger than a segment may be, CORRUPT_MESSAGE when a
     control batch holds no control record.
     """
-    state.refuse_if_closed()
+    if state.is_closed:
+        state.refuse_if_closed()
     view = memoryview(records)
     # A compressed message of an old format says where it ends only; Kafka compares that offset.
     first = batches[0].base_offset if isinstance(batches[0], RecordBatch) else batches[0].last_offset
-    last = batches[-1].last_offset
     end_offset = state.local.end.message_offset
     if first < end_offset:
         raise UnexpectedAppendOffset(
             f"Unexpected offset in append to {state.local.topic_partition}. First offset {first} is less than the"
             f" next offset {end_offset}",
             first,
-            last,
+            batches[-1].last_offset,
         )
+    end = last = 0
     try:
         if not state.is_ready:
             state.prepare_append()
         for batch in batches:
-            _append(state, batch, view[batch.position : batch.end])
+            end = batch.end
+            last = _append(state, batch, view[batch.position : end])
     except OSError as error:
         fail(state.local, "appending records as follower", error)
     max_timestamp = max(batch.max_timestamp for batch in batches)
     count = sum(batch.count if isinstance(batch, RecordBatch) else 1 for batch in batches)
-    return LogAppendInfo(first, last, max_timestamp, -1, state.bounds.start, batches[-1].end, count)
+    return LogAppendInfo(first, last, max_timestamp, -1, state.bounds.start, end, count)
 
 
-def _append(state: LogState, batch: Batch, data: memoryview) -> None:
-    """Append one batch. Raises OSError. Raises ApiError: RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE."""
+def _append(state: LogState, batch: Batch, data: memoryview) -> int:
+    """Append one batch; return its last offset.
+
+    Raises OSError. Raises ApiError: RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE.
+    """
     local = state.local
     size = len(data)
     if size > local.config.segment_bytes:
@@ -99,6 +104,7 @@ def _append(state: LogState, batch: Batch, data: memoryview) -> None:
         _append_of_producer(state, batch, data)
     else:
         local.append((data,), size, first, last, max_timestamp)
+    return last
 
 
 def _append_of_producer(state: LogState, batch: RecordBatch, data: memoryview) -> None:

@@ -4,10 +4,11 @@
     python -m benchmarks.replicated_turns --trees        # also the calls of each, as a tree
     python -m benchmarks.replicated_turns --repeated     # also the functions that are called more than once
 
-Two brokers run in this process and share a store; one record is produced at a time. Each produce is two turns of the
-leader's network thread, that of the produce, which answers the follower's waiting fetch, and that of the follower's
-next fetch, which answers the produce; and one turn of the follower's fetcher. A turn that adds an index entry, or in
-which two things came at once, has another number of calls: those of most turns are shown.
+Two brokers run in this process and share a store; an idempotent producer sends one record at a time. Each produce is
+two turns of the leader's network thread, that of the produce, which answers the follower's waiting fetch, and that of
+the follower's next fetch, which answers the produce; and one turn of the follower's fetcher. Every call counts, also of
+comprehensions and of the standard library. A turn that adds an index entry, or in which two things came at once, has
+another number of calls: those of most turns are shown.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.server_defaults import SERVER_DEFAULTS
 from barnabas.replica.fetcher.fetcher_thread import ReplicaFetcherThread
 from barnabas.testing.znode_server import ZnodeServer
-from tests.architecture.call_tree import Call, Turns, profile_function
+from tests.architecture.call_tree import PRODUCER_ID, Call, Turns, profile_function
 from tests.support.raw_client import RawClient, make_batch
 
 PRODUCES = 100
@@ -49,7 +50,7 @@ def fetchers_turns() -> Counter[Turn]:
 
     def turn(fetcher: ReplicaFetcherThread) -> None:
         if sys.getprofile() is None:
-            sys.setprofile(profile_function(original.__code__, ended))
+            sys.setprofile(profile_function(original.__code__, ended, all_calls=True))
         original(fetcher)
 
     ReplicaFetcherThread.turn = turn  # type: ignore[method-assign, assignment]
@@ -58,7 +59,7 @@ def fetchers_turns() -> Counter[Turn]:
 
 def produce_all() -> dict[str, Counter[Turn]]:
     """Return how often each turn came, by kind."""
-    networks, fetchers = Turns().ended, fetchers_turns()
+    networks, fetchers = Turns(all_calls=True).ended, fetchers_turns()
     with ExitStack() as stack:
         store = ZnodeServer()
         stack.callback(store.close)
@@ -85,7 +86,8 @@ def produce_all() -> dict[str, Counter[Turn]]:
         with RawClient(server) as client:
             client.wait_for_leaders(TOPIC, 1)
             for number in range(PRODUCES):
-                assert client.produce(TOPIC, make_batch([b"v" * 1000]), acks=-1).base_offset == number
+                batch = make_batch([b"v" * 1000], producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=number)
+                assert client.produce(TOPIC, batch, acks=-1).base_offset == number
                 time.sleep(0.01)
     found: dict[str, Counter[Turn]] = {kind: Counter() for kind in KINDS}
     for calls, count in (*networks.items(), *fetchers.items()):

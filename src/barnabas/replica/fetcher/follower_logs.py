@@ -124,7 +124,8 @@ class FollowerLogs:
 
     def wake(self, keys: Iterable[TopicPartition]) -> None:
         """Retry the requests that wait for these partitions: consumers may fetch from followers (KIP-392)."""
-        self._waiting.wake_all(keys)
+        for key in keys:
+            self._waiting.wake(key)
         self._waiting.run_queued()
 
     def _truncate(self, key: TopicPartition, log: UnifiedLog, offset: int) -> None:

@@ -24,7 +24,7 @@ from barnabas.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.topic_identity import TopicIdentity
 from barnabas.storage.log_environment import LogEnvironment
-from barnabas.storage.log_offset_metadata import LogOffsetMetadata
+from barnabas.storage.log_offset_metadata import UNKNOWN_SEGMENT, LogOffsetMetadata
 from barnabas.storage.producers.snapshot import encode_snapshot
 from barnabas.storage.producers.state_manager import ProducerStateManager
 
@@ -256,7 +256,10 @@ class LogState:
             bounds, end = self.bounds, self.local.end
             bounded = min(max(offset, bounds.start), end.message_offset)
             if bounded != bounds.high_watermark.message_offset:
-                self.move_high_watermark(end if bounded == end.message_offset else LogOffsetMetadata(bounded))
+                is_end = bounded == end.message_offset
+                self.move_high_watermark(
+                    end if is_end else _new_tuple(LogOffsetMetadata, (bounded, UNKNOWN_SEGMENT, -1))
+                )
             return bounded
 
     def maybe_increment_high_watermark(self, new: LogOffsetMetadata) -> LogOffsetMetadata | None:

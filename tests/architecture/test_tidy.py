@@ -41,8 +41,6 @@ SHORT_FILES: dict[str, str] = {
     "barnabas/cli/perf/perf_rebalance_times.py": "its base class brings the consumer, which `--help` does without",
     "barnabas/clients/consumer/group/make_coordinator.py": "the choice between two packages, neither of which knows it",
     "barnabas/security/sasl/client/plain_client.py": "a side of a mechanism, whose module the table of them names",
-    "barnabas/storage/log/exchange.py": "a part of UnifiedLog, which is too long to take it back",
-    "barnabas/storage/log/segment_swap.py": "a part of UnifiedLog, which is too long to take it back",
     "pyspark_barnabas.py": "the name by which Spark finds the source",
     "pyspark_barnabas_log.py": "the name by which Spark finds the log source",
 }

@@ -117,7 +117,7 @@ class History:
 
     def new_leader(self) -> None:
         self.epoch += self.chance.randint(1, 3)
-        self.log.assign_epoch_start_offset(self.epoch, self.log.log_end_offset)
+        self.log.assign_epoch(self.epoch, self.log.log_end_offset)
 
     def stop(self) -> None:
         before = read_all(self.log)

@@ -62,7 +62,7 @@ def check(broker: CleanedBroker, log: UnifiedLog) -> None:
     assert set(seen) >= set(COMMITTED)
     rows = {offset: key for offset, key, _ in BEFORE}
     assert not [offset for offset in seen if rows[offset] == b"bad"]
-    assert [(each.producer_id, each.last_sequence) for each in sorted(log.active_producers())] == [(1, 5), (2, 11)]
+    assert [(each.producer_id, each.last_sequence) for each in sorted(log.producers.active())] == [(1, 5), (2, 11)]
     check_indexes(log)
     names = broker.files.list_dir(log.directory)
     assert not [name for name in names if name.endswith((".cleaned", ".swap"))]

@@ -47,7 +47,7 @@ def test_the_last_batch_of_an_active_producer_stays_without_its_records() -> Non
     clean(broker, log)
     assert views(log)[0].count == 0  # still there
     log = broker.kill()
-    assert log.active_producers()[0].last_sequence == 3
+    assert log.producers.active()[0].last_sequence == 3
     log.raise_high_watermark_to_end()
     producer = Producer(log, 7, transactional=False)
     producer.sequence = 4
@@ -60,7 +60,7 @@ def test_an_expired_producer_loses_its_last_batch() -> None:
     broker, log = broker_and_log()
     Producer(log, 7, transactional=False).send((b"a", b"1"))
     append(log, (b"a", b"2"), timestamp=NOW)
-    log.remove_expired_producers(NOW + 10 * 86_400_000)
+    log.producers.remove_expired(NOW + 10 * 86_400_000)
     clean(broker, log)
     assert [view.producer_id for view in views(log)] == [-1, -1]
 
@@ -105,7 +105,7 @@ def test_records_of_aborted_transactions_go_and_readers_are_told_as_long_as_some
     assert data.aborted_transactions is not None
     assert [(one.producer_id, one.first_offset) for one in data.aborted_transactions] == [(1, 0)]
     assert broker.files.exists(f"{log.directory}/00000000000000000000.txnindex")
-    log.remove_expired_producers(NOW + 10 * 86_400_000)
+    log.producers.remove_expired(NOW + 10 * 86_400_000)
     clean(broker, log)  # the empty batch goes, and with it what the marker was kept for
     clean(broker, log)
     assert log.local.segments.first.indexes.aborted_transactions() == []
@@ -189,7 +189,7 @@ def test_readers_of_committed_records_see_the_newest_of_each_key(steps: list[tup
         newest = {key: offset for offset, key in sorted(committed.items()) if offset < stable}
         assert set(newest.values()) <= set(seen)
         assert set(seen) <= {offset for offset in committed if offset < stable}
-        states = {each.producer_id: each.last_sequence for each in log.active_producers()}
+        states = {each.producer_id: each.last_sequence for each in log.producers.active()}
         assert all(states[each.producer_id] == each.sequence - 1 for each in producers.values() if each.sequence)
     assert not broker.failed_dirs
     assert not broker.cleaner.manager.uncleanable_partitions("/data")

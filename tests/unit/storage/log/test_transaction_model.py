@@ -65,10 +65,10 @@ def run(log: UnifiedLog, model: Model, steps: list[tuple[str, int, int]]) -> Non
     for kind, producer, count in steps:
         end = log.log_end_offset
         if kind == WRITE:
-            verification = log.begin_verification(producer, 0, sequences[producer])
+            verification = log.producers.begin_verification(producer, 0, sequences[producer])
             assert (verification is None) == (producer in model.open)
             if verification is not None:
-                log.end_verification(producer, 0, verification)
+                log.producers.end_verification(producer, 0, verification)
             log.append_as_leader(produced(producer, sequences[producer], count, transactional=True), 0)
             sequences[producer] += count
             model.open.setdefault(producer, []).extend(range(end, end + count))

@@ -142,8 +142,8 @@ def test_only_a_verified_transaction_commits() -> None:
     broker = GroupBroker(Broker(manager_config=LogManagerConfig()))
     assert commit(broker, 7, ("t", 0, 1)) == [[ErrorCode.INVALID_TXN_STATE]]
     assert stable(broker, ("t", 0)) == [-1]
-    verification = broker.log().begin_verification(7, 0, -1)
-    broker.log().end_verification(7, 0, verification)
+    verification = broker.log().producers.begin_verification(7, 0, -1)
+    broker.log().producers.end_verification(7, 0, verification)
     assert commit(broker, 7, ("t", 0, 1)) == [[NONE]]
     assert stable(broker, ("t", 0)) == [UNSTABLE]
 

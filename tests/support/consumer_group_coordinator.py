@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.coordinator.group.assignors.built_in import assignors_named
+from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, leave
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.replay import replay
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics, ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata

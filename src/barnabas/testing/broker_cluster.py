@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from barnabas.faults.actions import Drop
+from barnabas.faults.fault_plan import Drop
 from barnabas.protocol.headers import decode_response_header, response_header_version
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse

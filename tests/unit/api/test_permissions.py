@@ -31,7 +31,7 @@ from barnabas.api.transaction_verification import TransactionVerification, Verif
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
-from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin
+from barnabas.coordinator.transaction.transaction_coordinator import TransactionAdmin
 from barnabas.coordinator.transaction.transaction_service import TransactionService
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin

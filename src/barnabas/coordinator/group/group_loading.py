@@ -19,7 +19,7 @@ from barnabas.coordinator.group.committed_offsets import CommittedOffsets, Trans
 from barnabas.coordinator.group.group import Group, GroupType, Membership
 from barnabas.coordinator.group.group_environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.offsets_topic import OFFSET_KINDS, OffsetCommitValue, is_readable_offset
-from barnabas.coordinator.runtime.loader import LoadTimes, read_in_steps
+from barnabas.coordinator.runtime.coordinator_loader import LoadTimes, read_in_steps
 from barnabas.coordinator.runtime.record import version_of
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import DecodeError

@@ -17,8 +17,8 @@ from typing import Final
 
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.group import GroupType
-from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.loader import LoadTimes, recent_loads
+from barnabas.coordinator.group.group_table import GroupTable
+from barnabas.coordinator.runtime.coordinator_loader import LoadTimes, recent_loads
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.metrics.rate import RecentRate
 from barnabas.runtime.clock import Clock

@@ -2,8 +2,9 @@
 
 Written by the offset service and the classic group, read while a coordinator loads and by the differential tests. Keys
 and values begin with two bytes of version; a key's version says its kind: 0 and 1 a committed offset, 2 a group, 3 and
-above KIP-848's (`consumer.records`). All versions are read. Committed offsets are many, so they have functions of their
-own; the classes are for versions that are rare. The tables of errors are for all kinds: each append takes one. Pure.
+above KIP-848's (`consumer.consumer_group_records`). All versions are read. Committed offsets are many, so they have
+functions of their own; the classes are for versions that are rare. The tables of errors are for all kinds: each append
+takes one. Pure.
 
 Kafka: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde, the schemas beside them (4.3; 3.9 writes the same).
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from barnabas.coordinator.runtime.log import ErrorTranslation
+from barnabas.coordinator.runtime.coordinator_log import ErrorTranslation
 from barnabas.coordinator.runtime.record import decode_record, encode_record, version_of
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.message_struct import Struct

@@ -130,7 +130,7 @@ class CoordinatorPartitions:
         self._is_started = True
 
     def stop(self) -> None:
-        """Serve no request any more."""
+        """Stop serving requests."""
         self._is_started = False
 
     def begin_loading(self, partition: int, leader_epoch: int) -> bool:
@@ -148,7 +148,7 @@ class CoordinatorPartitions:
         return self._states.get(partition) == (PartitionStage.LOADING, leader_epoch)
 
     def end_loading(self, partition: int, leader_epoch: int) -> bool:
-        """Mark the partition as active: it is loaded. Return False if the loading is not wanted any more."""
+        """Mark the partition as active: it is loaded. Return False if the loading is no longer wanted."""
         with self._lock:
             if self._states.get(partition) != (PartitionStage.LOADING, leader_epoch):
                 return False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ErrorCode, error_of

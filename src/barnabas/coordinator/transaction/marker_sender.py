@@ -95,7 +95,7 @@ class MarkerSender:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Send no more, and wait for the thread. Markers that are not written are written after the next start."""
+        """Stop sending, and wait for the thread. Markers that are not written are written after the next start."""
         self._thread.shutdown()
 
     def add(self, transaction: EndedTransaction) -> None:

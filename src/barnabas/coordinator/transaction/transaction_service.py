@@ -23,8 +23,8 @@ from barnabas.coordinator.transaction.decisions import (
     decide_init,
     verify,
 )
-from barnabas.coordinator.transaction.entry import TransactionEntry, TransitionWaiter
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry, TransitionWaiter
 from barnabas.coordinator.transaction.transaction_environment import TransactionEnvironment
 from barnabas.coordinator.transaction.transaction_metadata import (
     NO_EPOCH,

@@ -67,7 +67,7 @@ class VerificationSender:
         self._thread = InterBrokerSendThread(addresses, self._turn, name, RETRY_MS)
 
     def shutdown(self) -> None:
-        """Ask no more, wait for the thread, and refuse the questions that are left."""
+        """Stop asking, wait for the thread, and refuse the questions that are left."""
         self._thread.shutdown()
         left = [*self._thread.take_added(), *(each for waiting in self._waiting.values() for each in waiting)]
         self._waiting.clear()

@@ -30,20 +30,24 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from barnabas.coordinator.group.classic.classic_group_member import NO_ASSIGNMENT, ClassicMember, JoinReply, Session
-from barnabas.coordinator.group.classic.classic_group_outcome import (
+from barnabas.coordinator.group.classic.classic_group_member import (
+    NO_ASSIGNMENT,
+    UNKNOWN_MEMBER_ID,
+    ClassicMember,
+    JoinAnswer,
+    JoinedMember,
+    JoinReply,
+    Session,
+    SyncAnswer,
+)
+from barnabas.coordinator.group.classic.classic_group_members import (
+    ClassicMembers,
     ClassicOutcome,
+    JoinRounds,
     StoreGroup,
     WaitForJoins,
     WaitForSyncs,
 )
-from barnabas.coordinator.group.classic.classic_group_terms import (
-    UNKNOWN_MEMBER_ID,
-    JoinAnswer,
-    JoinedMember,
-    SyncAnswer,
-)
-from barnabas.coordinator.group.classic.members import ClassicMembers, JoinRounds
 from barnabas.coordinator.group.classic.states import (
     COMMIT_REFUSALS,
     DELETION_ERRORS,
@@ -229,7 +233,7 @@ class ClassicGroup:
         self.members.set_join_reply(member, reply)
 
     def complete_joins(self) -> None:
-        """End the wait for joins if no member is missing any more."""
+        """End the wait for joins if every member has joined."""
         if self.state is ClassicState.PREPARING_REBALANCE:
             self._move(ClassicEvent.MEMBERS_CHANGED)
 

@@ -13,15 +13,16 @@ from typing import Final, Protocol
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_changes import ClassicGroupChanges
-from barnabas.coordinator.group.classic.classic_group_member import JoinReply, SyncReply
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
+    JoinReply,
     JoinTerms,
     LeaveAnswer,
     LeavingMember,
     LeftMember,
     SyncAnswer,
+    SyncReply,
     SyncTerms,
 )
 from barnabas.coordinator.group.classic.requests import heartbeat, join, leave, sync

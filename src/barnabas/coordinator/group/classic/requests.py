@@ -13,17 +13,15 @@ from typing import NamedTuple
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_member import (
     NO_ASSIGNMENT,
-    ClassicMember,
-    JoinReply,
-    MemberTerms,
-    SyncReply,
-)
-from barnabas.coordinator.group.classic.classic_group_terms import (
     UNKNOWN_MEMBER_ID,
+    ClassicMember,
     JoinAnswer,
+    JoinReply,
     JoinTerms,
     LeavingMember,
+    MemberTerms,
     SyncAnswer,
+    SyncReply,
     SyncTerms,
 )
 from barnabas.coordinator.group.classic.states import HEARTBEAT_ANSWERS, SYNC_REFUSALS, ClassicState

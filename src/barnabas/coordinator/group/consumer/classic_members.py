@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.classic_group_service import ClassicProtocolRequests
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -20,6 +19,7 @@ from barnabas.coordinator.group.classic.classic_group_terms import (
     SyncAnswer,
     SyncTerms,
 )
+from barnabas.coordinator.group.classic.classic_group_service import ClassicProtocolRequests
 from barnabas.coordinator.group.consumer.classic_requests import heartbeat, join, leave, sync
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_changes import ConsumerFollowUp

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -50,7 +50,7 @@ from barnabas.coordinator.group.consumer.migration import (
     downgraded,
     encode_partitions,
 )
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription

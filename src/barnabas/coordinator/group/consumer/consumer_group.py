@@ -18,18 +18,18 @@ from barnabas.coordinator.group.assignors.assignor import Assignment
 from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
     MemberDeadline,
+    PartitionEpochs,
     ReconciliationState,
     TimerKind,
 )
-from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     GroupKey,
     MemberKey,
     RegularExpressionKey,
     tombstone,
 )
-from barnabas.coordinator.group.consumer.topics.subscribed import SubscribedTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import SubscribedTopics
 from barnabas.coordinator.group.group import GroupType
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE

@@ -25,15 +25,19 @@ from barnabas.coordinator.group.consumer.consumer_group_changes import (
     ConsumerGroupChanges,
     ConsumerGroupTimers,
 )
-from barnabas.coordinator.group.consumer.consumer_group_member import MemberDeadline, ReconciliationState, TimerKind
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    HeartbeatAnswer,
+    HeartbeatTerms,
+    MemberDeadline,
+    ReconciliationState,
+    TimerKind,
+)
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, is_leave, leave
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.migration import upgraded
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics, ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment

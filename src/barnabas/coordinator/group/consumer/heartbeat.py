@@ -17,10 +17,12 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     LEAVE_GROUP_EPOCH,
     LEAVE_GROUP_STATIC_EPOCH,
     ConsumerGroupMember,
+    HeartbeatAnswer,
+    HeartbeatTerms,
+    PartitionEpochs,
     TimerKind,
 )
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, TimerChange
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
 from barnabas.protocol.errors import ApiError, ErrorCode
 

@@ -24,7 +24,7 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
     ReconciliationState,
 )
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     ConsumerGroupMetadataValue,
     GroupKey,
@@ -33,7 +33,7 @@ from barnabas.coordinator.group.consumer.records import (
     record,
     target_partitions,
 )
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import (

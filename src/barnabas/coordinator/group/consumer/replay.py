@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from barnabas.coordinator.group.consumer.consumer_group import NO_EPOCH, ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_member import LEAVE_GROUP_EPOCH, ConsumerGroupMember
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     AnyKey,
     AnyValue,
     ConsumerGroupKind,
@@ -28,7 +28,7 @@ from barnabas.coordinator.group.consumer.records import (
     decode_key,
     decode_value,
 )
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
+from barnabas.coordinator.group.consumer.topics.group_topics import ResolvedRegularExpression
 from barnabas.protocol.errors import DecodeError
 
 logger = logging.getLogger(__name__)

@@ -45,8 +45,7 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     TimerKind,
 )
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, T, TimerChange
-from barnabas.coordinator.group.consumer.reconciliation import Reconciliation
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     ConsumerGroupMetadataValue,
     GroupKey,
@@ -58,8 +57,12 @@ from barnabas.coordinator.group.consumer.records import (
     target_partitions,
     tombstone,
 )
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
+from barnabas.coordinator.group.consumer.member_reconciliation import Reconciliation
+from barnabas.coordinator.group.consumer.topics.group_topics import (
+    ClusterTopics,
+    ResolvedRegularExpression,
+    SubscribedTopics,
+)
 from barnabas.coordinator.group.group_config import ConsumerGroupConfig
 from barnabas.coordinator.runtime.partitions import hash_code
 from barnabas.coordinator.runtime.record import CoordinatorRecord

@@ -38,7 +38,7 @@ from barnabas.coordinator.group.offsets_topic import (
     offset_key_prefix,
     offset_value,
 )
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, KeyAndValue
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -156,7 +156,7 @@ class OffsetService:
             on_complete([error] * len(offsets))
         elif stored is None or group is None:
             on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
-        elif stored.is_settled:
+        elif stored.is_decided:
             self._answer(stored.error, encoded, on_complete)
         else:
             self._when_replicated(group, stored, encoded, on_complete)
@@ -165,7 +165,7 @@ class OffsetService:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
         new, records, _ = encoded
         stored = self._log.append(group.partition, records, OFFSET_ERRORS, now_ms=now_ms)
-        if not stored.is_settled:
+        if not stored.is_decided:
             group.offsets.begin_waiting(new)
         elif stored.error is ErrorCode.NONE:
             group.offsets.put_all(new, stored.position)

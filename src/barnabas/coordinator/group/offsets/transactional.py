@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.group_table import EndedGroupTransaction
 from barnabas.coordinator.group.offsets.offset_service import (
     CommitCallback,
     EncodedCommit,
@@ -26,8 +27,7 @@ from barnabas.coordinator.group.offsets.offset_service import (
 )
 from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets_topic import OFFSET_ERRORS
-from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

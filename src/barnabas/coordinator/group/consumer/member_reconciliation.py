@@ -12,8 +12,11 @@ from collections.abc import Callable, Container, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from barnabas.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember, ReconciliationState
-from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    ConsumerGroupMember,
+    PartitionEpochs,
+    ReconciliationState,
+)
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 _NO_EPOCHS: Mapping[int, int] = {}

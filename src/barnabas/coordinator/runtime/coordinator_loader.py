@@ -270,7 +270,7 @@ class CoordinatorLoader:
                 self.unload(partition, leader_epoch)
 
     def shutdown(self) -> None:
-        """Load nothing any more."""
+        """Stop loading."""
         with self._lock:
             self._stopped.set()
             self._queue.clear()

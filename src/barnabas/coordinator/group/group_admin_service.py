@@ -19,7 +19,7 @@ from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, offset_key, offset_key_prefix
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
@@ -135,7 +135,7 @@ class GroupAdminService:
     def _default_assignor_name(self) -> str:
         if self._default_assignor is None:
             # Imported late: a broker without consumer groups starts faster.
-            from barnabas.coordinator.group.assignors.built_in import assignors_named  # noqa: PLC0415
+            from barnabas.coordinator.group.assignors.server_assignors import assignors_named  # noqa: PLC0415
 
             self._default_assignor = next(iter(assignors_named(self._environment.config.consumer.assignors)))
         return self._default_assignor

@@ -13,9 +13,7 @@ How a topic of a single node gets its leader:
                             LeaderAndIsr, UpdateMetadata through the channel to this broker
     request handler         LeadershipOrders.apply_leader_and_isr: the partition is led
 
-A single node takes the same way as a cluster, with itself as the only broker.
-
-Kafka: kafka.controller.KafkaController.
+A single node takes the same way as a cluster, with itself as the only broker. Kafka: kafka.controller.KafkaController.
 """
 
 from __future__ import annotations
@@ -135,10 +133,7 @@ class Controller:
         self.active_controller_id = NO_CONTROLLER
 
     def elect_leaders(
-        self,
-        partitions: Collection[TopicPartition],
-        election_type: ElectionType,
-        callback: events.ElectLeadersCallback,
+        self, partitions: Collection[TopicPartition], election_type: ElectionType, callback: events.ElectLeadersCallback
     ) -> None:
         """Queue an election for ElectLeaders. `callback` gets the results by partition, on the controller's thread."""
         trigger = events.ElectionTrigger.ADMIN_CLIENT

@@ -2,7 +2,6 @@
 
 Made by `controller`; any thread calls `put`. `_lock` guards the queue. Events are handled without the lock, and counted
 in `stats` on the controller's thread. A test passes `threaded=False` and calls `run_pending`.
-
 Kafka: kafka.controller.ControllerEventManager.
 """
 

@@ -10,7 +10,6 @@ While no request waits the thread waits for an event of the connection; `_put` e
 lost and the broker's address refuses another, the broker's process has ended, and the controller is told without
 waiting for the end of its session (decisions/0062). From then on the channel sends nothing: its queue has orders for a
 broker that is given everything anew, over another channel, when it accepts connections again.
-
 Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
 """
 
@@ -93,14 +92,6 @@ class _QueueItem(NamedTuple):
     queued_ms: int
 
 
-def _ignore(_queue_time_ns: int) -> None:
-    """Do nothing: the default of `on_taken`."""
-
-
-def _do_nothing() -> None:
-    """Do nothing: the default of `on_closed`."""
-
-
 class NetworkBrokerChannel:
     """A BrokerChannel over a PeerConnection, which the channel closes.
 
@@ -116,8 +107,8 @@ class NetworkBrokerChannel:
         connection: PeerConnection,
         socket_timeout_ms: int,
         *,
-        on_taken: Callable[[int], None] = _ignore,
-        on_closed: Callable[[], None] = _do_nothing,
+        on_taken: Callable[[int], None] = lambda _queue_time_ns: None,
+        on_closed: Callable[[], None] = lambda: None,
         refuses_connections: Callable[[], bool] | None = None,
     ) -> None:
         self._controller_id = controller_id

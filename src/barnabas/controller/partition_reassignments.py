@@ -25,9 +25,7 @@ An example, from replicas 1, 2, 3 to 4, 5, 6 with leader 1:
 
 /admin/reassign_partitions, which tools wrote before Kafka 2.4's API, is read when it is created and when a controller
 is elected. A partition leaves it when its move is complete, when it cannot begin, or when the API moves it elsewhere;
-the last one takes the znode along.
-
-Kafka: KafkaController.onPartitionReassignment.
+the last one takes the znode along. Kafka: KafkaController.onPartitionReassignment.
 """
 
 from __future__ import annotations

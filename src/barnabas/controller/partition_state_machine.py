@@ -2,7 +2,6 @@
 
 Owned by the controller's thread, so no lock. The table in `partition_states` says which transitions are allowed and
 what they need; `election` chooses leaders; this module reads, writes and sends.
-
 Kafka: kafka.controller.ZkPartitionStateMachine.
 """
 
@@ -82,10 +81,7 @@ class PartitionStateMachine:
         return self.handle_state_changes(partitions, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 
     def handle_state_changes(
-        self,
-        partitions: Sequence[TopicPartition],
-        target: PartitionState,
-        strategy: ElectionStrategy | None = None,
+        self, partitions: Sequence[TopicPartition], target: PartitionState, strategy: ElectionStrategy | None = None
     ) -> ElectionOutcomes:
         """Move partitions to `target`. A transition that is not allowed is logged, and the partition stays.
 
@@ -227,11 +223,7 @@ class PartitionStateMachine:
                 state = LeaderIsrAndControllerEpoch(outcome, self._context.epoch)
                 self._context.leadership[partition] = state
                 self._batch.add_leader_and_isr(
-                    elected[partition].recipients,
-                    partition,
-                    state,
-                    self._context.assignment(partition),
-                    is_new=False,
+                    elected[partition].recipients, partition, state, self._context.assignment(partition), is_new=False
                 )
         return outcomes, to_retry
 

@@ -1,9 +1,7 @@
 """The state machine of replicas: it starts and stops them on brokers, and removes them from the in-sync replicas.
 
 Owned by the controller's thread, so no lock. The table in `replica_states` says which transitions are allowed and what
-they need; this module reads, writes and sends.
-
-Kafka: kafka.controller.ZkReplicaStateMachine.
+they need; this module reads, writes and sends. Kafka: kafka.controller.ZkReplicaStateMachine.
 """
 
 from __future__ import annotations

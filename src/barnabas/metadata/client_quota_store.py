@@ -7,7 +7,6 @@ are sanitized, or `<default>`.
 
 ClientQuotaListener is made by `broker`. The main thread calls `load` at start; ConfigChangeListener calls the rest on a
 scheduler's thread. `_lock` serialises them: what `load` read before a change must not be applied after the change.
-
 Kafka: AdminZkClient.changeConfigs, ClientIdConfigHandler, UserConfigHandler, IpConfigHandler.
 """
 

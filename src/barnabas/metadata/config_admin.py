@@ -3,7 +3,6 @@
 Used by AlterConfigs and IncrementalAlterConfigs on request handler threads; blocks on the store. `_lock` serialises
 changes, since a change reads the store before it writes. An answer does not wait until the brokers have read the change
 (`ConfigChangeListener`), as in Kafka's ZooKeeper mode. Error texts are Kafka's.
-
 Kafka: ZkAdminManager.alterConfigs, AdminZkClient.changeTopicConfig, ConfigAdminManager.prepareIncrementalConfigs.
 """
 

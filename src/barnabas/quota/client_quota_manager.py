@@ -9,9 +9,7 @@ clients, so the table is bounded as well: when it is full, sensors that have bee
 loses nothing, and if those are too few, the ones idle longest.
 
 Two differences from Kafka: time is monotonic; and where no limit is left, nothing is measured any more (Kafka measures
-until it is restarted).
-
-Kafka: kafka.server.ClientQuotaManager.
+until it is restarted). Kafka: kafka.server.ClientQuotaManager.
 """
 
 from __future__ import annotations

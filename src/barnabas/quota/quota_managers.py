@@ -3,7 +3,6 @@
 Made by `broker` at start. `update` is called by `metadata.client_quota_store`, one call at a time; the managers are
 charged by `api.throttle`, which is notified of changes. Threads and locks of a manager: as ClientQuotaManager. The
 metrics have Kafka's names, one set for each share of a quota while the share exists; any thread reads them.
-
 Kafka: QuotaFactory.QuotaManagers, QuotaConfigHandler, ClientRequestQuotaManager, ControllerMutationQuotaManager, and
 the metrics of ClientQuotaManager (`kafka.server:type=Produce,user=..`).
 """

@@ -403,7 +403,7 @@ class LateTable:
         from barnabas.api.handlers.transaction_admin import ProducersApi, TransactionAdminApi
         from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
         from barnabas.api.handlers.transactions import TransactionsApi
-        from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
+        from barnabas.coordinator.transaction.held_back_answers import DelayedAdditions
 
         parts, authorizer = self._parts, self._authorizer
         coordinator = parts.transactions()
@@ -416,7 +416,7 @@ class LateTable:
                 parts.metadata,
                 self._brokers,
                 authorizer,
-                PatientAdditions(service, coordinator.scheduler, parts.clock),
+                DelayedAdditions(service, coordinator.scheduler, parts.clock),
             ),
             TransactionalOffsetsApi(
                 parts.groups().transactional_offsets, _verification(parts), parts.metadata, authorizer

@@ -29,7 +29,6 @@ from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
-from barnabas.coordinator.group.restore import restore_memberships
 from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
 from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
@@ -84,7 +83,6 @@ def build_group_coordinator(
     loader = PartitionLoader(
         environment,
         replicas.hosted.partition_or_error,
-        lambda records: restore_memberships(records, clock),
         service_of,
     )
     offsets = OffsetService(environment, removed)
@@ -98,7 +96,7 @@ def build_group_coordinator(
         expiry=expiry,
         classic=classic,
         consumer=Lazy(lambda: consumer_groups().service),
-        admin=GroupAdminService(environment, classic.removed),
+        admin=GroupAdminService(environment, classic.unloaded),
         metrics=GroupMetrics(environment.table, counts, loader.load_times, clock),
     )
 

@@ -2,7 +2,6 @@
 
 Called by handlers on request handler threads, without locks. Takes one group's lock at a time, and calls no callback
 under it. Its results are the messages of the protocol, without a form of their own.
-
 Kafka: GroupCoordinator.handleListGroups, handleDescribeGroup, handleDeleteGroups (3.9); GroupMetadataManager
 .describeGroups and .consumerGroupDescribe, GroupCoordinatorShard.deleteGroups (4.3).
 """
@@ -117,9 +116,7 @@ class GroupAdminService:
             return DescribedConsumerGroup(group_id=group_id, error_code=error)
         # Imported late: a broker without consumer groups starts faster.
         from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup  # noqa: PLC0415
-        from barnabas.coordinator.group.consumer.description import (  # noqa: PLC0415
-            described_consumer_group,
-        )
+        from barnabas.coordinator.group.consumer.description import described_consumer_group  # noqa: PLC0415
 
         with self._table.locked(group_id) as group:
             if group is not None and isinstance(group.membership, ConsumerGroup):
@@ -127,9 +124,7 @@ class GroupAdminService:
                 return described_consumer_group(group.membership, self._default_assignor_name(), names)
         words = "not found" if group is None else "is not a consumer group"
         return DescribedConsumerGroup(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} {words}.",
+            group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {words}."
         )
 
     def _default_assignor_name(self) -> str:

@@ -4,7 +4,6 @@ GroupTable is used by the services of this package on every thread. `Coordinated
 look-up takes no lock. The caller that reads or changes a group takes the group's own lock, by `locked` or
 `locked_or_new`. Both look the group up again if it was removed while they waited for the lock: a removed group is never
 used. OpenTransactions has a `_lock` of its own, which comes after a group's.
-
 Kafka: GroupMetadataManager (groupMetadataCache, openGroupsForProducer, handleTxnCompletion).
 """
 

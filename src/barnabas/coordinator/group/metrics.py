@@ -3,7 +3,6 @@
 Behind the metric family of `broker.group_coordination`: ticked by the scheduler, and read by the reporters of metrics
 on any thread without a lock. A reading looks at the groups one by one, each under its lock. `_lock` guards the rates.
 The services' counts are plain numbers, which may be a moment old.
-
 Kafka: GroupMetadataManager (the gauges of 3.9) and GroupCoordinatorMetrics (all names of 4.3). Where both count groups
 of the classic protocol, NumGroups counts every group, as in 3.9.
 """
@@ -70,11 +69,7 @@ class GroupMetrics:
     """
 
     def __init__(
-        self,
-        table: GroupTable,
-        counts: Mapping[str, Callable[[], int]],
-        load_times: deque[LoadTimes],
-        clock: Clock,
+        self, table: GroupTable, counts: Mapping[str, Callable[[], int]], load_times: deque[LoadTimes], clock: Clock
     ) -> None:
         self._table = table
         self._counts = counts

@@ -3,7 +3,6 @@
 The base of `GroupTable` and `TransactionTable`, whose services use it on every thread. `_lock` guards the maps and is
 held for single steps of them only. It comes after the lock of an entry in the lock order: no code holds the table's
 lock and asks for an entry's.
-
 Kafka: GroupMetadataManager.groupMetadataCache, TransactionStateManager.transactionMetadataCache.
 """
 

@@ -6,7 +6,6 @@ starts with very much to load serves all other requests meanwhile, and requests 
 COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `LeadershipListeners` calls `leadership_changed` on a
 handler's thread; `load` and `unload` may be called on any. `_lock` guards the queue and the flag that says whether the
 thread runs; all else belongs to the thread.
-
 Kafka: GroupMetadataManager (scheduleLoadGroupAndOffsets, doLoadGroupsAndOffsets), TransactionStateManager
 (loadTransactionsForTxnTopicPartition, loadTransactionMetadata).
 """

@@ -5,7 +5,6 @@ its changes. The second one runs without it.
 
 Called by the coordinators' services on any thread; owns no lock and keeps nothing. Waiting costs no thread: an append
 waits in the produce purgatory (`ReplicaAppender.when_replicated`).
-
 Kafka: GroupMetadataManager.appendForGroup, TransactionStateManager.appendTransactionToLog.
 """
 

@@ -4,7 +4,6 @@ The topic is `__consumer_offsets` for groups, and `__transaction_state` for tran
 `CoordinatorLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`,
 which is held for nothing else; requests read without it: `_states` is replaced, never changed. The state of a partition
 carries the leader epoch of the order it follows from, so that orders that overtake each other do no harm.
-
 Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId), TransactionStateManager
 (loadingPartitions, transactionMetadataCache), GroupCoordinator.validateGroupStatus, String.hashCode, Utils.abs.
 """

@@ -106,9 +106,7 @@ class MarkerDispatch:
     """
 
     def __init__(
-        self,
-        is_current: Callable[[EndedTransaction], bool],
-        on_written: Callable[[EndedTransaction], None],
+        self, is_current: Callable[[EndedTransaction], bool], on_written: Callable[[EndedTransaction], None]
     ) -> None:
         self._is_current = is_current
         self._on_written = on_written

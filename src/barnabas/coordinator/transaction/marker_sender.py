@@ -140,8 +140,7 @@ class MarkerSender:
                 self._pause(client)
 
         client.send(
-            client.new_request(request.node_id, request.message, versions=_VERSIONS, callback=answered),
-            client.now_ms(),
+            client.new_request(request.node_id, request.message, versions=_VERSIONS, callback=answered), client.now_ms()
         )
         return True
 

@@ -77,11 +77,7 @@ class TransactionService:
     # -- InitProducerId
 
     def init_producer_id(
-        self,
-        transactional_id: str,
-        timeout_ms: int,
-        expected: ProducerIdAndEpoch | None,
-        on_done: OnInitialized,
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, on_done: OnInitialized
     ) -> None:
         """Give a producer the id and the epoch to use; a transaction of the producer before it is aborted.
 

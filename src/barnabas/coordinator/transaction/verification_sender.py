@@ -7,7 +7,6 @@ the first question: a broker that stands alone has none.
 
 A broker gets one request at a time, with all the questions that have come meanwhile. A question that finds no
 coordinator is answered at once with a retriable error: the producer sends its batch again.
-
 Kafka: AddPartitionsToTxnManager.
 """
 

@@ -15,7 +15,6 @@ from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
-from barnabas.coordinator.group.restore import restore_memberships
 from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader, CpuReadings
 from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
@@ -78,7 +77,6 @@ class GroupBroker:
         self.partition_loader = PartitionLoader(
             self.environment,
             self.replicas.manager.hosted.partition_or_error,
-            lambda records: restore_memberships(records, self.clock),
             lambda group_type: self.memberships,
         )
         self.loader = CoordinatorLoader(

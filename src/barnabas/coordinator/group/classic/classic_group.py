@@ -361,11 +361,7 @@ class ClassicGroup:
     # -- effects of the table
 
     def _move(
-        self,
-        event: ClassicEvent,
-        *,
-        error: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS,
-        initial_delay_ms: int = 0,
+        self, event: ClassicEvent, *, error: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS, initial_delay_ms: int = 0
     ) -> None:
         """Move to the state that follows the event, and run the effects.
 

@@ -124,8 +124,10 @@ class DelayedRebalance(DelayedOperation):
     1. The group waits no longer: its members have joined (or synced), or it has begun another wait.
     2. The time is over.
 
-    The group itself decides, under its lock, whether it has to wait; this operation only keeps the time.
-    is_over: reads attributes of the group without its lock. on_timeout: tells the group, and takes the lock for that.
+    After the time of a wait for joins (Kafka's DelayedJoin and InitialDelayedJoin) the group goes on with those that
+    have joined; after that of a wait for SyncGroups (DelayedSync) it removes the members that sent none. The group
+    itself decides, under its lock, whether it has to wait; this operation only keeps the time. is_over: reads
+    attributes of the group without its lock. on_timeout: tells the group, and takes the lock for that.
     """
 
     __slots__ = ("_is_over", "_on_timeout")
@@ -145,21 +147,6 @@ class DelayedRebalance(DelayedOperation):
     def on_expiration(self) -> None:
         """Tell the group that the time is over."""
         self._on_timeout()
-
-
-class DelayedJoin(DelayedRebalance):
-    """The wait for all members to join. On a timeout the group goes on with those that have joined.
-
-    Kafka's InitialDelayedJoin is one as well: the group knows that it waits for its first members.
-    """
-
-    __slots__ = ()
-
-
-class DelayedSync(DelayedRebalance):
-    """The wait for the SyncGroups of a generation. On a timeout the group removes the members that sent none."""
-
-    __slots__ = ()
 
 
 class ClassicFollowUp(NamedTuple):
@@ -237,12 +224,6 @@ class ClassicGroupChanges:
     def _stored(self, group: Group, classic: ClassicGroup, store: StoreGroup, error: ErrorCode) -> None:
         self._run(group, classic, partial(store.on_stored, error))
 
-    def _joins_expired(self, group: Group, classic: ClassicGroup, round_number: int) -> None:
-        self._run(group, classic, partial(classic.joins_expired, round_number))
-
-    def _syncs_expired(self, group: Group, classic: ClassicGroup, generation: int) -> None:
-        self._run(group, classic, partial(classic.syncs_expired, generation))
-
     def _run(self, group: Group, classic: ClassicGroup, event: Callable[[], None]) -> None:
         """Take the three steps for an event, unless the group was removed or replaced. The caller holds no lock."""
         if not self._is_active:
@@ -279,23 +260,18 @@ class ClassicGroupChanges:
         self._heartbeats.try_complete_else_watch(delayed, (session,))
 
     def _wait(self, group: Group, classic: ClassicGroup, wait: WaitForJoins | WaitForSyncs) -> None:
-        delayed: DelayedRebalance
+        is_waiting: Callable[[int], bool]
+        expired: Callable[[int], None]
         if isinstance(wait, WaitForJoins):
-            number = wait.round_number
-            delayed = DelayedJoin(
-                wait.delay_ms,
-                lambda: not classic.is_waiting_for_joins(number),
-                partial(self._joins_expired, group, classic, number),
-            )
-            self._rebalances.try_complete_else_watch(delayed, (_join_key(group),))
+            key, number = _join_key(group), wait.round_number
+            is_waiting, expired = classic.is_waiting_for_joins, classic.joins_expired
         else:
-            generation = wait.generation
-            delayed = DelayedSync(
-                wait.delay_ms,
-                lambda: not classic.is_waiting_for_syncs(generation),
-                partial(self._syncs_expired, group, classic, generation),
-            )
-            self._rebalances.try_complete_else_watch(delayed, (_sync_key(group),))
+            key, number = _sync_key(group), wait.generation
+            is_waiting, expired = classic.is_waiting_for_syncs, classic.syncs_expired
+        delayed = DelayedRebalance(
+            wait.delay_ms, lambda: not is_waiting(number), lambda: self._run(group, classic, partial(expired, number))
+        )
+        self._rebalances.try_complete_else_watch(delayed, (key,))
 
 
 def _join_key(group: Group) -> tuple[str, str]:

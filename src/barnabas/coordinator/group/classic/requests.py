@@ -129,11 +129,7 @@ class _Join:
             member_id, terms.session_timeout_ms, first_timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS
         )
         said = MemberTerms(
-            terms.client_id,
-            terms.client_host,
-            terms.rebalance_timeout_ms,
-            terms.session_timeout_ms,
-            terms.protocols,
+            terms.client_id, terms.client_host, terms.rebalance_timeout_ms, terms.session_timeout_ms, terms.protocols
         )
         member = ClassicMember(member_id, terms.group_instance_id, said, session)
         member.is_new = True

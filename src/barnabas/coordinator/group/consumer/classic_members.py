@@ -111,8 +111,7 @@ class ConsumerGroupClassicMembers:
         environment, context = self._environment, self._consumer_groups.context()
         try:
             changed = self._change(
-                group_id,
-                lambda membership: leave(membership, members, context, environment.config, environment.clock),
+                group_id, lambda membership: leave(membership, members, context, environment.config, environment.clock)
             )
         except ApiError as error:
             on_complete(LeaveAnswer(error.code))

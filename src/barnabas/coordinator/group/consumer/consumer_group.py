@@ -4,7 +4,6 @@ Held by a `Group`, guarded by its lock. Pure, and changed by the replay of recor
 time as when loading: the logic of requests (`consumer.update`) only reads the group, and says which records to write.
 The group's epoch grows when its assignment must be made anew. The assignment's epoch follows when it is made, and the
 members' epochs follow one by one. A partition's epoch is that of the member that owns it now.
-
 Kafka: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup, ModernGroup of 4.3.
 """
 

@@ -3,7 +3,6 @@
 Called by the handlers and the loader on any thread, by the timer's executor, and by the resolver of regular expressions
 on a scheduler thread. A call looks the group up, has the pure modules decide under the group's lock, has
 `ConsumerGroupChanges` write the outcome, and answers without the lock. Owns no lock.
-
 Kafka: GroupCoordinatorService and GroupMetadataManager, the parts about consumer groups.
 """
 

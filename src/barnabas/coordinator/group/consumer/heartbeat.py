@@ -82,10 +82,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
         update.update_epoch(is_changed, member, updated)
     target = update.update_target(member, updated)
     reconciled = update.reconcile(
-        updated,
-        target,
-        subscription_changed=names_changed or regex_change is not RegexChange.NONE,
-        owned=terms.owned,
+        updated, target, subscription_changed=names_changed or regex_change is not RegexChange.NONE, owned=terms.owned
     )
     update.timers.append(TimerChange(TimerKind.SESSION, reconciled.member_id, context.config.session_timeout_ms))
     # A member that sent all its values has lost track, perhaps with an answer: it gets its assignment in any case.

@@ -4,7 +4,6 @@ Called by `ConsumerGroupService` and `consumer.classic_requests` under the group
 consumer group when a member joins it by the new protocol. Its other members go on as they are, each with its
 partitions. The group becomes a classic one again when the last member of the new protocol leaves.
 `group.consumer.migration.policy` says which way is open.
-
 Kafka: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, ConsumerGroup.fromClassicGroup,
 ClassicGroup.fromConsumerGroup.
 """

@@ -7,7 +7,6 @@ A commit takes three steps. Its records are encoded without a lock (`encode_comm
 commits): that is most of the work. Under the group's lock the membership says whether the member may commit, and the
 records are appended to the local log. With a single replica they count at once, else when all in-sync replicas have
 them; no fetch sees them before.
-
 Kafka: GroupCoordinator (handleCommitOffsets, handleFetchOffsets, handleDeleteOffsets) and
 GroupMetadataManager.storeOffsets of 3.9, OffsetMetadataManager of 4.3.
 """

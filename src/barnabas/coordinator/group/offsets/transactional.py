@@ -7,7 +7,6 @@ A commit is appended as a batch of the producer's transaction. From then on its 
 sees the offsets; the marker of the transaction, which the coordinator of transactions writes into the same partition of
 `__consumer_offsets`, lets them count or drops them. A commit whose replication fails stays: its records are in the log,
 where the marker will decide about them for the next coordinator, too.
-
 Kafka: GroupCoordinator.handleTxnCommitOffsets, scheduleHandleTxnCompletion (3.9), OffsetMetadataManager (4.3).
 """
 

@@ -157,16 +157,7 @@ def _xxh3_up_to_240(data: bytes) -> int:
 
 def _xxh3_long(data: bytes) -> int:
     size = len(data)
-    lanes = [
-        _PRIME32_3,
-        _PRIME64_1,
-        _PRIME64_2,
-        _PRIME64_3,
-        _PRIME64_4,
-        _PRIME32_2,
-        _PRIME64_5,
-        _PRIME32_1,
-    ]
+    lanes = [_PRIME32_3, _PRIME64_1, _PRIME64_2, _PRIME64_3, _PRIME64_4, _PRIME32_2, _PRIME64_5, _PRIME32_1]
     for stripe in range((size - 1) // _STRIPE):
         place = stripe % _STRIPES_PER_BLOCK
         if stripe and not place:

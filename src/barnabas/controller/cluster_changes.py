@@ -278,7 +278,7 @@ class ClusterChanges:
         online: set[TopicPartition] = set()
         offline: set[TopicPartition] = set()
         for topic in event.response.topics:
-            # LeaderAndIsr v5 answers with topic ids (KIP-516); a topic that was deleted meanwhile has no name any more.
+            # LeaderAndIsr v5 answers with topic ids (KIP-516); a topic that was deleted since has no name.
             name = self._context.topic_names.get(topic.topic_id)
             for error in topic.partition_errors if name is not None else ():
                 partition = TopicPartition(name or "", error.partition_index)

@@ -200,9 +200,9 @@ class Controller:
 
     def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            # The queued events were meant for a controller that is none any more; their requests are answered at once.
-            # The new session is not used before this returns: an election that was going on could win in it, and this
-            # broker would then resign without giving up /controller.
+            # The queued events were meant for a broker that is no longer the controller; their requests are answered at
+            # once. The new session is not used before this returns: an election that was going on could win in it, and
+            # this broker would then resign without giving up /controller.
             self._events.clear_and_put(events.Signal.EXPIRE)
         else:
             self._events.put(events.Signal.REGISTER_BROKER_AND_REELECT)

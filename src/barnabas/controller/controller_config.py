@@ -17,7 +17,7 @@ def unclean_election_disabled() -> bool:
 
 
 class ElectionConfig(Settings):
-    """The settings of an election, read anew for each: they may change while the broker runs."""
+    """The settings of an election, read for each one: they may change while the broker runs."""
 
     unclean_leader_election_enable: bool = setting("unclean.leader.election.enable")
 

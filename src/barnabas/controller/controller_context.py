@@ -20,6 +20,15 @@ from barnabas.zk.znodes.replica_assignment import NO_ASSIGNMENT, ReplicaAssignme
 class StateChangeFailed(Exception):
     """A partition or a replica cannot move to the requested state. Kafka: StateChangeFailedException."""
 
+    @classmethod
+    def written_by_newer(cls, epoch: int, newer_epoch: int) -> StateChangeFailed:
+        """Return the failure of a controller that has been replaced and does not know it yet. Epochs: controllers'."""
+        return cls(
+            "Leader and isr path written by another controller. This probably means the current controller "
+            f"with epoch {epoch} went through a soft failure and another controller was elected "
+            f"with epoch {newer_epoch}. Aborting state change by this controller"
+        )
+
 
 class PartitionAndReplica(NamedTuple):
     """A replica: a partition, and the broker that holds a copy of it."""
@@ -52,7 +61,7 @@ class ControllerContext:
         self.topics_ineligible_for_deletion: set[str] = set()
 
     def reset(self) -> None:
-        """Forget everything: this broker is not the controller any more."""
+        """Forget everything: this broker is no longer the controller."""
         # The same object, since every part of the controller holds a reference to it.
         self.__init__()  # type: ignore[misc]
 

@@ -62,6 +62,6 @@ class StateMachines(NamedTuple):
         return cls(replicas, partitions, batch, batches)
 
     def clear(self) -> None:
-        """Drop the requests collected for brokers: this broker is not the controller any more."""
+        """Drop the requests collected for brokers: this broker is no longer the controller."""
         for batch in self.batches:
             batch.clear()

@@ -55,7 +55,7 @@ class ControllerEventManager:
             self._thread.start()
 
     def close(self) -> None:
-        """Wait for the event being handled, preempt the others, and accept no more."""
+        """Wait for the event being handled, preempt the others, and reject later ones."""
         with self._lock:
             self._closed = True
             dropped = [event for event, _ in self._events]
@@ -123,7 +123,7 @@ class ControllerEventManager:
         try:
             self._process(event)
         except StoreUnavailableError as error:
-            # Usual at the end of a session with ZooKeeper. The controller of the next session reads everything anew.
+            # Usual at the end of a session with ZooKeeper. The controller of the next session reads everything again.
             logger.warning("Event %s was not handled: %s", event, error)
         except Exception:
             # A failed event must not end the controller: the next event may repair what this one left.

@@ -107,7 +107,7 @@ class ElectedController:
 
     def resign(self) -> None:
         """Forget everything and close the channels. Does no harm when this broker was not the controller."""
-        # First, so that no change in the store is queued for a controller that is none any more.
+        # First, so that no change in the store is queued for a broker that is no longer the controller.
         self._environment.watches.unwatch_cluster()
         if self._rebalance_task is not None:
             self._rebalance_task.cancel()
@@ -153,7 +153,7 @@ class ElectedController:
         try:
             self._leadership.rebalance()
         finally:
-            # Scheduled anew after each run and not periodically, so that slow runs do not pile up in the queue.
+            # Scheduled again after each run and not periodically, so that slow runs do not pile up in the queue.
             self._schedule_rebalance(self._environment.config.leader_imbalance_check_interval_seconds * 1000)
 
     def _schedule_rebalance(self, delay_ms: int) -> None:

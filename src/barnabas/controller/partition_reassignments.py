@@ -403,11 +403,7 @@ class PartitionReassignments:
                     "mean we somehow tried to reassign a partition that doesn't exist"
                 )
             if state.controller_epoch > self._context.epoch:
-                raise StateChangeFailed(
-                    "Leader and isr path written by another controller. This probably means the current controller "
-                    f"with epoch {self._context.epoch} went through a soft failure and another controller was elected "
-                    f"with epoch {state.controller_epoch}. Aborting state change by this controller"
-                )
+                raise StateChangeFailed.written_by_newer(self._context.epoch, state.controller_epoch)
             # Without an outcome the leader wrote its state meanwhile; the loop reads that and tries again.
             finished, _ = self._zk.topics.update_leader_and_isr(
                 {partition: state.leader_and_isr.new_epoch()}, self._context.epoch, self._context.epoch_version

@@ -194,11 +194,7 @@ class ReplicaStateMachine:
                         "and isr path in zookeeper is empty"
                     )
             elif state.controller_epoch > self._context.epoch:
-                outcomes[partition] = StateChangeFailed(
-                    "Leader and isr path written by another controller. This probably means the current controller "
-                    f"with epoch {self._context.epoch} went through a soft failure and another controller was elected "
-                    f"with epoch {state.controller_epoch}. Aborting state change by this controller"
-                )
+                outcomes[partition] = StateChangeFailed.written_by_newer(self._context.epoch, state.controller_epoch)
             elif replica_id not in state.leader_and_isr.isr:
                 # Nothing to write; the other replicas are still sent the state, which they may have missed.
                 outcomes[partition] = state.leader_and_isr

@@ -74,7 +74,7 @@ class DelegationTokenManager:
         scheduler.schedule("delete-expired-tokens", self.remove_expired, delay_ms=interval_ms, period_ms=interval_ms)
 
     def stop(self) -> None:
-        """Follow no more changes. When this returns, no notice is being read."""
+        """Stop following changes. When this returns, no notice is being read."""
         if self._notices is not None:
             self._notices.stop()
 

@@ -388,7 +388,7 @@ class PartitionLoader:
                 yield
 
     def _drop(self, groups: list[Group]) -> None:
-        """Drop loaded groups that are not served: the partition was given up, and perhaps loaded anew, meanwhile."""
+        """Drop loaded groups that are not served: the partition was given up, and perhaps loaded again since."""
         for group in groups:
             with group.lock:
                 is_ours = not group.is_removed

@@ -171,7 +171,7 @@ class OpenTransactions:
             self._groups.setdefault(partition, {}).setdefault(producer_id, set()).add(group_id)
 
     def forget(self, partition: int, producer_id: int, group_id: str) -> None:
-        """Note that a group has no offset of the producer's transaction any more. Under the group's lock."""
+        """Note that a group has no offset left of the producer's transaction. Under the group's lock."""
         with self._lock:
             producers = self._groups.get(partition, {})
             groups = producers.get(producer_id, set())

@@ -63,7 +63,7 @@ class CoordinatedTable(Generic[E]):
                 del self._by_partition[entry.partition][entry.coordinated_id]
 
     def take_all(self, partition: int) -> list[E]:
-        """Remove and return all entries of a partition that this broker does not coordinate any more.
+        """Remove and return all entries of a partition that this broker no longer coordinates.
 
         The caller marks each as removed, under its lock.
         """

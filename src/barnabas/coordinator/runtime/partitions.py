@@ -155,7 +155,7 @@ class CoordinatorPartitions:
             return True
 
     def resign(self, partition: int, leader_epoch: int | None) -> bool:
-        """Give up a partition that this broker does not lead any more; return whether it led it.
+        """Give up a partition that this broker no longer leads; return whether it led it.
 
         Return False also when there was a newer order. leader_epoch None: the partition is deleted, whatever its epoch.
         """
@@ -166,8 +166,8 @@ class CoordinatorPartitions:
                     return False
                 self._epochs[partition] = leader_epoch
             else:
-                self._epochs.pop(partition, None)  # a topic made anew begins with the first epoch again
-            # A loading that is under way notices by itself that the partition is not its own any more (`end_loading`).
+                self._epochs.pop(partition, None)  # a topic of the same name begins with the first epoch
+            # A loading that is under way notices by itself that the partition is no longer its own (`end_loading`).
             if partition not in self._states:
                 return False
             self._states = {number: status for number, status in self._states.items() if number != partition}

@@ -93,9 +93,9 @@ class DelayedAdditions:
     """Adds partitions for producers that do not wait for the end of their last transaction. Immutable.
 
     Called by `TransactionsApi` for AddPartitionsToTxn and AddOffsetsToTxn of clients, most of which ask again 20 ms
-    after a CONCURRENT_TRANSACTIONS. So the question waits here for the id's next transition, and is decided anew. After
-    `WAIT_MS` in all the producer is told what Kafka tells it at once. One addition is worked on by one thread after the
-    other, without a lock: each attempt begins when the one before was refused.
+    after a CONCURRENT_TRANSACTIONS. So the question waits here for the id's next transition, and is decided again.
+    After `WAIT_MS` in all the producer is told what Kafka tells it at once. One addition is worked on by one thread
+    after the other, without a lock: each attempt begins when the one before was refused.
     """
 
     def __init__(self, transactions: TransactionService, scheduler: Scheduler, clock: Clock) -> None:

@@ -128,7 +128,7 @@ class MarkerDispatch:
     def requests(self, image: MetadataImage) -> Iterator[MarkerRequest]:
         """Yield a request for each broker that leads partitions without a marker and has no request in flight.
 
-        A partition that does not exist any more needs no marker. One without a leader waits.
+        A partition that no longer exists needs no marker. One without a leader waits.
         """
         by_node: dict[int, list[_Sent]] = {}
         unknown = 0

@@ -317,5 +317,5 @@ class TransactionService:
 
     @staticmethod
     def _decision(entry: TransactionEntry, decide: Callable[[], Decision]) -> Decision:
-        """Decide under the entry's lock, unless the entry was given up meanwhile."""
+        """Decide under the entry's lock, unless the entry has been given up."""
         return Refused(ErrorCode.NOT_COORDINATOR) if entry.is_removed else decide()

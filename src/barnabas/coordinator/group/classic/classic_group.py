@@ -196,7 +196,7 @@ class ClassicGroup:
         return has_generation and generation == self.generation and bool(self.members.pending_syncs)
 
     def session_expired(self, session: Session, now_ns: int) -> None:
-        """Remove a member that was silent until now, unless its session was extended meanwhile."""
+        """Remove a member that was silent until now, unless its session has been extended."""
         if session.is_over or session.expires_ns > now_ns:
             return
         member = self.members.by_id.get(session.member_id)

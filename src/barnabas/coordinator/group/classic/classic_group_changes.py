@@ -70,7 +70,7 @@ class DelayedHeartbeat(DelayedOperation):
     one the watch is armed again for the time that is left. So a member has one entry in the timer, which moves once or
     twice in a session timeout, however many heartbeats the member sends. (In Kafka every heartbeat makes a new one.)
 
-    is_active: false once the coordinator stops; then no member is removed any more.
+    is_active: false once the coordinator stops; from then on no member is removed.
     """
 
     __slots__ = ("_clock", "_is_active", "_on_expired", "_session", "_timer")

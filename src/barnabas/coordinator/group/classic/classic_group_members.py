@@ -57,7 +57,7 @@ class ClassicOutcome:
     """The work of each kind, in the order in which the group asked for it.
 
     answers: calls that answer a request each. new_sessions: sessions to watch from now on. ended_sessions: sessions
-    that need no watch any more. joins_over, syncs_over: the wait for joins (or syncs) of the group may have ended.
+    that need no watch from now on. joins_over, syncs_over: the wait for joins (or syncs) of the group may have ended.
     """
 
     __slots__ = ("answers", "ended_sessions", "joins_over", "new_sessions", "stores", "syncs_over", "waits")

@@ -2,7 +2,7 @@
 
 Held by a `Group`, guarded by its lock. Pure, and changed by the replay of records alone (`consumer.replay`), at run
 time as when loading: the logic of requests (`consumer.update`) only reads the group, and says which records to write.
-The group's epoch grows when its assignment must be made anew. The assignment's epoch follows when it is made, and the
+The group's epoch grows when it needs a new assignment. The assignment's epoch follows when it is made, and the
 members' epochs follow one by one. A partition's epoch is that of the member that owns it now.
 Kafka: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup, ModernGroup of 4.3.
 """

@@ -145,7 +145,8 @@ class ConsumerGroupService:
         environment = self._environment
         return UpdateContext(
             ClusterTopics(environment.metadata.image, self._hashes),
-            environment.config.consumer,
+            environment.config,
+            environment.clock,
             self._assignors,
             environment.clock.milliseconds(),
             max(self._first_topics_version, self._newest_topics_version),
@@ -245,8 +246,7 @@ class ConsumerGroupService:
         if outcome is not None:
             return outcome
         answer = HeartbeatAnswer(ErrorCode.NONE, None, terms.member_id, terms.member_epoch)
-        environment = self._environment
-        return fence(membership, [member], answer, context, environment.config, environment.clock)
+        return fence(membership, [member], answer, context)
 
     def _forget_if_new(self, group: Group) -> None:
         """Remove a group that was made for a rejected join. The caller holds its lock."""
@@ -261,7 +261,6 @@ class ConsumerGroupService:
         self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
     ) -> None:
         """Remove a member whose deadline has passed."""
-        environment = self._environment
         with group.lock:
             if not self._timers.take_expired(group, membership, kind, member_id, deadline):
                 return
@@ -273,7 +272,7 @@ class ConsumerGroupService:
             )
             # If the log refuses the records, the member stays, with a short deadline for the next attempt.
             try:
-                outcome = fence(membership, [member], None, self.context(), environment.config, environment.clock)
+                outcome = fence(membership, [member], None, self.context())
                 written = self.changes.write(group, outcome)
             except ApiError as error:
                 logger.warning("[GroupId %s] Member %s is fenced later: %s", group.group_id, member_id, error)

@@ -51,7 +51,7 @@ class Reconciliation:
             member.partitions_pending_revocation
         ):
             return self._without_unsubscribed(member)
-        # A member without partitions can take its target whatever its state meant; any other one has to begin anew.
+        # A member without partitions can take its target whatever its state meant; any other one has to join again.
         if member.state is ReconciliationState.UNKNOWN:
             if self.owned is None or self.owned:
                 raise ApiError(

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 RECORDS_PER_STEP = 20
 """The number of records after which the loader may pause."""
-# Expressions of an earlier start are resolved again: metadata versions begin anew with each start of a broker.
+# Expressions of an earlier start are resolved again: metadata versions begin at 0 with each start of a broker.
 _VERSION_BEFORE_ANY = -1
 
 

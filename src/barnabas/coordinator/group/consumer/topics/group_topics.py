@@ -74,7 +74,7 @@ class SubscribedTopics:
             self.by_regex.update(resolved.topics)
 
     def forget_unused(self) -> list[str]:
-        """Remove the resolved expressions that no member uses any more, and return them."""
+        """Remove the resolved expressions that no member uses, and return them."""
         unused = [regex for regex in self.resolved if regex not in self.members_by_regex]
         for regex in unused:
             self.resolve(regex, None)

@@ -1,8 +1,8 @@
-"""A hash of the metadata of a consumer group's topics: when it changes, the group is assigned anew (KIP-1101).
+"""A hash of the metadata of a consumer group's topics: when it changes, the group gets a new assignment (KIP-1101).
 
 Used by `ClusterTopics` under groups' locks. `TopicHashes` remembers the hash of each topic in a dict that is changed by
 single steps: two threads that compute the same hash do no harm; all else is pure. The number is Kafka's, bit by bit,
-for it is stored: Kafka takes XXH3 of com.dynatrace.hash4j, which is written anew here, after the specification of
+for it is stored: Kafka takes XXH3 of com.dynatrace.hash4j, which is written here in Python, after the specification of
 xxHash (doc/xxhash_spec.md). Kafka: Utils.computeTopicHash and computeGroupHash of 4.1 and later.
 """
 

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from barnabas.config.listeners import SECURITY_PROTOCOLS
 from barnabas.controller.controller_channel_manager import ControllerChannelManager
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_context import ControllerConfig, ControllerContext
 from barnabas.controller.controller_events import (
     ControllerEvent,
     LeaderAndIsrResponseReceived,

@@ -14,8 +14,7 @@ from barnabas.controller.controller_context import PartitionAndReplica
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.election import ElectionStrategy
 from barnabas.controller.partition_reassignments import PartitionReassignments
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

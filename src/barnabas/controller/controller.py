@@ -24,8 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from barnabas.controller import controller_events as events
 from barnabas.controller.broker_request_batch import BatchNotEmpty
 from barnabas.controller.controller_channel_manager import ChannelFactory, ControllerChannelManager
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_context import ControllerConfig, ControllerContext
 from barnabas.controller.controller_environment import ControllerEnvironment
 from barnabas.controller.controller_event_manager import ControllerEventManager
 from barnabas.controller.controller_state import ControllerStats

@@ -15,8 +15,7 @@ from typing import Final
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_context import ControllerContext
 from barnabas.controller.controller_state import RATE_AND_TIME_METRICS
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.metrics.metrics_registry import MetricsRegistry
 
 GROUP: Final = "kafka.controller"

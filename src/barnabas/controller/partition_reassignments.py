@@ -38,8 +38,7 @@ from barnabas.controller.controller_context import PartitionAndReplica, StateCha
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.controller_events import Signal
 from barnabas.controller.election import ElectionStrategy
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

@@ -13,8 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext, StateChangeFailed
+from barnabas.controller.controller_context import ControllerConfig, ControllerContext, StateChangeFailed
 from barnabas.controller.election import (
     ElectionResult,
     ElectionStrategy,
@@ -23,10 +22,10 @@ from barnabas.controller.election import (
     elect_offline,
     elect_preferred_replica,
 )
-from barnabas.controller.partition_states import (
+from barnabas.controller.state_tables import (
+    PARTITION_TRANSITIONS,
     PartitionEffect,
     PartitionState,
-    partition_transition,
     valid_previous_partition_states,
 )
 from barnabas.metrics.meter import Meter
@@ -111,7 +110,7 @@ class PartitionStateMachine:
         to_elect: list[TopicPartition] = []
         for partition in partitions:
             state = self._context.partition_states.setdefault(partition, PartitionState.NON_EXISTENT)
-            transition = partition_transition(state, target)
+            transition = PARTITION_TRANSITIONS[state, target]
             if transition is None:
                 self._log_invalid_transition(partition, state, target)
             elif PartitionEffect.INITIALIZE_LEADERSHIP in transition.effects:

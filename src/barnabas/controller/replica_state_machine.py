@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica, StateChangeFailed
-from barnabas.controller.replica_states import (
+from barnabas.controller.controller_context import (
+    ControllerConfig,
+    ControllerContext,
+    PartitionAndReplica,
+    StateChangeFailed,
+)
+from barnabas.controller.state_tables import (
+    REPLICA_TRANSITIONS,
     ReplicaEffect,
     ReplicaState,
     ReplicaTransition,
-    replica_transition,
     valid_previous_replica_states,
 )
 from barnabas.protocol.topic_partition import TopicPartition
@@ -83,7 +87,7 @@ class ReplicaStateMachine:
         leaving_isr: list[PartitionAndReplica] = []
         for replica in replicas:
             state = self._context.replica_states.setdefault(replica, ReplicaState.NON_EXISTENT)
-            transition = replica_transition(state, target)
+            transition = REPLICA_TRANSITIONS[state, target]
             if transition is None:
                 self._log_invalid_transition(replica, state, target)
             elif ReplicaEffect.STOP_AND_LEAVE_ISR in transition.effects:

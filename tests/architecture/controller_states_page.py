@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import enum
-import sys
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
-from barnabas.controller.partition_states import PARTITION_TRANSITIONS, PartitionState, PartitionTransition
-from barnabas.controller.replica_states import REPLICA_TRANSITIONS, ReplicaState, ReplicaTransition
+from barnabas.controller.state_tables import (
+    PARTITION_TRANSITIONS,
+    REPLICA_TRANSITIONS,
+    PartitionState,
+    PartitionTransition,
+    ReplicaState,
+    ReplicaTransition,
+)
 
 _HEAD = """# The controller's states of partitions and replicas
 
-Drawn from `controller/partition_states.py` and `controller/replica_states.py` by `make docs`. Only the controller has
+Drawn from `controller/state_tables.py` by `make docs`. Only the controller has
 these states, in its memory; what brokers and ZooKeeper know of a partition is its leader, its in-sync replicas and
 their epochs. [replication.md](replication.md) tells what moves them. Both tables are Apache Kafka's.
 """
@@ -33,7 +37,7 @@ def _chapter(
     table: Mapping[Any, PartitionTransition | ReplicaTransition | None],
 ) -> list[str]:
     found = {key: transition for key, transition in table.items() if transition is not None}
-    meanings = _meanings(sys.modules[states.__module__])
+    meanings = _meanings(states)
     return [
         f"## {title}",
         "",
@@ -56,9 +60,9 @@ def _chapter(
     ]
 
 
-def _meanings(module: ModuleType) -> dict[str, str]:
-    """The words of the module's docstring by the names of the states: its lines are `- NAME, NAME: words`."""
-    text = " ".join((module.__doc__ or "").partition("Kafka:")[0].split())
+def _meanings(states: type[enum.Enum]) -> dict[str, str]:
+    """The words of the docstring by the names of the states: its lines are `- NAME, NAME: words`."""
+    text = " ".join((states.__doc__ or "").split())
     return {
         name: words.strip()
         for names, _, words in (line.partition(": ") for line in text.split(" - ")[1:])

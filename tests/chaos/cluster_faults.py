@@ -14,7 +14,7 @@ from functools import partial
 
 from barnabas.clients.admin import Admin, ElectionType
 from barnabas.clients.errors import ClientTimeout, Disconnected
-from barnabas.faults.actions import Drop
+from barnabas.faults.fault_plan import Drop
 from barnabas.protocol.errors import ApiError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import BrokerFailed, Cluster

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
-from barnabas.faults.actions import Delay
+from barnabas.faults.fault_plan import Delay
 from barnabas.testing import Cluster
 from barnabas.testing.broker_command import Setting
 from tests.support.server_fixtures import AGAINST_KAFKA

@@ -21,7 +21,7 @@ from barnabas.coordinator.group.assignors.assignor import (
     MemberSpec,
     PartitionAssignorError,
 )
-from barnabas.coordinator.group.assignors.built_in import assignors_named
+from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 from tests.support.maven import counterparts_needed, fetch_jars, find_java
 from tests.tools.kafka_tools import POMS
 

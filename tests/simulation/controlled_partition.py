@@ -24,7 +24,7 @@ from barnabas.controller.controller_channel_manager import (
     OnStopReplicaResponse,
     OnUpdateMetadataResponse,
 )
-from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_context import ControllerConfig
 from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.messages.inter_broker import (
     AlterPartitionResponse,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from barnabas.coordinator.group.classic import classic_group
-from barnabas.coordinator.group.classic.classic_group_terms import JoinAnswer, LeavingMember, SyncAnswer
+from barnabas.coordinator.group.classic.classic_group_member import JoinAnswer, LeavingMember, SyncAnswer
 from barnabas.coordinator.group.classic.states import (
     TRANSITIONS,
     ClassicEvent,

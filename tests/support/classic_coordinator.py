@@ -15,8 +15,7 @@ from barnabas.coordinator.group.classic.classic_group_changes import (
     DelayedHeartbeat,
     DelayedRebalance,
 )
-from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     JoinAnswer,
     JoinTerms,
     LeaveAnswer,
@@ -24,13 +23,13 @@ from barnabas.coordinator.group.classic.classic_group_terms import (
     SyncAnswer,
     SyncTerms,
 )
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_environment import GroupEnvironment
-from barnabas.coordinator.group.open_transactions import OpenTransactions
+from barnabas.coordinator.group.group_table import GroupTable, OpenTransactions
 from barnabas.coordinator.group.restore import loaded_classic_group
-from barnabas.coordinator.group.table import GroupTable
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.action_queue import ActionQueue

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.coordinator.group.assignors.built_in import assignors_named
+from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, leave
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.replay import replay
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics, ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
-from barnabas.coordinator.group.group_config import ConsumerGroupConfig
+from barnabas.coordinator.group.group_config import ConsumerGroupConfig, GroupCoordinatorConfig
 from barnabas.metadata.metadata_image import MetadataImage, PartitionMetadata, TopicMetadata
+from tests.support.mock_clock import MockClock
 
 ASSIGNORS = assignors_named(("uniform", "range"))
 Owned = dict[str, set[int]]
@@ -51,7 +51,8 @@ class ConsumerGroupCoordinator:
 
     def context(self, check_regex: Callable[[str], None] = lambda regex: None) -> UpdateContext:
         topics = ClusterTopics(self.image, self._hashes)
-        return UpdateContext(topics, self.config, ASSIGNORS, self.now_ms, self.newest_topics_version, check_regex)
+        config, clock = GroupCoordinatorConfig(consumer=self.config), MockClock()
+        return UpdateContext(topics, config, clock, ASSIGNORS, self.now_ms, self.newest_topics_version, check_regex)
 
     def beat(self, member: str, epoch: int, owned: Owned | None = None, **terms: Any) -> HeartbeatAnswer:
         ids = None if owned is None else {topic_id(name): frozenset(found) for name, found in owned.items()}

@@ -15,7 +15,7 @@ from barnabas.controller.controller_channel_manager import (
     OnStopReplicaResponse,
     OnUpdateMetadataResponse,
 )
-from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_context import ControllerConfig
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.inter_broker import (

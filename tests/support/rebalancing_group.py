@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.group.classic.classic_coordinator import ConsumerCoordinator
-from barnabas.coordinator.group.classic.classic_group_terms import JoinAnswer, LeavingMember
+from barnabas.coordinator.group.classic.classic_group_member import JoinAnswer, LeavingMember
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.classic_groups import (

@@ -8,7 +8,7 @@ from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.consumer.group.consumer.member_states import MemberState
 from barnabas.clients.consumer.group.consumer.reconciling_coordinator import ReconcilingCoordinator
 from barnabas.clients.consumer.subscription_state import RebalanceListener
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer
+from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatAnswer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse

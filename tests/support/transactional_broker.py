@@ -19,7 +19,7 @@ from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
 from barnabas.api.transaction_verification import TransactionVerification, VerificationErrors, VerificationMetrics
 from barnabas.config.log_config import LogConfig
-from barnabas.coordinator.transaction.held_back_answers import WAIT_MS, DelayedRefusal, PatientAdditions
+from barnabas.coordinator.transaction.held_back_answers import WAIT_MS, DelayedAdditions, DelayedRefusal
 from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -135,7 +135,7 @@ class TransactionalBroker:
                 replicas.metadata,
                 origin,
                 None,
-                PatientAdditions(self.transactions.service, self.scheduler, replicas.clock),
+                DelayedAdditions(self.transactions.service, self.scheduler, replicas.clock),
             ),
             TransactionMarkersApi(replicas.manager, origin, replicas.clock, 1000, groups.transactional.end_transaction),
             TransactionalOffsetsApi(groups.transactional, verification, replicas.metadata, None),

@@ -24,7 +24,7 @@ from barnabas.config.listeners import inter_broker_listener_name_of, listeners_o
 from barnabas.config.log_config import LogConfig
 from barnabas.config.setting import Settings
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
-from barnabas.controller.controller_config import ElectionConfig
+from barnabas.controller.controller_context import ElectionConfig
 from barnabas.network.network_config import ListenerConfig, NetworkConfig
 from barnabas.network.socket_server import SocketServer
 from barnabas.replica.replica_config import FetcherConfig

@@ -1,9 +1,7 @@
 """The requests that follow from a set of state changes, collected and then sent: one of a kind to each broker.
 
 Owned by the controller's thread, so no lock. Requests are those of inter.broker.protocol.version 3.9: LeaderAndIsr 7,
-UpdateMetadata 8, StopReplica 4, sent in this order.
-
-Kafka: kafka.controller.ControllerBrokerRequestBatch.
+UpdateMetadata 8, StopReplica 4, sent in this order. Kafka: kafka.controller.ControllerBrokerRequestBatch.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from typing import NamedTuple
 
 from barnabas.config.listeners import SECURITY_PROTOCOLS
 from barnabas.controller.controller_channel_manager import ControllerChannelManager
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_context import ControllerConfig, ControllerContext
 from barnabas.controller.controller_events import (
     ControllerEvent,
     LeaderAndIsrResponseReceived,
@@ -222,9 +219,7 @@ class BrokerRequestBatch:
         # Made once for all brokers: their requests differ in the broker epoch only.
         topic_states = [
             UpdateMetadataRequest.UpdateMetadataTopicState(
-                topic,
-                self._context.topic_ids.get(topic, ZERO_UUID),
-                [self._update_metadata[tp] for tp in partitions],
+                topic, self._context.topic_ids.get(topic, ZERO_UUID), [self._update_metadata[tp] for tp in partitions]
             )
             for topic, partitions in _by_topic(self._update_metadata).items()
         ]

@@ -14,8 +14,7 @@ from barnabas.controller.controller_context import PartitionAndReplica
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.election import ElectionStrategy
 from barnabas.controller.partition_reassignments import PartitionReassignments
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -278,7 +277,7 @@ class ClusterChanges:
         online: set[TopicPartition] = set()
         offline: set[TopicPartition] = set()
         for topic in event.response.topics:
-            # LeaderAndIsr v5 answers with topic ids (KIP-516); a topic that was deleted meanwhile has no name any more.
+            # LeaderAndIsr v5 answers with topic ids (KIP-516); a topic that was deleted since has no name.
             name = self._context.topic_names.get(topic.topic_id)
             for error in topic.partition_errors if name is not None else ():
                 partition = TopicPartition(name or "", error.partition_index)

@@ -13,9 +13,7 @@ How a topic of a single node gets its leader:
                             LeaderAndIsr, UpdateMetadata through the channel to this broker
     request handler         LeadershipOrders.apply_leader_and_isr: the partition is led
 
-A single node takes the same way as a cluster, with itself as the only broker.
-
-Kafka: kafka.controller.KafkaController.
+A single node takes the same way as a cluster, with itself as the only broker. Kafka: kafka.controller.KafkaController.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from barnabas.controller import controller_events as events
 from barnabas.controller.broker_request_batch import BatchNotEmpty
 from barnabas.controller.controller_channel_manager import ChannelFactory, ControllerChannelManager
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_context import ControllerConfig, ControllerContext
 from barnabas.controller.controller_environment import ControllerEnvironment
 from barnabas.controller.controller_event_manager import ControllerEventManager
 from barnabas.controller.controller_state import ControllerStats
@@ -135,10 +132,7 @@ class Controller:
         self.active_controller_id = NO_CONTROLLER
 
     def elect_leaders(
-        self,
-        partitions: Collection[TopicPartition],
-        election_type: ElectionType,
-        callback: events.ElectLeadersCallback,
+        self, partitions: Collection[TopicPartition], election_type: ElectionType, callback: events.ElectLeadersCallback
     ) -> None:
         """Queue an election for ElectLeaders. `callback` gets the results by partition, on the controller's thread."""
         trigger = events.ElectionTrigger.ADMIN_CLIENT
@@ -205,9 +199,9 @@ class Controller:
 
     def _on_session_state(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            # The queued events were meant for a controller that is none any more; their requests are answered at once.
-            # The new session is not used before this returns: an election that was going on could win in it, and this
-            # broker would then resign without giving up /controller.
+            # The queued events were meant for a broker that is no longer the controller; their requests are answered at
+            # once. The new session is not used before this returns: an election that was going on could win in it, and
+            # this broker would then resign without giving up /controller.
             self._events.clear_and_put(events.Signal.EXPIRE)
         else:
             self._events.put(events.Signal.REGISTER_BROKER_AND_REELECT)

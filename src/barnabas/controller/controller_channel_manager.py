@@ -24,7 +24,7 @@ OnLeaderAndIsrResponse = Callable[[LeaderAndIsrResponse], None]
 OnUpdateMetadataResponse = Callable[[UpdateMetadataResponse], None]
 OnStopReplicaResponse = Callable[[StopReplicaResponse], None]
 OnReachabilityChange = Callable[[bool], None]
-"""Told False when nothing listens at the broker's address any more, and True when it does again."""
+"""Called with False when the broker's address refuses connections, and with True when it accepts them again."""
 
 
 class BrokerChannel(Protocol):
@@ -46,7 +46,7 @@ class BrokerChannel(Protocol):
         """Have replicas stopped, some of them deleted."""
 
     def close(self) -> None:
-        """Send no more, and drop the queued requests."""
+        """Stop sending, and drop the queued requests."""
 
 
 ChannelFactory = Callable[[BrokerInfo], BrokerChannel]

@@ -1,24 +1,61 @@
-"""The controller's knowledge: live brokers, topics, assignments, leaders, states, topics to be deleted.
+"""The settings of a controller, and its knowledge: brokers, topics, assignments, leaders, states, deletions.
 
-Owned by the controller's thread (`controller-event`); no other thread reads or writes it, so no lock.
-Kafka: kafka.controller.ControllerContext.
+The settings are made once by `broker`, and frozen. The context is owned by the controller's thread
+(`controller-event`); no other thread reads or writes it, so no lock. Kafka: the part of KafkaConfig that
+KafkaController reads, kafka.controller.ControllerContext.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.config.setting import Settings, setting
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from barnabas.zk.znodes.leader_and_isr import EPOCH_DURING_DELETE, NO_EPOCH, LeaderIsrAndControllerEpoch
 from barnabas.zk.znodes.replica_assignment import NO_ASSIGNMENT, ReplicaAssignment
 
 
+def unclean_election_disabled() -> bool:
+    """Return False, the default of `unclean.leader.election.enable`."""
+    return False
+
+
+class ElectionConfig(Settings):
+    """The settings of an election, read for each one: they may change while the broker runs."""
+
+    unclean_leader_election_enable: bool = setting("unclean.leader.election.enable")
+
+
+class ControllerConfig(Settings):
+    """The settings of a controller, named after Kafka's, and the values that the caller gives.
+
+    broker_id: may have been generated. inter_broker_listener_name: where brokers find each other's leaders; may follow
+    from the security protocol. unclean_leader_election_enable: as set when it is called.
+    """
+
+    broker_id: int
+    inter_broker_listener_name: str
+    delete_topic_enable: bool = setting("delete.topic.enable")
+    unclean_leader_election_enable: Callable[[], bool] = unclean_election_disabled
+    auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable")
+    leader_imbalance_per_broker_percentage: int = setting("leader.imbalance.per.broker.percentage")
+    leader_imbalance_check_interval_seconds: int = setting("leader.imbalance.check.interval.seconds")
+
+
 class StateChangeFailed(Exception):
     """A partition or a replica cannot move to the requested state. Kafka: StateChangeFailedException."""
+
+    @classmethod
+    def written_by_newer(cls, epoch: int, newer_epoch: int) -> StateChangeFailed:
+        """Return the failure of a controller that has been replaced and does not know it yet. Epochs: controllers'."""
+        return cls(
+            "Leader and isr path written by another controller. This probably means the current controller "
+            f"with epoch {epoch} went through a soft failure and another controller was elected "
+            f"with epoch {newer_epoch}. Aborting state change by this controller"
+        )
 
 
 class PartitionAndReplica(NamedTuple):
@@ -52,7 +89,7 @@ class ControllerContext:
         self.topics_ineligible_for_deletion: set[str] = set()
 
     def reset(self) -> None:
-        """Forget everything: this broker is not the controller any more."""
+        """Forget everything: this broker is no longer the controller."""
         # The same object, since every part of the controller holds a reference to it.
         self.__init__()  # type: ignore[misc]
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
 from barnabas.controller.controller_channel_manager import ControllerChannelManager
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext
+from barnabas.controller.controller_context import ControllerConfig, ControllerContext
 from barnabas.controller.controller_events import ControllerEvent
 from barnabas.controller.controller_state import ControllerStats
 from barnabas.controller.partition_state_machine import PartitionStateMachine
@@ -62,6 +61,6 @@ class StateMachines(NamedTuple):
         return cls(replicas, partitions, batch, batches)
 
     def clear(self) -> None:
-        """Drop the requests collected for brokers: this broker is not the controller any more."""
+        """Drop the requests collected for brokers: this broker is no longer the controller."""
         for batch in self.batches:
             batch.clear()

@@ -2,7 +2,6 @@
 
 Made by `controller`; any thread calls `put`. `_lock` guards the queue. Events are handled without the lock, and counted
 in `stats` on the controller's thread. A test passes `threaded=False` and calls `run_pending`.
-
 Kafka: kafka.controller.ControllerEventManager.
 """
 
@@ -56,7 +55,7 @@ class ControllerEventManager:
             self._thread.start()
 
     def close(self) -> None:
-        """Wait for the event being handled, preempt the others, and accept no more."""
+        """Wait for the event being handled, preempt the others, and reject later ones."""
         with self._lock:
             self._closed = True
             dropped = [event for event, _ in self._events]
@@ -124,7 +123,7 @@ class ControllerEventManager:
         try:
             self._process(event)
         except StoreUnavailableError as error:
-            # Usual at the end of a session with ZooKeeper. The controller of the next session reads everything anew.
+            # Usual at the end of a session with ZooKeeper. The controller of the next session reads everything again.
             logger.warning("Event %s was not handled: %s", event, error)
         except Exception:
             # A failed event must not end the controller: the next event may repair what this one left.

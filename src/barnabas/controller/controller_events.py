@@ -53,7 +53,7 @@ class Signal(enum.Enum):
     REELECT = "Reelect"
     """/controller is gone: stand for election."""
     EXPIRE = "Expire"
-    """The session is over: this broker is not the controller any more."""
+    """The session is over: this broker is no longer the controller."""
     REGISTER_BROKER_AND_REELECT = "RegisterBrokerAndReelect"
     """A new session is ready."""
     BROKER_CHANGE = "BrokerChange"
@@ -100,7 +100,7 @@ class UncleanLeaderElectionEnable(NamedTuple):
 
 
 class BrokerReachabilityChange(NamedTuple):
-    """Nothing listens at the address of a registered broker any more, or something does again. Not in Kafka."""
+    """The address of a registered broker refuses connections, or accepts them again. Not in Kafka."""
 
     broker_id: int
     broker_epoch: int

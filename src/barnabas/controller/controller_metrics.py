@@ -3,7 +3,6 @@
 Registered by `broker` on the main thread, once. A gauge is computed on the thread that reads it, from copies of the
 controller's context, so that the controller's thread does no work for it: copying a dict is one step, whatever thread
 changes the dict. A broker that is not the controller shows zeros. Kafka counts while it handles events instead.
-
 Kafka: KafkaController, ControllerStats, ControllerEventManager.
 """
 
@@ -16,8 +15,7 @@ from typing import Final
 from barnabas.controller.controller import Controller
 from barnabas.controller.controller_context import ControllerContext
 from barnabas.controller.controller_state import RATE_AND_TIME_METRICS
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.metrics.metrics_registry import MetricsRegistry
 
 GROUP: Final = "kafka.controller"
@@ -94,10 +92,7 @@ def _replicas_to_delete(context: ControllerContext, *, only_ineligible: bool) ->
 
 _COUNTS: Final[dict[str, tuple[str, Callable[[ControllerContext], int]]]] = {
     "OfflinePartitionsCount": ("Partitions without a leader", offline_partitions),
-    "PreferredReplicaImbalanceCount": (
-        "Partitions not led by their preferred replica",
-        preferred_replica_imbalance,
-    ),
+    "PreferredReplicaImbalanceCount": ("Partitions not led by their preferred replica", preferred_replica_imbalance),
     "GlobalTopicCount": ("Topics of the cluster", lambda context: len(context.all_topics)),
     "GlobalPartitionCount": ("Partitions of the cluster", lambda context: len(context.leadership)),
     "TopicsToDeleteCount": ("Topics being deleted", lambda context: len(context.topics_to_be_deleted)),

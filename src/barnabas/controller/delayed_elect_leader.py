@@ -3,7 +3,6 @@
 Called by the handler of ElectLeaders. The metadata cache calls `metadata_changed`, which `broker` subscribes. The
 controller answers an election on its thread; completions run there, on the thread that changed the metadata, or on the
 expiration executor. A DelayedElectLeader changes under its own lock only.
-
 Kafka: kafka.server.DelayedElectLeader, ReplicaManager.electLeaders.
 """
 

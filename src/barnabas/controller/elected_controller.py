@@ -3,7 +3,6 @@
 Made and called by Controller, on the controller's thread, so no lock. Election and resignation are decided in
 `controller`; what an event means for brokers and topics, in-sync replicas or leaders is in the parts that the table of
 handlers names.
-
 Kafka: onControllerFailover, onControllerResignation and the process... methods of kafka.controller.KafkaController.
 """
 
@@ -47,7 +46,8 @@ class ElectedController:
             cluster.send_update_metadata,
             cluster.reassignments.on_isr_changed,
         )
-        self._handlers: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], None]] = {
+        moves, elect = cluster.reassignments, machines.partitions.trigger_online_partition_state_change
+        self._handlers: Mapping[events.Signal | type[events.ControllerEvent], Callable[[Any], object]] = {
             events.Signal.BROKER_CHANGE: cluster.on_broker_change,
             events.BrokerModifications: cluster.on_broker_modifications,
             events.BrokerReachabilityChange: self._on_broker_reachability_change,
@@ -61,14 +61,14 @@ class ElectedController:
             events.StopReplicaResponseReceived: cluster.on_stop_replica_response,
             events.ReplicaLeaderElection: self._on_replica_leader_election,
             events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION: self._on_auto_rebalance,
-            events.UncleanLeaderElectionEnable: self._on_unclean_leader_election_enable,
+            events.UncleanLeaderElectionEnable: lambda event: elect(event.topic),
             events.ControlledShutdown: self._on_controlled_shutdown,
             events.AlterPartitionReceived: isr.on_alter_partition,
             events.AllocateProducerIds: self._on_allocate_producer_ids,
             events.ApiPartitionReassignment: self._on_api_partition_reassignment,
-            events.ListPartitionReassignments: self._on_list_partition_reassignments,
-            events.Signal.STORE_REASSIGNMENT: self._on_store_reassignment,
-            events.PartitionReassignmentIsrChange: self._on_partition_reassignment_isr_change,
+            events.ListPartitionReassignments: lambda event: event.callback(moves.in_progress(event.partitions)),
+            events.Signal.STORE_REASSIGNMENT: lambda _event: moves.begin_those_in_store(),
+            events.PartitionReassignmentIsrChange: lambda event: moves.on_isr_changed(event.partition),
         }
 
     def handle(self, event: events.ControllerEvent) -> None:
@@ -107,7 +107,7 @@ class ElectedController:
 
     def resign(self) -> None:
         """Forget everything and close the channels. Does no harm when this broker was not the controller."""
-        # First, so that no change in the store is queued for a controller that is none any more.
+        # First, so that no change in the store is queued for a broker that is no longer the controller.
         self._environment.watches.unwatch_cluster()
         if self._rebalance_task is not None:
             self._rebalance_task.cancel()
@@ -153,7 +153,7 @@ class ElectedController:
         try:
             self._leadership.rebalance()
         finally:
-            # Scheduled anew after each run and not periodically, so that slow runs do not pile up in the queue.
+            # Scheduled again after each run and not periodically, so that slow runs do not pile up in the queue.
             self._schedule_rebalance(self._environment.config.leader_imbalance_check_interval_seconds * 1000)
 
     def _schedule_rebalance(self, delay_ms: int) -> None:
@@ -163,9 +163,6 @@ class ElectedController:
             lambda: put_event(events.Signal.AUTO_PREFERRED_REPLICA_LEADER_ELECTION),
             delay_ms=delay_ms,
         )
-
-    def _on_unclean_leader_election_enable(self, event: events.UncleanLeaderElectionEnable) -> None:
-        self._machines.partitions.trigger_online_partition_state_change(event.topic)
 
     def _on_broker_reachability_change(self, event: events.BrokerReachabilityChange) -> None:
         """Take the leaderships of a broker that nobody can connect to, or take such a broker back (decisions/0062)."""
@@ -195,15 +192,6 @@ class ElectedController:
                 event.reassignments, allow_replication_factor_change=event.allow_replication_factor_change
             )
         )
-
-    def _on_store_reassignment(self, _event: events.Signal) -> None:
-        self._cluster.reassignments.begin_those_in_store()
-
-    def _on_list_partition_reassignments(self, event: events.ListPartitionReassignments) -> None:
-        event.callback(self._cluster.reassignments.in_progress(event.partitions))
-
-    def _on_partition_reassignment_isr_change(self, event: events.PartitionReassignmentIsrChange) -> None:
-        self._cluster.reassignments.on_isr_changed(event.partition)
 
     # -- producer ids
 

@@ -91,10 +91,7 @@ def elect_offline(
 
 
 def elect_for_reassignment(
-    partition: TopicPartition,
-    current: LeaderAndIsr,
-    assignment: ReplicaAssignment,
-    is_online: Callable[[int], bool],
+    partition: TopicPartition, current: LeaderAndIsr, assignment: ReplicaAssignment, is_online: Callable[[int], bool]
 ) -> ElectionResult:
     """Elect among the target replicas of a reassignment."""
     target = assignment.target_replicas

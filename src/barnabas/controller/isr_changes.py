@@ -164,9 +164,7 @@ class IsrChanges:
         return any(known.get(broker_id) != epoch for broker_id, epoch in broker_epochs.items())
 
     def _response(
-        self,
-        results: dict[TopicPartition, LeaderAndIsr | ErrorCode],
-        unknown: list[AlterPartitionResponse.TopicData],
+        self, results: dict[TopicPartition, LeaderAndIsr | ErrorCode], unknown: list[AlterPartitionResponse.TopicData]
     ) -> AlterPartitionResponse:
         topics: dict[str, AlterPartitionResponse.TopicData] = {}
         for partition, result in results.items():

@@ -14,8 +14,7 @@ from barnabas.controller.controller_environment import ControllerEnvironment, St
 from barnabas.controller.controller_events import ElectionTrigger
 from barnabas.controller.election import ElectionStrategy, preferred_replica_leader
 from barnabas.controller.partition_state_machine import ElectionOutcomes
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.protocol.codes import ElectionType
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

@@ -9,8 +9,7 @@ connection's wake-up. `queue_size` and `on_taken` are for the metrics.
 While no request waits the thread waits for an event of the connection; `_put` ends that wait. Once the connection is
 lost and the broker's address refuses another, the broker's process has ended, and the controller is told without
 waiting for the end of its session (decisions/0062). From then on the channel sends nothing: its queue has orders for a
-broker that is given everything anew, over another channel, when it accepts connections again.
-
+broker that is sent everything again, over another channel, when it accepts connections again.
 Kafka: kafka.controller.RequestSendThread, ControllerChannelManager.addNewBroker.
 """
 
@@ -43,7 +42,7 @@ WATCH_SECONDS = 0.05
 """The time between two attempts to connect while no request waits."""
 IDLE_POLL_MS = 1_000
 """The longest poll of an idle connection. An event or a request ends it at once."""
-# A listener that is bound anew is closed for a moment.
+# A listener that is bound again is closed for a moment.
 _REFUSALS_OF_A_DEAD_BROKER: Final = 2
 
 
@@ -93,14 +92,6 @@ class _QueueItem(NamedTuple):
     queued_ms: int
 
 
-def _ignore(_queue_time_ns: int) -> None:
-    """Do nothing: the default of `on_taken`."""
-
-
-def _do_nothing() -> None:
-    """Do nothing: the default of `on_closed`."""
-
-
 class NetworkBrokerChannel:
     """A BrokerChannel over a PeerConnection, which the channel closes.
 
@@ -116,8 +107,8 @@ class NetworkBrokerChannel:
         connection: PeerConnection,
         socket_timeout_ms: int,
         *,
-        on_taken: Callable[[int], None] = _ignore,
-        on_closed: Callable[[], None] = _do_nothing,
+        on_taken: Callable[[int], None] = lambda _queue_time_ns: None,
+        on_closed: Callable[[], None] = lambda: None,
         refuses_connections: Callable[[], bool] | None = None,
     ) -> None:
         self._controller_id = controller_id
@@ -222,7 +213,7 @@ class NetworkBrokerChannel:
             logger.exception("Controller %d failed to process an answer of broker %s", self._controller_id, self._node)
 
     def _send_until_answered(self, request: Message) -> Message | None:
-        """Send a request until it is answered. Return the answer, or None once nothing is sent any more."""
+        """Send a request until it is answered. Return the answer, or None once the channel stops sending."""
         while self._may_send():
             try:
                 self._connection.await_ready(self._socket_timeout_ms)

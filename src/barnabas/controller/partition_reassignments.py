@@ -25,9 +25,7 @@ An example, from replicas 1, 2, 3 to 4, 5, 6 with leader 1:
 
 /admin/reassign_partitions, which tools wrote before Kafka 2.4's API, is read when it is created and when a controller
 is elected. A partition leaves it when its move is complete, when it cannot begin, or when the API moves it elsewhere;
-the last one takes the znode along.
-
-Kafka: KafkaController.onPartitionReassignment.
+the last one takes the znode along. Kafka: KafkaController.onPartitionReassignment.
 """
 
 from __future__ import annotations
@@ -40,8 +38,7 @@ from barnabas.controller.controller_context import PartitionAndReplica, StateCha
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
 from barnabas.controller.controller_events import Signal
 from barnabas.controller.election import ElectionStrategy
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
@@ -405,11 +402,7 @@ class PartitionReassignments:
                     "mean we somehow tried to reassign a partition that doesn't exist"
                 )
             if state.controller_epoch > self._context.epoch:
-                raise StateChangeFailed(
-                    "Leader and isr path written by another controller. This probably means the current controller "
-                    f"with epoch {self._context.epoch} went through a soft failure and another controller was elected "
-                    f"with epoch {state.controller_epoch}. Aborting state change by this controller"
-                )
+                raise StateChangeFailed.written_by_newer(self._context.epoch, state.controller_epoch)
             # Without an outcome the leader wrote its state meanwhile; the loop reads that and tries again.
             finished, _ = self._zk.topics.update_leader_and_isr(
                 {partition: state.leader_and_isr.new_epoch()}, self._context.epoch, self._context.epoch_version

@@ -2,7 +2,6 @@
 
 Owned by the controller's thread, so no lock. The table in `partition_states` says which transitions are allowed and
 what they need; `election` chooses leaders; this module reads, writes and sends.
-
 Kafka: kafka.controller.ZkPartitionStateMachine.
 """
 
@@ -14,8 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext, StateChangeFailed
+from barnabas.controller.controller_context import ControllerConfig, ControllerContext, StateChangeFailed
 from barnabas.controller.election import (
     ElectionResult,
     ElectionStrategy,
@@ -24,10 +22,10 @@ from barnabas.controller.election import (
     elect_offline,
     elect_preferred_replica,
 )
-from barnabas.controller.partition_states import (
+from barnabas.controller.state_tables import (
+    PARTITION_TRANSITIONS,
     PartitionEffect,
     PartitionState,
-    partition_transition,
     valid_previous_partition_states,
 )
 from barnabas.metrics.meter import Meter
@@ -82,10 +80,7 @@ class PartitionStateMachine:
         return self.handle_state_changes(partitions, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 
     def handle_state_changes(
-        self,
-        partitions: Sequence[TopicPartition],
-        target: PartitionState,
-        strategy: ElectionStrategy | None = None,
+        self, partitions: Sequence[TopicPartition], target: PartitionState, strategy: ElectionStrategy | None = None
     ) -> ElectionOutcomes:
         """Move partitions to `target`. A transition that is not allowed is logged, and the partition stays.
 
@@ -115,7 +110,7 @@ class PartitionStateMachine:
         to_elect: list[TopicPartition] = []
         for partition in partitions:
             state = self._context.partition_states.setdefault(partition, PartitionState.NON_EXISTENT)
-            transition = partition_transition(state, target)
+            transition = PARTITION_TRANSITIONS[state, target]
             if transition is None:
                 self._log_invalid_transition(partition, state, target)
             elif PartitionEffect.INITIALIZE_LEADERSHIP in transition.effects:
@@ -227,11 +222,7 @@ class PartitionStateMachine:
                 state = LeaderIsrAndControllerEpoch(outcome, self._context.epoch)
                 self._context.leadership[partition] = state
                 self._batch.add_leader_and_isr(
-                    elected[partition].recipients,
-                    partition,
-                    state,
-                    self._context.assignment(partition),
-                    is_new=False,
+                    elected[partition].recipients, partition, state, self._context.assignment(partition), is_new=False
                 )
         return outcomes, to_retry
 

@@ -1,9 +1,7 @@
 """The state machine of replicas: it starts and stops them on brokers, and removes them from the in-sync replicas.
 
 Owned by the controller's thread, so no lock. The table in `replica_states` says which transitions are allowed and what
-they need; this module reads, writes and sends.
-
-Kafka: kafka.controller.ZkReplicaStateMachine.
+they need; this module reads, writes and sends. Kafka: kafka.controller.ZkReplicaStateMachine.
 """
 
 from __future__ import annotations
@@ -13,13 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from barnabas.controller.broker_request_batch import BrokerRequestBatch
-from barnabas.controller.controller_config import ControllerConfig
-from barnabas.controller.controller_context import ControllerContext, PartitionAndReplica, StateChangeFailed
-from barnabas.controller.replica_states import (
+from barnabas.controller.controller_context import (
+    ControllerConfig,
+    ControllerContext,
+    PartitionAndReplica,
+    StateChangeFailed,
+)
+from barnabas.controller.state_tables import (
+    REPLICA_TRANSITIONS,
     ReplicaEffect,
     ReplicaState,
     ReplicaTransition,
-    replica_transition,
     valid_previous_replica_states,
 )
 from barnabas.protocol.topic_partition import TopicPartition
@@ -85,7 +87,7 @@ class ReplicaStateMachine:
         leaving_isr: list[PartitionAndReplica] = []
         for replica in replicas:
             state = self._context.replica_states.setdefault(replica, ReplicaState.NON_EXISTENT)
-            transition = replica_transition(state, target)
+            transition = REPLICA_TRANSITIONS[state, target]
             if transition is None:
                 self._log_invalid_transition(replica, state, target)
             elif ReplicaEffect.STOP_AND_LEAVE_ISR in transition.effects:
@@ -196,11 +198,7 @@ class ReplicaStateMachine:
                         "and isr path in zookeeper is empty"
                     )
             elif state.controller_epoch > self._context.epoch:
-                outcomes[partition] = StateChangeFailed(
-                    "Leader and isr path written by another controller. This probably means the current controller "
-                    f"with epoch {self._context.epoch} went through a soft failure and another controller was elected "
-                    f"with epoch {state.controller_epoch}. Aborting state change by this controller"
-                )
+                outcomes[partition] = StateChangeFailed.written_by_newer(self._context.epoch, state.controller_epoch)
             elif replica_id not in state.leader_and_isr.isr:
                 # Nothing to write; the other replicas are still sent the state, which they may have missed.
                 outcomes[partition] = state.leader_and_isr

@@ -2,7 +2,6 @@
 
 A part of the controller. Its thread registers and unregisters watches and owns the sets of watched topics, brokers and
 partitions, so no lock. Watches fire on the store's watch thread, which only puts events.
-
 Kafka: BrokerChangeHandler, TopicChangeHandler, PartitionModificationsHandler.
 """
 

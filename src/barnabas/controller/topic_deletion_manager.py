@@ -21,8 +21,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from barnabas.controller.controller_context import PartitionAndReplica
 from barnabas.controller.controller_environment import ControllerEnvironment, StateMachines
-from barnabas.controller.partition_states import PartitionState
-from barnabas.controller.replica_states import ReplicaState
+from barnabas.controller.state_tables import PartitionState, ReplicaState
 from barnabas.protocol.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ sets a flag, so the thread of a request never waits for a pipe; a report has all
 `_changed` guards what is to be reported, `_write_lock` the pipe and the order of reports.
 
 When the pipe of the commands ends, the test kit has closed it or has died: every fault is removed. So they are if the
-thread of the commands fails, because no command could remove them any more.
+thread of the commands fails, because no command could remove them.
 """
 
 from __future__ import annotations

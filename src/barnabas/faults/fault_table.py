@@ -1,7 +1,7 @@
 """The faults that are installed in a broker, with their counts: which one hits a request.
 
-Made by `fault_layer`. `injector` asks on every thread that runs requests, `control_channel` installs and removes on its
-own. The list of faults is a tuple, replaced by one assignment, so that a request without a fault takes no lock.
+Made by `fault_layer`. FaultInjector asks on every thread that runs requests, `control_channel` installs and removes on
+its own. The list of faults is a tuple, replaced by one assignment, so that a request without a fault takes no lock.
 `_lock` guards the replacement, the counts, and the set of faults whose counts have changed. Knows no time and no
 network; tests need neither.
 
@@ -18,8 +18,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from barnabas.faults.actions import Action
-from barnabas.faults.fault_plan import FaultPlan, RequestFacts
+from barnabas.faults.fault_plan import Action, FaultPlan, RequestFacts
 
 
 class Counts(NamedTuple):

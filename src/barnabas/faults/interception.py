@@ -1,7 +1,7 @@
 """The two places at which a fault meets a request: before its handler, and after it, when the answer is handed over.
 
-Made by `injector` for a request that a fault hits; whichever thread runs the request calls it, or the thread that ends
-a delay. One owner at a time, no lock.
+Made by FaultInjector for a request that a fault hits; whichever thread runs the request calls it, or the thread that
+ends a delay. One owner at a time, no lock.
 
 Before: `BeforeHandling` has the request itself, which no handler has seen. After: `AnswerTap` stands in the place of
 the request's ResponseChannel. The handler and the purgatory work as ever, and the first answer that they hand over

@@ -1,6 +1,6 @@
 """The topics that a request names, by name or by id, whatever its API.
 
-Called by `injector` on the thread that runs the request, only for plans with a topic; pure. Where an API's request
+Called by FaultInjector on the thread that runs the request, only for plans with a topic; pure. Where an API's request
 names topics is read from its declaration: in fields named topic, topic_name and topic_id, in the `name` of the items of
 a list of topics, and in lists of topic names. A resource of DescribeConfigs and its relatives is a topic by its type.
 

@@ -5,7 +5,6 @@ notices on a scheduler's. `_lock` guards `_versions` and serialises every change
 notice about an older version cannot undo a newer one: whatever is applied was read, or written, under the lock. It is
 held while the store is asked; deciding takes no lock. Changes of clients are put into a queue, which one of the
 scheduler's threads works off, so that no request handler waits for the store; `_queue_lock` guards the queue.
-
 Kafka: AclAuthorizer.createAcls, deleteAcls, updateResourceAcls, processAclChangeNotification.
 """
 

@@ -5,7 +5,6 @@ coordinators need. They are created only when enough brokers are alive for all r
 replica would be lost with its broker. With the embedded store there is never a second broker: they get one replica
 then, whatever the settings say. `_lock` guards the names that are being created, and the reasons why internal topics
 could not be: when many clients ask for the same coordinator at once, its topic is created once.
-
 Kafka: DefaultAutoTopicCreationManager.
 """
 
@@ -149,10 +148,7 @@ def _internal_topics(config: InternalTopicsConfig) -> Mapping[str, InternalTopic
         # The topic would have the broker's default, with which no offset could ever be committed.
         configs["min.insync.replicas"] = str(most)
     offsets = TopicToCreate(
-        GROUP_METADATA_TOPIC,
-        config.offsets_partitions,
-        min(config.offsets_replication_factor, most),
-        configs=configs,
+        GROUP_METADATA_TOPIC, config.offsets_partitions, min(config.offsets_replication_factor, most), configs=configs
     )
     transactions = TopicToCreate(
         TRANSACTION_STATE_TOPIC,

@@ -4,9 +4,7 @@ Made by `broker`, which registers before the controller stands for election; the
 after its session expired (thread `controller-event`). `_lock` guards the registration and the epoch.
 
 The znode of a killed broker lasts as long as its session. A broker that is started again before that waits for the end
-of the session; Apache Kafka's does not start.
-
-Kafka: KafkaServer.createBrokerInfo, KafkaZkClient.registerBroker.
+of the session; Apache Kafka's does not start. Kafka: KafkaServer.createBrokerInfo, KafkaZkClient.registerBroker.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The listener for one kind of notices in the store: each notice is handled once, in order, also after failures.
 
-Used by `config_change_listener` and `delegation_token_listener`. The watch on the parent of the notices fires on the
+Used by `stored_configs` and `delegation_token_manager`. The watch on the parent of the notices fires on the
 store's watch thread, which only schedules the reading; notices are read and handled on a `scheduler-<n>` thread.
-`_lock` serialises readings, so that they are in order.
-
-Kafka: ZkNodeChangeNotificationListener.
+`_lock` serialises readings, so that they are in order. Kafka: ZkNodeChangeNotificationListener.
 """
 
 from __future__ import annotations

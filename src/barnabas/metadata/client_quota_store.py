@@ -1,13 +1,12 @@
 """Client quotas in the store, of users, client ids, clients of users and IP addresses, and the listener for changes.
 
-ClientQuotaStore is used by `client_quotas`, `scram_credential_admin` (users have credentials, too) and the listener on
-any thread; it blocks on the store and keeps nothing. Who changes settings holds its `lock` from the reading to the
-writing. Paths: /config/users/<u>, /config/clients/<c>, /config/users/<u>/clients/<c>, /config/ips/<ip>; names are
-sanitized, or `<default>`.
+ClientQuotaStore is used by `client_quota_admin`, `scram_credential_admin` (users have credentials, too) and the
+listener on any thread; it blocks on the store and keeps nothing. Who changes settings holds its `lock` from the reading
+to the writing. Paths: /config/users/<u>, /config/clients/<c>, /config/users/<u>/clients/<c>, /config/ips/<ip>; names
+are sanitized, or `<default>`.
 
 ClientQuotaListener is made by `broker`. The main thread calls `load` at start; ConfigChangeListener calls the rest on a
 scheduler's thread. `_lock` serialises them: what `load` read before a change must not be applied after the change.
-
 Kafka: AdminZkClient.changeConfigs, ClientIdConfigHandler, UserConfigHandler, IpConfigHandler.
 """
 
@@ -18,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, IP_CONNECTION_RATE, KafkaQuotaEntity, desanitize
 from barnabas.quota.quota_managers import QuotaManagers
 from barnabas.zk.kafka_zk_client import KafkaZkClient

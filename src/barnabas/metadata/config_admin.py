@@ -2,8 +2,7 @@
 
 Used by AlterConfigs and IncrementalAlterConfigs on request handler threads; blocks on the store. `_lock` serialises
 changes, since a change reads the store before it writes. An answer does not wait until the brokers have read the change
-(`config_change_listener`), as in Kafka's ZooKeeper mode. Error texts are Kafka's.
-
+(`ConfigChangeListener`), as in Kafka's ZooKeeper mode. Error texts are Kafka's.
 Kafka: ZkAdminManager.alterConfigs, AdminZkClient.changeTopicConfig, ConfigAdminManager.prepareIncrementalConfigs.
 """
 
@@ -22,9 +21,8 @@ from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import KEPT_TOPIC_KEYS, by_reason
 from barnabas.config.log_config import validate_topic_config
 from barnabas.config.topic_config_keys import TOPIC_CONFIG_KEYS
-from barnabas.metadata.config_repository import ALL_BROKERS, ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
-from barnabas.metadata.stored_passwords import StoredPasswords
+from barnabas.metadata.stored_configs import ALL_BROKERS, ConfigRepository, StoredPasswords
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode

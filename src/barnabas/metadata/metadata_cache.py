@@ -2,9 +2,7 @@
 
 The handler of UpdateMetadata feeds it on a request handler's thread; every thread reads `image` without a lock. `_lock`
 serialises the building of images. Subscribers are called after an image is published, without the lock, on the feeding
-thread.
-
-Kafka: kafka.server.metadata.ZkMetadataCache.
+thread. Kafka: kafka.server.metadata.ZkMetadataCache.
 """
 
 from __future__ import annotations

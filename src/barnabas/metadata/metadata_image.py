@@ -2,7 +2,6 @@
 
 Made by `metadata_cache`, read on every thread by one attribute access; immutable, so no lock. A request that reads the
 image once sees one state of the cluster throughout, whatever updates arrive meanwhile.
-
 Kafka: MetadataSnapshot, org.apache.kafka.image.MetadataImage.
 """
 

@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.quota.quota_entity import DEFAULT_NAME, desanitize
 from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
 from barnabas.zk.kafka_zk_client import KafkaZkClient

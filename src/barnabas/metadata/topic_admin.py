@@ -2,9 +2,7 @@
 
 Used by CreateTopics, DeleteTopics, CreatePartitions and auto-creation, on request handler threads; blocks on the store.
 Stateless but for its arguments, so no lock. Answers do not wait for the controller: a caller that wants to wait watches
-the metadata image. Error texts are Kafka's.
-
-Kafka: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient.
+the metadata image. Error texts are Kafka's. Kafka: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient.
 """
 
 from __future__ import annotations
@@ -56,10 +54,6 @@ class TopicAdminConfig(Settings):
     num_partitions: int = setting("num.partitions")
     default_replication_factor: int = setting("default.replication.factor")
     validate_topic_config: Callable[[Mapping[str, str]], None] = validate_topic_config
-
-
-def _do_nothing() -> None:
-    """Do nothing: the default of `require_room`."""
 
 
 class TopicToCreate(NamedTuple):
@@ -119,7 +113,7 @@ class TopicAdmin:
         metadata_cache: MetadataCache,
         config: TopicAdminConfig,
         chance: random.Random | None = None,
-        require_room: Callable[[], None] = _do_nothing,
+        require_room: Callable[[], None] = lambda: None,
     ) -> None:
         """require_room: checks that logs can be made. Raises ApiError: KAFKA_STORAGE_ERROR."""
         self._require_room = require_room
@@ -286,11 +280,7 @@ class TopicAdmin:
     # -- growth
 
     def create_partitions(
-        self,
-        wanted: Iterable[TopicToGrow],
-        *,
-        validate_only: bool = False,
-        quota: ControllerMutationQuota = UNBOUNDED,
+        self, wanted: Iterable[TopicToGrow], *, validate_only: bool = False, quota: ControllerMutationQuota = UNBOUNDED
     ) -> dict[str, ApiError | None]:
         """Add partitions to topics, or only check whether they could be added. Return the error of each topic, or None.
 

@@ -5,9 +5,7 @@ executor and the other callers that apply state changes drain it when they hold 
 pops of `collections.deque` are atomic on every build of Python.
 
 Without the queue two threads could deadlock (KAFKA-8334): each appends to a partition under its group's lock, and the
-append completes a delayed operation of the other's group, which needs that group's lock.
-
-Kafka: DelayedActionQueue.
+append completes a delayed operation of the other's group, which needs that group's lock. Kafka: DelayedActionQueue.
 """
 
 from __future__ import annotations

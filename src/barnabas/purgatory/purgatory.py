@@ -16,7 +16,6 @@ A produce with acks=all, and the fetch of a follower that has its records at las
     timeout is never started
 
 In a `DelayedFuturePurgatory` operations wait for futures: for the work of other threads.
-
 Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory, kafka.server.DelayedFuturePurgatory.
 """
 

@@ -4,7 +4,6 @@ Called by `DelayedOperationPurgatory`; any thread may add and cancel. The `timer
 passes expired tasks to `execute`, in the broker the `expiration-executor` thread, so that a slow completion never
 delays other timeouts. `_lock`, which is that of `_changed`, guards wheel, heap and count; no task is called under it.
 Tests call `advance()` with a mock clock and never start the thread.
-
 Kafka: SystemTimer, SystemTimer.taskExecutor, SystemTimerReaper.
 """
 
@@ -41,12 +40,7 @@ class SystemTimer:
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        execute: Callable[[Callable[[], None]], None],
-        *,
-        tick_ms: int = 1,
-        wheel_size: int = 20,
+        self, clock: Clock, execute: Callable[[Callable[[], None]], None], *, tick_ms: int = 1, wheel_size: int = 20
     ) -> None:
         self._clock = clock
         self._execute = execute

@@ -15,7 +15,6 @@ coarse wheel expires, its entries are inserted again and land in a finer wheel. 
     1                                 10 ms left: bucket of 450; at 450 ms it runs
 
 A timeout of 30 seconds therefore costs a handful of dict operations in all, and none while it waits.
-
 Kafka: org.apache.kafka.server.util.timer.TimingWheel.
 """
 
@@ -76,11 +75,7 @@ class TimingWheel:
     )
 
     def __init__(
-        self,
-        tick_ms: int,
-        wheel_size: int,
-        start_ms: int,
-        on_new_expiration: Callable[[int, Bucket], None],
+        self, tick_ms: int, wheel_size: int, start_ms: int, on_new_expiration: Callable[[int, Bucket], None]
     ) -> None:
         self._tick_ms = tick_ms
         self._wheel_size = wheel_size

@@ -8,10 +8,8 @@ A sensor without a recording for an hour is dropped (Kafka: InactiveSensorExpira
 clients, so the table is bounded as well: when it is full, sensors that have been idle for the whole window go, which
 loses nothing, and if those are too few, the ones idle longest.
 
-Two differences from Kafka: time is monotonic; and where no limit is left, nothing is measured any more (Kafka measures
-until it is restarted).
-
-Kafka: kafka.server.ClientQuotaManager.
+Two differences from Kafka: time is monotonic; and where no limit is left, measuring stops (Kafka measures
+until it is restarted). Kafka: kafka.server.ClientQuotaManager.
 """
 
 from __future__ import annotations

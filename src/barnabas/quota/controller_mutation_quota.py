@@ -2,7 +2,6 @@
 
 Made for each CreateTopics, CreatePartitions and DeleteTopics by `ControllerMutationQuotaManager`, recorded to by
 `metadata.topic_admin` on the thread that handles the request, read afterwards by the thread that answers it.
-
 Kafka: ControllerMutationQuota, StrictControllerMutationQuota, PermissiveControllerMutationQuota (KIP-599).
 """
 

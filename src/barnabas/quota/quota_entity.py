@@ -2,7 +2,6 @@
 
 Immutable values and pure functions, for any thread. Entities are made by `metadata` from the store, and looked up by
 `quota_limits`. Names are sanitized, that is percent-encoded, in paths of the store and in names of metrics.
-
 Kafka: ClientQuotaManager.KafkaQuotaEntity, QuotaType, QuotaConfig, org.apache.kafka.common.utils.Sanitizer.
 """
 

@@ -93,9 +93,7 @@ class QuotaLimits:
             if bound is not None:
                 return Share("", client_id, bound)
         return Share(
-            sanitized_user if self._unlimited_by_user else "",
-            client_id if self._unlimited_by_client else "",
-            UNLIMITED,
+            sanitized_user if self._unlimited_by_user else "", client_id if self._unlimited_by_client else "", UNLIMITED
         )
 
     def _share_without_client_id(self, user: str) -> Share:

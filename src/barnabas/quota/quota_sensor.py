@@ -3,7 +3,6 @@
 Made and expired by `ClientQuotaManager`; recorded to by whichever thread answers a request. `_lock` guards the values;
 milliseconds come with each call. Beside Kafka's: a quota of 0 makes its client wait for the whole window (in Kafka
 Infinity becomes -1 ms, which is no wait).
-
 Kafka: ClientSensors, QuotaUtils, ControllerMutationQuotaManager.throttleTimeMs, TokenBucket.
 """
 

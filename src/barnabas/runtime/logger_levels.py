@@ -86,7 +86,7 @@ _KAFKA_LOGGERS: Final[Mapping[str, tuple[str, ...]]] = {
         "barnabas.replica",
     ),
     "kafka.server.ClientQuotaManager": ("barnabas.quota",),
-    "kafka.server.DelegationTokenManager": ("barnabas.metadata.delegation_tokens",),
+    "kafka.server.DelegationTokenManager": ("barnabas.metadata.delegation_token_manager",),
     "kafka.server.DynamicBrokerConfig": ("barnabas.broker.settings.dynamic_broker_config",),
     "kafka.server.KafkaApis": ("barnabas.api",),
     "kafka.server.KafkaRequestHandler": ("barnabas.network.request_handler",),

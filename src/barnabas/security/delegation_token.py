@@ -1,7 +1,7 @@
 """Delegation tokens (KIP-48): what a token is, the HMAC that is its password, and the tokens that this broker knows.
 
-`metadata.delegation_tokens` fills the TokenCache, on the thread of a request or of the scheduler; Processors read it
-when a client logs in by a token. `_lock` guards all its tables. Tokens are immutable values.
+`metadata.delegation_token_manager` fills the TokenCache, on the thread of a request or of the scheduler; Processors
+read it when a client logs in by a token. `_lock` guards all its tables. Tokens are immutable values.
 
 A token lets a program log in as its owner without the owner's own credentials: its id is the user name of a SCRAM
 login, its HMAC in base64 is the password. The HMAC is computed from the id and the cluster's secret, so that every

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.faults.actions import BlackHole, Delay, Drop, Error, Kill
-    from barnabas.faults.calls import Chance, Every, First, Nth
+    from barnabas.faults.fault_plan import BlackHole, Chance, Delay, Drop, Error, Every, First, Kill, Nth
     from barnabas.testing.broker_cluster import Cluster, cluster
     from barnabas.testing.broker_process import BrokerFailed, BrokerProcess, broker
     from barnabas.testing.faults import Fault, Faults
@@ -35,8 +34,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "barnabas.faults.actions": ("BlackHole", "Delay", "Drop", "Error", "Kill"),
-    "barnabas.faults.calls": ("Chance", "Every", "First", "Nth"),
+    "barnabas.faults.fault_plan": ("BlackHole", "Chance", "Delay", "Drop", "Error", "Every", "First", "Kill", "Nth"),
     "barnabas.testing.broker_process": ("BrokerFailed", "BrokerProcess", "broker"),
     "barnabas.testing.broker_cluster": ("Cluster", "cluster"),
     "barnabas.testing.faults": ("Fault", "Faults"),

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from barnabas.faults.actions import Drop
+from barnabas.faults.fault_plan import Drop
 from barnabas.protocol.headers import decode_response_header, response_header_version
 from barnabas.protocol.messages.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -171,7 +171,7 @@ class Cluster:
             self.store.cut_off(self._store_addresses[broker_id])
 
     def cut_link(self, source: int, target: int) -> None:
-        """Lose one direction: no request of `source` reaches `target` any more. Raises BrokerFailed, ValueError."""
+        """Lose one direction: no request of `source` reaches `target` from now on. Raises BrokerFailed, ValueError."""
         self._splits.cut(source, target)
 
     def heal(self) -> None:
@@ -303,7 +303,7 @@ class _NetworkSplits:
         self._faults: list[Fault] = []
 
     def cut(self, source: int, target: int) -> None:
-        """Have no request of one broker reach another, from the moment this returns.
+        """Stop all requests of one broker to another, from the moment this returns.
 
         Raises BrokerFailed: the brokers take no faults. Raises ValueError: the link of a broker to itself.
         """

@@ -80,11 +80,7 @@ class BrokerSecurity:
         if not asks_for_certificates:
             return ANONYMOUS
         from barnabas.security.tls.key_stores import load_key_store  # noqa: PLC0415 - most test runs never need it
-        from barnabas.security.tls.principal_mapper import (  # noqa: PLC0415
-            InvalidRule,
-            NoMatchingRule,
-            PrincipalMapper,
-        )
+        from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper  # noqa: PLC0415
         from barnabas.security.tls.tls_config import KeyStoreConfig  # noqa: PLC0415
 
         assert self.certificates is not None  # TLS alone
@@ -130,11 +126,7 @@ class BrokerSecurity:
         settings = {} if self.certificates is None else dict(self.certificates.librdkafka_settings)
         settings["security.protocol"] = self.protocol.lower()
         if self.has_users:
-            settings |= {
-                "sasl.mechanisms": MECHANISM,
-                "sasl.username": self.user,
-                "sasl.password": self.password,
-            }
+            settings |= {"sasl.mechanisms": MECHANISM, "sasl.username": self.user, "sasl.password": self.password}
         return settings
 
     @property
@@ -177,10 +169,7 @@ def security_of(data_dir: str, kind: str) -> BrokerSecurity:
 
 
 def _certificates_beside(data_dir: str) -> DevelopmentCertificates:
-    from barnabas.security.tls.development_certificates import (  # noqa: PLC0415 - most test runs never need them
-        DevelopmentCertificates,
-        make_certificates,
-    )
+    from barnabas.security.tls.development_certificates import DevelopmentCertificates, make_certificates  # noqa: PLC0415 - most test runs never need them
 
     made = DevelopmentCertificates(Path(data_dir.rstrip(os.sep) + "-certificates").absolute())
     return made if made.client.exists() else make_certificates(made.directory)

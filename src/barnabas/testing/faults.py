@@ -17,10 +17,8 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
-from barnabas.faults.actions import Action, Kill
-from barnabas.faults.calls import Calls
 from barnabas.faults.control_messages import Command, Report, decode_report, encode_command
-from barnabas.faults.fault_plan import Api, FaultPlan, fault_plan
+from barnabas.faults.fault_plan import Action, Api, Calls, FaultPlan, Kill, fault_plan
 from barnabas.faults.fault_table import NO_COUNTS, Counts, InstalledFault
 
 WAIT_SECONDS = 30.0

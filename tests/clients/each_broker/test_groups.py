@@ -66,7 +66,7 @@ class Members:
     def sizes(self) -> list[int]:
         return sorted(len(consumer.assignment()) for consumer in self.running)
 
-    def is_settled(self, *sizes: int) -> bool:
+    def is_decided(self, *sizes: int) -> bool:
         """Whether the partitions are divided so, and no member is in a rebalance that the others have ended."""
         generations = {consumer.group_metadata().generation_id for consumer in self.running}
         return self.sizes() == list(sizes) and len(generations) == 1
@@ -199,7 +199,7 @@ def test_listeners_hear_of_each_change(broker: EachBroker, topic: str, members: 
     first = members.add(events, **strategy)
     members.poll_until(lambda: members.sizes() == [3])
     second = members.add(others, **strategy)
-    members.poll_until(lambda: members.is_settled(1, 2))
+    members.poll_until(lambda: members.is_decided(1, 2))
     moved = {each.partition for each in second.assignment()}
     assert events.moves == [("assigned", {0, 1, 2}), ("revoked", moved)]
     assert others.moves == [("assigned", moved)]
@@ -258,7 +258,7 @@ def test_static_members(broker: EachBroker, topic: str, members: Members) -> Non
     events = Events()
     members.add(events)
     restarting = members.add(group_instance_id="me")
-    members.poll_until(lambda: members.is_settled(1, 2))
+    members.poll_until(lambda: members.is_decided(1, 2))
     before = restarting.assignment(), list(events.moves)
     members.close(restarting)
     again = members.add(group_instance_id="me")

@@ -28,8 +28,8 @@ from barnabas.api.topic_changes import TopicChanges
 from barnabas.api.transaction_verification import TransactionVerification, VerificationMetrics
 from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
-from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin
+from barnabas.coordinator.transaction.held_back_answers import DelayedAdditions
+from barnabas.coordinator.transaction.transaction_coordinator import TransactionAdmin
 from barnabas.coordinator.transaction.transaction_service import TransactionService
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.config_admin import ConfigAdmin
@@ -150,7 +150,7 @@ class Broker:
         transactions = transaction_environment(self.replicas, admin.generate)
         service = TransactionService(transactions, lambda _: None)
         origin = broker_origin(self.permissions)
-        additions = PatientAdditions(service, self.replicas.broker.scheduler, clock)
+        additions = DelayedAdditions(service, self.replicas.broker.scheduler, clock)
         ids = TransactionsApi(service, admin, len, metadata, origin, self.permissions, additions)
         transaction_admin = TransactionAdminApi(TransactionAdmin(transactions), self.permissions)
         cluster = ClusterApi(metadata, self.permissions)

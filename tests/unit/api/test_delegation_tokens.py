@@ -14,7 +14,7 @@ from barnabas.api.handlers.delegation_tokens import DelegationTokensApi
 from barnabas.api.registry import Registry
 from barnabas.api.request import ConnectionContext
 from barnabas.api.request_parser import RequestParser
-from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
+from barnabas.metadata.delegation_token_manager import DelegationTokenManager, TokenConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header

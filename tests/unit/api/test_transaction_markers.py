@@ -10,7 +10,7 @@ from barnabas.api.apis import Apis
 from barnabas.api.handlers.transaction_markers import TransactionMarkersApi
 from barnabas.api.registry import Registry
 from barnabas.api.request_parser import RequestParser
-from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
+from barnabas.coordinator.group.group_table import EndedGroupTransaction
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header

@@ -9,7 +9,7 @@ from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.broker.settings.server_config import RequestHandlerConfig
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
-from barnabas.metadata.config_repository import ALL_BROKERS
+from barnabas.metadata.stored_configs import ALL_BROKERS
 from barnabas.quota.replication_quota import UNLIMITED
 
 

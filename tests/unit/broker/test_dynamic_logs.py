@@ -12,7 +12,7 @@ from barnabas.broker.settings.topic_log_configs import TopicLogConfigs
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import LogConfig
-from barnabas.metadata.config_repository import ALL_BROKERS
+from barnabas.metadata.stored_configs import ALL_BROKERS
 from barnabas.protocol.topic_partition import TopicPartition
 
 OVERRIDES = {"orders": {}, "payments": {"max.message.bytes": "77"}, "no-topic-of-ours": {}}

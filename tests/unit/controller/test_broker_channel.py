@@ -13,7 +13,7 @@ import pytest
 from barnabas.config.listeners import EndPoint
 from barnabas.controller import network_broker_channel
 from barnabas.controller.controller import Controller
-from barnabas.controller.controller_config import ControllerConfig
+from barnabas.controller.controller_context import ControllerConfig
 from barnabas.controller.controller_event_manager import ControllerEventManager
 from barnabas.controller.controller_events import ControllerEvent, PartitionModifications, Signal
 from barnabas.controller.network_broker_channel import NetworkBrokerChannel

@@ -7,18 +7,14 @@ from typing import TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.controller.partition_states import (
+from barnabas.controller.state_tables import (
     PARTITION_TRANSITIONS,
+    REPLICA_TRANSITIONS,
     PartitionEffect,
     PartitionState,
-    partition_transition,
-    valid_previous_partition_states,
-)
-from barnabas.controller.replica_states import (
-    REPLICA_TRANSITIONS,
     ReplicaEffect,
     ReplicaState,
-    replica_transition,
+    valid_previous_partition_states,
     valid_previous_replica_states,
 )
 
@@ -57,7 +53,7 @@ def test_replica_table_is_total_and_kafkas() -> None:
 def test_partition_goes_where_it_is_asked_or_stays(targets: list[PartitionState]) -> None:
     state, led = PartitionState.NON_EXISTENT, False
     for target in targets:
-        transition = partition_transition(state, target)
+        transition = PARTITION_TRANSITIONS[state, target]
         if transition is None:
             continue
         assert transition.state is target
@@ -74,7 +70,7 @@ def test_partition_goes_where_it_is_asked_or_stays(targets: list[PartitionState]
 def test_replica_data_is_deleted_only_after_it_was_stopped(targets: list[ReplicaState]) -> None:
     state, stopped = ReplicaState.NON_EXISTENT, False
     for target in targets:
-        transition = replica_transition(state, target)
+        transition = REPLICA_TRANSITIONS[state, target]
         if transition is None:
             continue
         assert transition.state is target

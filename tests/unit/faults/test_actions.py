@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.faults.actions import ACTIONS, MAX_DELAY_MS, Delay, Error
+from barnabas.faults.fault_plan import ACTIONS, MAX_DELAY_MS, Delay, Error
 from barnabas.protocol.errors import ErrorCode
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.faults.calls import All, Calls, Chance, Every, First, Nth
+from barnabas.faults.fault_plan import All, Calls, Chance, Every, First, Nth
 
 
 @pytest.mark.parametrize(

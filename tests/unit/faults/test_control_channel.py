@@ -9,11 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.config.config_error import ConfigError
-from barnabas.faults.actions import Drop, Error
-from barnabas.faults.calls import Nth
 from barnabas.faults.control_channel import ControlChannel, PipeEnds, inherited_pipes
 from barnabas.faults.control_messages import Command
-from barnabas.faults.fault_plan import RequestFacts, fault_plan
+from barnabas.faults.fault_plan import Drop, Error, Nth, RequestFacts, fault_plan
 from barnabas.faults.fault_table import Counts, FaultTable, InstalledFault
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.testing.faults import BrokerGone, FaultPipe

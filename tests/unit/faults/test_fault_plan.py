@@ -7,9 +7,24 @@ from typing import Any
 
 import pytest
 
-from barnabas.faults.actions import ACTIONS, BlackHole, Delay, Drop, Error, Kill
-from barnabas.faults.calls import All, Chance, Every, First, Nth
-from barnabas.faults.fault_plan import FaultPlan, RequestFacts, api_key_of, fault_plan, plan_from_json
+from barnabas.faults.fault_plan import (
+    ACTIONS,
+    All,
+    BlackHole,
+    Chance,
+    Delay,
+    Drop,
+    Error,
+    Every,
+    FaultPlan,
+    First,
+    Kill,
+    Nth,
+    RequestFacts,
+    api_key_of,
+    fault_plan,
+    plan_from_json,
+)
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.faults.actions import Delay, Drop, Error
-from barnabas.faults.calls import Every, First, Nth
-from barnabas.faults.fault_plan import RequestFacts, fault_plan
+from barnabas.faults.fault_plan import Delay, Drop, Error, Every, First, Nth, RequestFacts, fault_plan
 from barnabas.faults.fault_table import Counts, FaultTable, InstalledFault
 from barnabas.protocol.api_keys import ApiKey
 

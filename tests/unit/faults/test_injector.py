@@ -12,10 +12,9 @@ from barnabas.api.brief import BRIEF, NeedsHandlerThread
 from barnabas.api.registry import Registry
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_parser import RequestParser
-from barnabas.faults.actions import Action, BlackHole, Delay, Drop, Error, Kill
-from barnabas.faults.fault_plan import fault_plan
+from barnabas.faults.fault_layer import BrokerParts, FaultInjector
+from barnabas.faults.fault_plan import Action, BlackHole, Delay, Drop, Error, Kill, fault_plan
 from barnabas.faults.fault_table import Counts, FaultTable, InstalledFault
-from barnabas.faults.injector import FaultInjector, Surroundings
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request_header
@@ -65,8 +64,8 @@ class Broker:
             ]
         )
         self.apis = Apis(ActionQueue(), self.clock.nanoseconds)
-        surroundings = Surroundings(self.timer, self.apis.handle_moved, lambda: {TOPIC_ID: "orders"}, own_client_id="0")
-        self.injector = FaultInjector(self.registry, self.table, surroundings, lambda: self.killed.append("kill"))
+        broker = BrokerParts(self.timer, self.apis.handle_moved, lambda: {TOPIC_ID: "orders"}, own_client_id="0")
+        self.injector = FaultInjector(self.registry, self.table, broker, lambda: self.killed.append("kill"))
         self.parser = RequestParser(self.injector.intercepted())
 
     def add(self, action: Action, **which: Any) -> None:

@@ -10,8 +10,8 @@ from barnabas.broker.settings.dynamic_broker_config import DynamicBrokerConfig
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import KEPT_TOPIC_KEYS
 from barnabas.metadata.config_admin import AlterConfigOp, ConfigAdmin
-from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
+from barnabas.metadata.stored_configs import ConfigRepository
 from barnabas.protocol.codes import ConfigOperation
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.inter_broker import UpdateMetadataRequest

@@ -6,8 +6,7 @@ import pytest
 
 from barnabas.broker.settings.topic_log_configs import on_unclean_election_allowed
 from barnabas.metadata.change_notice_listener import NOTICE_LIFETIME_MS
-from barnabas.metadata.config_change_listener import ConfigChangeListener
-from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.metadata.stored_configs import ConfigChangeListener, ConfigRepository
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.uuid import random_uuid
 from barnabas.zk.kafka_zk_client import KafkaZkClient

@@ -19,8 +19,12 @@ from barnabas.quota.client_quota_manager import (
 from barnabas.quota.controller_mutation_quota import UNBOUNDED
 from barnabas.quota.quota_entity import DEFAULT_NAME, KafkaQuotaEntity, QuotaType, desanitize, sanitize
 from barnabas.quota.quota_limits import UNLIMITED, QuotaLimits
-from barnabas.quota.quota_managers import ClientRequestQuotaManager, ControllerMutationQuotaManager, QuotaManagers
-from barnabas.quota.quota_metrics import register_quota_metrics
+from barnabas.quota.quota_managers import (
+    ClientRequestQuotaManager,
+    ControllerMutationQuotaManager,
+    QuotaManagers,
+    register_quota_metrics,
+)
 from tests.support.mock_clock import MockClock
 
 WINDOWS = QuotaWindows(SampleWindow(11, 1000), SampleWindow(2, 30_000))

@@ -27,8 +27,7 @@ from typing import Any
 from barnabas.api.authorize import Authorizer, is_allowed
 from barnabas.api.brief import BRIEF, JOINING_MEMBER_US, LEAVING_MEMBER_US, check_cost
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     JoinAnswer,
     JoinTerms,
     LeaveAnswer,
@@ -37,6 +36,7 @@ from barnabas.coordinator.group.classic.classic_group_terms import (
     SyncAnswer,
     SyncTerms,
 )
+from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.classic_groups import (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import BRIEF, hand_over
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
+from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse

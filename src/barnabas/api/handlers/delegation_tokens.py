@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from barnabas.api.authorize import Authorizer, is_allowed
 from barnabas.api.request import Handler, Request
-from barnabas.metadata.delegation_tokens import DelegationTokenManager
+from barnabas.metadata.delegation_token_manager import DelegationTokenManager
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.tokens import (

@@ -23,7 +23,7 @@ from typing import Any, Final
 from barnabas.api.authorize import CLUSTER_NAME, Authorizer, authorized_operations, is_allowed, permitted
 from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.group_admin import GroupAdminService
+from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 from barnabas.api.authorize import Authorizer, require_cluster_permission
 from barnabas.api.request import Handler, Request
-from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions, QuotaFilter
-from barnabas.metadata.client_quotas import ClientQuotaAdmin, QuotaChange
+from barnabas.metadata.client_quota_admin import ClientQuotaAdmin, ClientQuotaDescriptions, QuotaChange, QuotaFilter
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.quotas import (

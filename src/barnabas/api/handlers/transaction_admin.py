@@ -16,7 +16,7 @@ from typing import Any, Final
 from barnabas.api.authorize import Authorizer, is_allowed, permitted
 from barnabas.api.brief import each_once
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin, TransactionFilter
+from barnabas.coordinator.transaction.transaction_coordinator import TransactionAdmin, TransactionFilter
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import validate_topic_name
 from barnabas.protocol.api_keys import ApiKey

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from barnabas.api.brief import each_once
 from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
+from barnabas.coordinator.group.group_table import EndedGroupTransaction
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -23,7 +23,7 @@ from barnabas.api.authorize import CLUSTER_NAME, Authorizer, is_allowed, is_allo
 from barnabas.api.brief import each_once
 from barnabas.api.origins import BrokerOrigin
 from barnabas.api.request import Handler, Request
-from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
+from barnabas.coordinator.transaction.held_back_answers import DelayedAdditions
 from barnabas.coordinator.transaction.transaction_metadata import RAISES_EPOCH_SINCE, ProducerIdAndEpoch
 from barnabas.coordinator.transaction.transaction_service import EndResult, InitResult, TransactionService
 from barnabas.metadata.metadata_cache import MetadataCache
@@ -78,7 +78,7 @@ class TransactionsApi:
         metadata: MetadataCache,
         origin: BrokerOrigin,
         authorizer: Authorizer | None,
-        additions: PatientAdditions,
+        additions: DelayedAdditions,
     ) -> None:
         self._transactions = transactions
         self._additions = additions

@@ -11,11 +11,10 @@ from barnabas.api.registry import Registry
 from barnabas.api.throttle import QuotaThrottle
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore, UpdateAddress
-from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.purgatory.timer import Timer
-from barnabas.quota.quota_managers import QuotaManagers
-from barnabas.quota.quota_metrics import register_quota_metrics
+from barnabas.quota.quota_managers import QuotaManagers, register_quota_metrics
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler
 from barnabas.transport.host_addresses import host_addresses

@@ -28,8 +28,7 @@ from barnabas.config.dynamic_settings import base_name, check_dynamic_settings, 
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.kept_settings import by_reason, why_nothing_acts
 from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.metadata.config_repository import ALL_BROKERS
-from barnabas.metadata.stored_passwords import StoredPasswords
+from barnabas.metadata.stored_configs import ALL_BROKERS, StoredPasswords
 from barnabas.network.network_config import NetworkConfig
 
 logger = logging.getLogger(__name__)

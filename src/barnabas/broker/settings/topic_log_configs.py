@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.log_config import LogConfig
-from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.metadata.stored_configs import ConfigRepository
 
 logger = logging.getLogger(__name__)
 

@@ -34,9 +34,9 @@ from barnabas.config.setting import Settings, setting
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
 from barnabas.metadata.auto_topic_creation import AutoTopicCreation, InternalTopicsConfig
 from barnabas.metadata.cluster_features import ClusterFeatures
-from barnabas.metadata.config_repository import ConfigRepository
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.registered_addresses import RegisteredAddresses
+from barnabas.metadata.stored_configs import ConfigRepository
 from barnabas.metadata.topic_admin import TopicAdmin, TopicAdminConfig
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.replica.replica_manager import ReplicaManager
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.metadata.acl_admin import AclAdmin
-    from barnabas.metadata.delegation_tokens import DelegationTokenManager
+    from barnabas.metadata.delegation_token_manager import DelegationTokenManager
     from barnabas.metadata.producer_ids import ProducerIdManager
     from barnabas.purgatory.purgatory import DelayedFuturePurgatory
 
@@ -342,9 +342,8 @@ class LateTable:
         from barnabas.api.handlers.quotas import QuotasApi
         from barnabas.api.handlers.scram import ScramApi
         from barnabas.broker.settings.client_quotas import is_address
-        from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions
+        from barnabas.metadata.client_quota_admin import ClientQuotaAdmin, ClientQuotaDescriptions
         from barnabas.metadata.client_quota_store import ClientQuotaStore
-        from barnabas.metadata.client_quotas import ClientQuotaAdmin
         from barnabas.metadata.scram_credential_admin import ScramCredentialAdmin
 
         store, authorizer = ClientQuotaStore(self._parts.zk_client), self._authorizer
@@ -404,7 +403,7 @@ class LateTable:
         from barnabas.api.handlers.transaction_admin import ProducersApi, TransactionAdminApi
         from barnabas.api.handlers.transactional_offsets import TransactionalOffsetsApi
         from barnabas.api.handlers.transactions import TransactionsApi
-        from barnabas.coordinator.transaction.held_back_answers import PatientAdditions
+        from barnabas.coordinator.transaction.held_back_answers import DelayedAdditions
 
         parts, authorizer = self._parts, self._authorizer
         coordinator = parts.transactions()
@@ -417,7 +416,7 @@ class LateTable:
                 parts.metadata,
                 self._brokers,
                 authorizer,
-                PatientAdditions(service, coordinator.scheduler, parts.clock),
+                DelayedAdditions(service, coordinator.scheduler, parts.clock),
             ),
             TransactionalOffsetsApi(
                 parts.groups().transactional_offsets, _verification(parts), parts.metadata, authorizer

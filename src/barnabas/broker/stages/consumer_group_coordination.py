@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.coordinator.group.assignors.built_in import assignors_named
+from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.consumer.classic_members import ConsumerGroupClassicMembers
 from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService

@@ -17,7 +17,7 @@ from barnabas.broker.settings.topic_log_configs import on_unclean_election_allow
 from barnabas.broker.stages.storage_stage import StorageStage
 from barnabas.config.listeners import inter_broker_listener_name_of
 from barnabas.controller.controller import Controller
-from barnabas.controller.controller_config import ControllerConfig, ElectionConfig
+from barnabas.controller.controller_context import ControllerConfig, ElectionConfig
 from barnabas.controller.controller_metrics import register_controller_metrics
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
 

@@ -37,7 +37,7 @@ from barnabas.broker.stages.transaction_stage import TransactionStage
 from barnabas.config.listeners import inter_broker_listener_name_of, listeners_of
 from barnabas.controller.delayed_elect_leader import LeaderElections
 from barnabas.metadata.acl_admin import AclAdmin
-from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
+from barnabas.metadata.delegation_token_manager import DelegationTokenManager, TokenConfig
 from barnabas.metadata.scram_credential_cache import ScramCredentialCache
 from barnabas.network.connections.channel_builders import CONTROL_PLANE
 from barnabas.network.network_config import NetworkConfig
@@ -193,16 +193,16 @@ def bind_front(stages: BuiltStages, access: AccessRules, faults: FaultLayer | No
 
 
 def _intercepted(stages: BuiltStages, registry: Registry, apis: Apis, faults: FaultLayer) -> Registry:
-    from barnabas.faults.injector import Surroundings  # noqa: PLC0415 - loaded only where there are faults
+    from barnabas.faults.fault_layer import BrokerParts  # noqa: PLC0415 - loaded only where there are faults
 
     metadata = stages.replication.metadata
-    surroundings = Surroundings(
+    broker = BrokerParts(
         stages.foundations.timer,
         apis.handle_moved,
         lambda: metadata.image.topic_names,
         own_client_id=str(stages.storage.identity.broker_id),
     )
-    return faults.intercept(registry, surroundings)
+    return faults.intercept(registry, broker)
 
 
 def _follow_topic_changes(stages: BuiltStages) -> TopicChanges:

@@ -19,20 +19,18 @@ from barnabas.coordinator.group.classic.classic_group_changes import (
 )
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
 from barnabas.coordinator.group.group import Group, GroupType
-from barnabas.coordinator.group.group_admin import GroupAdminService
+from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.coordinator.group.group_environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.group_loading import PartitionLoader
+from barnabas.coordinator.group.group_table import GroupTable, OpenTransactions
 from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
-from barnabas.coordinator.group.open_transactions import OpenTransactions
-from barnabas.coordinator.group.restore import restore_memberships
-from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
-from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
+from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
@@ -85,7 +83,6 @@ def build_group_coordinator(
     loader = PartitionLoader(
         environment,
         replicas.hosted.partition_or_error,
-        lambda records: restore_memberships(records, clock),
         service_of,
     )
     offsets = OffsetService(environment, removed)
@@ -99,7 +96,7 @@ def build_group_coordinator(
         expiry=expiry,
         classic=classic,
         consumer=Lazy(lambda: consumer_groups().service),
-        admin=GroupAdminService(environment, classic.removed),
+        admin=GroupAdminService(environment, classic.unloaded),
         metrics=GroupMetrics(environment.table, counts, loader.load_times, clock),
     )
 

@@ -26,8 +26,7 @@ from barnabas.broker.stages.log_dir_failures import LogDirFailures
 from barnabas.config.config_error import ConfigError
 from barnabas.metadata.broker_registration import BrokerRegistration
 from barnabas.metadata.cluster_features import ClusterFeatures, supported_features
-from barnabas.metadata.config_change_listener import ConfigChangeListener
-from barnabas.metadata.config_repository import ConfigRepository
+from barnabas.metadata.stored_configs import ConfigChangeListener, ConfigRepository
 from barnabas.storage.cleaner.config import CleanerConfig
 from barnabas.storage.cleaner.log_cleaner import LogCleaner
 from barnabas.storage.cleaner.log_cleaner_manager import CleanerLogs

@@ -12,19 +12,22 @@ from barnabas.broker.channels.leader_connections import InterBrokerAddresses
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.config.listeners import inter_broker_listener_name_of
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
-from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
+from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
 from barnabas.coordinator.transaction.marker_sender import MarkerSender, TransactionCompletion
-from barnabas.coordinator.transaction.transaction_admin import TransactionAdmin
-from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator, TransactionCounts
+from barnabas.coordinator.transaction.transaction_coordinator import (
+    TransactionAdmin,
+    TransactionCoordinator,
+    TransactionCounts,
+    TransactionExpiry,
+)
 from barnabas.coordinator.transaction.transaction_environment import (
     TransactionCoordinatorConfig,
     TransactionEnvironment,
     TransactionTable,
 )
-from barnabas.coordinator.transaction.transaction_expiry import TransactionExpiry
 from barnabas.coordinator.transaction.transaction_loading import TransactionLoading
 from barnabas.coordinator.transaction.transaction_log import TransitionLog
 from barnabas.coordinator.transaction.transaction_service import TransactionService

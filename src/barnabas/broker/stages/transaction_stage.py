@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.broker.foundations import Foundations
 from barnabas.broker.stages.replication_stage import ReplicationStage
 from barnabas.broker.stages.storage_stage import StorageStage
+from barnabas.coordinator.runtime.coordinator_loader import RecentLoads, recent_loads
 from barnabas.coordinator.runtime.late_coordinator import LateCoordinator
-from barnabas.coordinator.runtime.loader import RecentLoads, recent_loads
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.auto_topic_creation import InternalTopicsConfig
 from barnabas.metadata.producer_ids import ProducerIdManager

@@ -12,7 +12,7 @@ from typing import Self
 from barnabas.config.config_error import ConfigError
 from barnabas.config.config_values import ConfigValues
 from barnabas.config.setting import Settings, computed, setting
-from barnabas.coordinator.runtime.log import AppendTerms
+from barnabas.coordinator.runtime.coordinator_log import AppendTerms
 from barnabas.protocol.kafka_releases import RELEASES
 from barnabas.records.compression import Codec
 

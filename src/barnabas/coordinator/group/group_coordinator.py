@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordinator.group.classic.classic_group_service import ClassicGroupService
-from barnabas.coordinator.group.group_admin import GroupAdminService
+from barnabas.coordinator.group.group_admin_service import GroupAdminService
 from barnabas.coordinator.group.metrics import GroupMetrics
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.runtime.lazy import Lazy
 
@@ -46,7 +46,7 @@ class GroupCoordinator(NamedTuple):
         self.expiry.start()
 
     def shutdown(self) -> None:
-        """Serve no group any more."""
+        """Stop serving groups."""
         # The partitions first: a request that comes now is refused, and joins no group that has been ended.
         self.partitions.stop()
         self.classic.shutdown()

@@ -11,9 +11,8 @@ from typing import Protocol
 
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.open_transactions import OpenTransactions
-from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.group.group_table import GroupTable, OpenTransactions
+from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.purgatory.action_queue import ActionQueue

@@ -3,7 +3,6 @@
 Made by `broker.group_coordinator_builder`, called by `CoordinatorLoader` on its thread; `drop` on any thread. Owns no
 lock: a group that is not loaded yet belongs to the iterator that `load` returns. Between two steps other threads run,
 and the partition may be given up: each step checks that the loading is still wanted.
-
 Kafka: GroupMetadataManager.doLoadGroupsAndOffsets, removeGroupsForPartition.
 """
 
@@ -12,14 +11,15 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, TransactionalOffsets
 from barnabas.coordinator.group.group import Group, GroupType, Membership
 from barnabas.coordinator.group.group_environment import GroupEnvironment, MembershipService
 from barnabas.coordinator.group.offsets_topic import OFFSET_KINDS, OffsetCommitValue, is_readable_offset
-from barnabas.coordinator.runtime.loader import LoadTimes, read_in_steps
+from barnabas.coordinator.group.restore import restore_memberships
+from barnabas.coordinator.runtime.coordinator_loader import LoadTimes, read_in_steps
 from barnabas.coordinator.runtime.record import version_of
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import DecodeError
@@ -275,13 +275,6 @@ GROUPS_PER_STEP: Final = 20
 """The number of groups that are made, or become visible, in one step."""
 
 
-class RestoreMemberships(Protocol):
-    """A function that makes memberships from the records that are not committed offsets."""
-
-    def __call__(self, records: Mapping[bytes, bytes]) -> Iterator[Mapping[str, Membership]]:
-        """Yield memberships by group id, in steps. records: the newest record of each key."""
-
-
 class PartitionLoader:
     """The loader of single partitions.
 
@@ -292,12 +285,10 @@ class PartitionLoader:
         self,
         environment: GroupEnvironment,
         partition_or_error: Callable[[str, int], Partition],
-        restore: RestoreMemberships,
         service_of: Callable[[GroupType], MembershipService],
     ) -> None:
         self._environment = environment
         self._partition_or_error = partition_or_error
-        self._restore = restore
         self._service_of = service_of
         self.load_times: deque[LoadTimes] = deque(maxlen=1024)
         """The newest last."""
@@ -379,7 +370,7 @@ class PartitionLoader:
         """Append the groups that the records make to `groups`."""
         table = self._environment.table
         memberships: dict[str, Membership] = {}
-        for some in self._restore(replay.others):
+        for some in restore_memberships(replay.others, self._environment.clock):
             memberships.update(some)
             yield
         transactional = replay.transactional()
@@ -397,7 +388,7 @@ class PartitionLoader:
                 yield
 
     def _drop(self, groups: list[Group]) -> None:
-        """Drop loaded groups that are not served: the partition was given up, and perhaps loaded anew, meanwhile."""
+        """Drop loaded groups that are not served: the partition was given up, and perhaps loaded again since."""
         for group in groups:
             with group.lock:
                 is_ours = not group.is_removed

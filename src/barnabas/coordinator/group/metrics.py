@@ -3,7 +3,6 @@
 Behind the metric family of `broker.group_coordination`: ticked by the scheduler, and read by the reporters of metrics
 on any thread without a lock. A reading looks at the groups one by one, each under its lock. `_lock` guards the rates.
 The services' counts are plain numbers, which may be a moment old.
-
 Kafka: GroupMetadataManager (the gauges of 3.9) and GroupCoordinatorMetrics (all names of 4.3). Where both count groups
 of the classic protocol, NumGroups counts every group, as in 3.9.
 """
@@ -17,8 +16,8 @@ from typing import Final
 
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.group import GroupType
-from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.loader import LoadTimes, recent_loads
+from barnabas.coordinator.group.group_table import GroupTable
+from barnabas.coordinator.runtime.coordinator_loader import LoadTimes, recent_loads
 from barnabas.metrics.metrics_registry import MBeanName, Sample
 from barnabas.metrics.rate import RecentRate
 from barnabas.runtime.clock import Clock
@@ -70,11 +69,7 @@ class GroupMetrics:
     """
 
     def __init__(
-        self,
-        table: GroupTable,
-        counts: Mapping[str, Callable[[], int]],
-        load_times: deque[LoadTimes],
-        clock: Clock,
+        self, table: GroupTable, counts: Mapping[str, Callable[[], int]], load_times: deque[LoadTimes], clock: Clock
     ) -> None:
         self._table = table
         self._counts = counts

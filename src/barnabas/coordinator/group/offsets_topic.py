@@ -2,18 +2,18 @@
 
 Written by the offset service and the classic group, read while a coordinator loads and by the differential tests. Keys
 and values begin with two bytes of version; a key's version says its kind: 0 and 1 a committed offset, 2 a group, 3 and
-above KIP-848's (`consumer.records`). All versions are read. Committed offsets are many, so they have functions of their
-own; the classes are for versions that are rare. The tables of errors are for all kinds: each append takes one. Pure.
-
+above KIP-848's (`consumer.consumer_group_records`). All versions are read. Committed offsets are many, so they have
+functions of their own; the classes are for versions that are rare. The tables of errors are for all kinds: each append
+takes one. Pure.
 Kafka: GroupCoordinatorRecordHelpers, GroupCoordinatorRecordSerde, the schemas beside them (4.3; 3.9 writes the same).
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from barnabas.coordinator.runtime.log import ErrorTranslation
+from barnabas.coordinator.runtime.coordinator_log import ErrorTranslation
 from barnabas.coordinator.runtime.record import decode_record, encode_record, version_of
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.message_struct import Struct
@@ -144,10 +144,7 @@ def offset_value(
     """
     if expire_timestamp_ms != NO_TIMESTAMP:
         value = OffsetCommitValue(
-            offset=offset,
-            metadata=metadata,
-            commit_timestamp=commit_timestamp_ms,
-            expire_timestamp=expire_timestamp_ms,
+            offset=offset, metadata=metadata, commit_timestamp=commit_timestamp_ms, expire_timestamp=expire_timestamp_ms
         )
         return encode_record(value, _EXPIRING_VERSION)
     if metadata:
@@ -199,13 +196,6 @@ def is_readable_offset(value: bytes) -> bool:
 
 def _with_string(kind: int, text: bytes) -> bytes:
     return _HEAD.pack(kind, len(text)) + text
-
-
-def decode_for_display(key: bytes, value: bytes | None) -> tuple[Any, Any]:
-    """Decode key and value of kinds 0 to 2 as messages, for tools and tests. Raises DecodeError for other records."""
-    if version_of(key) in OFFSET_KINDS:
-        return decode_record(OffsetCommitKey, key), None if value is None else decode_record(OffsetCommitValue, value)
-    return decode_record(GroupMetadataKey, key), None if value is None else decode_record(GroupMetadataValue, value)
 
 
 # -- errors of the log, and what members of groups get instead, by the kind of the records

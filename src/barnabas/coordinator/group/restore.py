@@ -91,8 +91,6 @@ def restore_memberships(records: Mapping[bytes, bytes], clock: Clock) -> Iterato
             logger.warning("Unknown record type %d found while loading offsets and group metadata", kind)
     yield some
     if of_consumer_groups:
-        from barnabas.coordinator.group.consumer.replay import (  # noqa: PLC0415 - there may never be any
-            restore_consumer_groups,
-        )
+        from barnabas.coordinator.group.consumer.replay import restore_consumer_groups  # noqa: PLC0415 - there may never be any
 
         yield from restore_consumer_groups(of_consumer_groups)

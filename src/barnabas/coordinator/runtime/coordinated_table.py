@@ -3,7 +3,6 @@
 The base of `GroupTable` and `TransactionTable`, whose services use it on every thread. `_lock` guards the maps and is
 held for single steps of them only. It comes after the lock of an entry in the lock order: no code holds the table's
 lock and asks for an entry's.
-
 Kafka: GroupMetadataManager.groupMetadataCache, TransactionStateManager.transactionMetadataCache.
 """
 
@@ -64,7 +63,7 @@ class CoordinatedTable(Generic[E]):
                 del self._by_partition[entry.partition][entry.coordinated_id]
 
     def take_all(self, partition: int) -> list[E]:
-        """Remove and return all entries of a partition that this broker does not coordinate any more.
+        """Remove and return all entries of a partition that this broker no longer coordinates.
 
         The caller marks each as removed, under its lock.
         """

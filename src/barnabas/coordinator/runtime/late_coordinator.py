@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from barnabas.coordinator.runtime.loader import CoordinatorLoader
+from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.replica.leadership_orders import LeadershipChange
 

@@ -4,7 +4,6 @@ The topic is `__consumer_offsets` for groups, and `__transaction_state` for tran
 `CoordinatorLoader` and the coordinator change a partition's state, on scheduler and handler threads, under `_lock`,
 which is held for nothing else; requests read without it: `_states` is replaced, never changed. The state of a partition
 carries the leader epoch of the order it follows from, so that orders that overtake each other do no harm.
-
 Kafka: GroupMetadataManager (loadingPartitions, ownedPartitions, epochForPartitionId), TransactionStateManager
 (loadingPartitions, transactionMetadataCache), GroupCoordinator.validateGroupStatus, String.hashCode, Utils.abs.
 """
@@ -130,7 +129,7 @@ class CoordinatorPartitions:
         self._is_started = True
 
     def stop(self) -> None:
-        """Serve no request any more."""
+        """Stop serving requests."""
         self._is_started = False
 
     def begin_loading(self, partition: int, leader_epoch: int) -> bool:
@@ -148,7 +147,7 @@ class CoordinatorPartitions:
         return self._states.get(partition) == (PartitionStage.LOADING, leader_epoch)
 
     def end_loading(self, partition: int, leader_epoch: int) -> bool:
-        """Mark the partition as active: it is loaded. Return False if the loading is not wanted any more."""
+        """Mark the partition as active: it is loaded. Return False if the loading is no longer wanted."""
         with self._lock:
             if self._states.get(partition) != (PartitionStage.LOADING, leader_epoch):
                 return False
@@ -156,7 +155,7 @@ class CoordinatorPartitions:
             return True
 
     def resign(self, partition: int, leader_epoch: int | None) -> bool:
-        """Give up a partition that this broker does not lead any more; return whether it led it.
+        """Give up a partition that this broker no longer leads; return whether it led it.
 
         Return False also when there was a newer order. leader_epoch None: the partition is deleted, whatever its epoch.
         """
@@ -167,8 +166,8 @@ class CoordinatorPartitions:
                     return False
                 self._epochs[partition] = leader_epoch
             else:
-                self._epochs.pop(partition, None)  # a topic made anew begins with the first epoch again
-            # A loading that is under way notices by itself that the partition is not its own any more (`end_loading`).
+                self._epochs.pop(partition, None)  # a topic of the same name begins with the first epoch
+            # A loading that is under way notices by itself that the partition is no longer its own (`end_loading`).
             if partition not in self._states:
                 return False
             self._states = {number: status for number, status in self._states.items() if number != partition}

@@ -76,7 +76,7 @@ class InitTerms(NamedTuple):
 def decide_init(known: Known, terms: InitTerms, new_producer_id: Callable[[], int]) -> Decision:
     """Decide on a producer that begins to use its transactional id, or goes on after an error.
 
-    A transaction of the producer before it is aborted first: the producer is told to try again meanwhile.
+    A transaction of the producer before it is aborted first: until then the producer is told to try again.
     """
     metadata = known.metadata
     if known.pending is not None or (metadata.raises_epoch and metadata.state in DECIDED):

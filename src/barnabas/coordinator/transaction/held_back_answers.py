@@ -5,7 +5,7 @@ partitions to nearly every transaction comes a few milliseconds too early. Told 
 would wait for its back-off, which is longer than the markers take. Therefore the coordinator holds this answer back
 until the id's next transition, or for `WAIT_MS`; then the question is asked again. For a producer of
 `transaction.version` 2 a partition's leader asks (KIP-890: `DelayedRefusal`), a producer below it asks itself
-(`PatientAdditions`). Used on any thread.
+(`DelayedAdditions`). Used on any thread.
 Kafka: AddPartitionsToTxnConfig, TransactionCoordinator.handleAddPartitionsToTransaction, which does not wait.
 """
 
@@ -27,7 +27,7 @@ WAIT_MS: Final = 100
 
 
 class DelayedRefusal:
-    """The answer to one question: a leader's (`TransactionCoordinator` makes it), or an attempt of `PatientAdditions`.
+    """The answer to one question: a leader's (`TransactionCoordinator` makes it), or an attempt of `DelayedAdditions`.
 
     A leader's question, refused and held back:
 
@@ -89,13 +89,13 @@ class DelayedRefusal:
         self._on_done(error)
 
 
-class PatientAdditions:
+class DelayedAdditions:
     """Adds partitions for producers that do not wait for the end of their last transaction. Immutable.
 
     Called by `TransactionsApi` for AddPartitionsToTxn and AddOffsetsToTxn of clients, most of which ask again 20 ms
-    after a CONCURRENT_TRANSACTIONS. So the question waits here for the id's next transition, and is decided anew. After
-    `WAIT_MS` in all the producer is told what Kafka tells it at once. One addition is worked on by one thread after the
-    other, without a lock: each attempt begins when the one before was refused.
+    after a CONCURRENT_TRANSACTIONS. So the question waits here for the id's next transition, and is decided again.
+    After `WAIT_MS` in all the producer is told what Kafka tells it at once. One addition is worked on by one thread
+    after the other, without a lock: each attempt begins when the one before was refused.
     """
 
     def __init__(self, transactions: TransactionService, scheduler: Scheduler, clock: Clock) -> None:

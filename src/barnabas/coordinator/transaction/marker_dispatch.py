@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ErrorCode, error_of
@@ -106,9 +106,7 @@ class MarkerDispatch:
     """
 
     def __init__(
-        self,
-        is_current: Callable[[EndedTransaction], bool],
-        on_written: Callable[[EndedTransaction], None],
+        self, is_current: Callable[[EndedTransaction], bool], on_written: Callable[[EndedTransaction], None]
     ) -> None:
         self._is_current = is_current
         self._on_written = on_written
@@ -130,7 +128,7 @@ class MarkerDispatch:
     def requests(self, image: MetadataImage) -> Iterator[MarkerRequest]:
         """Yield a request for each broker that leads partitions without a marker and has no request in flight.
 
-        A partition that does not exist any more needs no marker. One without a leader waits.
+        A partition that no longer exists needs no marker. One without a leader waits.
         """
         by_node: dict[int, list[_Sent]] = {}
         unknown = 0

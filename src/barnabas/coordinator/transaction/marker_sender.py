@@ -95,7 +95,7 @@ class MarkerSender:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Send no more, and wait for the thread. Markers that are not written are written after the next start."""
+        """Stop sending, and wait for the thread. Markers that are not written are written after the next start."""
         self._thread.shutdown()
 
     def add(self, transaction: EndedTransaction) -> None:
@@ -140,8 +140,7 @@ class MarkerSender:
                 self._pause(client)
 
         client.send(
-            client.new_request(request.node_id, request.message, versions=_VERSIONS, callback=answered),
-            client.now_ms(),
+            client.new_request(request.node_id, request.message, versions=_VERSIONS, callback=answered), client.now_ms()
         )
         return True
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from barnabas.config.setting import Settings, setting
 from barnabas.coordinator.runtime.coordinated_table import CoordinatedTable
-from barnabas.coordinator.runtime.log import AppendTerms
+from barnabas.coordinator.runtime.coordinator_log import AppendTerms
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
-from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_log import TransitionLog
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode

@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from barnabas.coordinator.runtime.loader import LoadTimes, read_in_steps
+from barnabas.coordinator.runtime.coordinator_loader import LoadTimes, read_in_steps
 from barnabas.coordinator.runtime.record import version_of
-from barnabas.coordinator.transaction.entry import TransactionEntry
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_environment import TransactionEnvironment
 from barnabas.coordinator.transaction.transaction_log import TransactionLogKey, decode_key, decode_value
 from barnabas.coordinator.transaction.transaction_metadata import DECIDED, TransactionMetadata
@@ -151,7 +151,7 @@ class TransactionLoading:
         self._resume(entries)
 
     def drop(self, partition: int) -> int:
-        """Take the partition's ids out of the table; their markers are not sent any more."""
+        """Take the partition's ids out of the table; their markers are no longer sent."""
         return self._drop(self._environment.table.take_all(partition))
 
     def _drop(self, entries: list[TransactionEntry]) -> int:

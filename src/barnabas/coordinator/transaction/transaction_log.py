@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from barnabas.coordinator.runtime.log import CoordinatorLog, ErrorTranslation
+from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog, ErrorTranslation
 from barnabas.coordinator.runtime.record import decode_record, encode_record
-from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_metadata import NO_PRODUCER_ID, TransactionMetadata, TransactionState
 from barnabas.protocol.errors import DecodeError, ErrorCode
 from barnabas.protocol.message_struct import Struct

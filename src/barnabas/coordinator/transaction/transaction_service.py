@@ -23,8 +23,8 @@ from barnabas.coordinator.transaction.decisions import (
     decide_init,
     verify,
 )
-from barnabas.coordinator.transaction.entry import TransactionEntry, TransitionWaiter
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry, TransitionWaiter
 from barnabas.coordinator.transaction.transaction_environment import TransactionEnvironment
 from barnabas.coordinator.transaction.transaction_metadata import (
     NO_EPOCH,
@@ -77,11 +77,7 @@ class TransactionService:
     # -- InitProducerId
 
     def init_producer_id(
-        self,
-        transactional_id: str,
-        timeout_ms: int,
-        expected: ProducerIdAndEpoch | None,
-        on_done: OnInitialized,
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, on_done: OnInitialized
     ) -> None:
         """Give a producer the id and the epoch to use; a transaction of the producer before it is aborted.
 
@@ -321,5 +317,5 @@ class TransactionService:
 
     @staticmethod
     def _decision(entry: TransactionEntry, decide: Callable[[], Decision]) -> Decision:
-        """Decide under the entry's lock, unless the entry was given up meanwhile."""
+        """Decide under the entry's lock, unless the entry has been given up."""
         return Refused(ErrorCode.NOT_COORDINATOR) if entry.is_removed else decide()

@@ -7,7 +7,6 @@ the first question: a broker that stands alone has none.
 
 A broker gets one request at a time, with all the questions that have come meanwhile. A question that finds no
 coordinator is answered at once with a retriable error: the producer sends its batch again.
-
 Kafka: AddPartitionsToTxnManager.
 """
 
@@ -67,7 +66,7 @@ class VerificationSender:
         self._thread = InterBrokerSendThread(addresses, self._turn, name, RETRY_MS)
 
     def shutdown(self) -> None:
-        """Ask no more, wait for the thread, and refuse the questions that are left."""
+        """Stop asking, wait for the thread, and refuse the questions that are left."""
         self._thread.shutdown()
         left = [*self._thread.take_added(), *(each for waiting in self._waiting.values() for each in waiting)]
         self._waiting.clear()

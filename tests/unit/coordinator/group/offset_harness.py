@@ -12,15 +12,13 @@ from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.group_loading import PartitionLoader
+from barnabas.coordinator.group.group_table import GroupTable, OpenTransactions
 from barnabas.coordinator.group.offsets.offset_expiry import OffsetExpiry
 from barnabas.coordinator.group.offsets.offset_service import OffsetService
 from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import TransactionalOffsetService
-from barnabas.coordinator.group.open_transactions import OpenTransactions
-from barnabas.coordinator.group.restore import restore_memberships
-from barnabas.coordinator.group.table import GroupTable
-from barnabas.coordinator.runtime.loader import CoordinatorLoader, CpuReadings
-from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader, CpuReadings
+from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -81,7 +79,6 @@ class GroupBroker:
         self.partition_loader = PartitionLoader(
             self.environment,
             self.replicas.manager.hosted.partition_or_error,
-            lambda records: restore_memberships(records, self.clock),
             lambda group_type: self.memberships,
         )
         self.loader = CoordinatorLoader(

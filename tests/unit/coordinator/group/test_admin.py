@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.coordinator.group.assignors.built_in import assignors_named
-from barnabas.coordinator.group.classic.classic_group_terms import LeavingMember
+from barnabas.coordinator.group.assignors.server_assignors import assignors_named
+from barnabas.coordinator.group.classic.classic_group_member import LeavingMember
 from barnabas.coordinator.group.committed_offsets import CommittedOffsets, NewOffset
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_member import ClassicMetadata, ConsumerGroupMember
 from barnabas.coordinator.group.group import Group
-from barnabas.coordinator.group.group_admin import DescribedGroup, GroupAdminService
+from barnabas.coordinator.group.group_admin_service import DescribedGroup, GroupAdminService
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.group.offsets_topic import group_key, offset_key, offset_key_prefix, offset_value
 from barnabas.coordinator.runtime.record import CoordinatorRecord

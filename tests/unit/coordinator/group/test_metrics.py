@@ -12,7 +12,7 @@ from barnabas.coordinator.group.committed_offsets import CommittedOffsets
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.metrics import GroupMetrics, RebalanceCounts
-from barnabas.coordinator.runtime.loader import LoadTimes
+from barnabas.coordinator.runtime.coordinator_loader import LoadTimes
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from tests.support.mock_clock import MockClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.runtime.loader import (
+from barnabas.coordinator.runtime.coordinator_loader import (
     CREDIT_NS,
     PAUSE_FACTOR,
     QUIET_NS,

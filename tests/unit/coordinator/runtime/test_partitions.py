@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from barnabas.coordinator.runtime.loader import CoordinatorLoader, CpuReadings
+from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader, CpuReadings
 from barnabas.coordinator.runtime.partitions import CoordinatorPartitions, java_hash
 from barnabas.metadata.metadata_cache import MetadataCache
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from barnabas.broker.stages.transaction_stage import register_transaction_metrics
-from barnabas.coordinator.runtime.loader import LoadTimes
-from barnabas.coordinator.transaction.entry import TransactionEntry
+from barnabas.coordinator.runtime.coordinator_loader import LoadTimes
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction
 from barnabas.coordinator.transaction.marker_sender import RETRY_MS, TransactionCompletion
 from barnabas.coordinator.transaction.transaction_coordinator import TransactionCounts
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metrics.metrics_registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.runtime.log import CoordinatorLog
+from barnabas.coordinator.runtime.coordinator_log import CoordinatorLog
 from barnabas.coordinator.transaction.transaction_loading import TransactionReplay
 from barnabas.coordinator.transaction.transaction_log import encode_key
 from barnabas.metadata.topic_name import TRANSACTION_STATE_TOPIC

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from random import Random
 
-from barnabas.coordinator.transaction.entry import TransactionEntry
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch, MarkerRequest
+from barnabas.coordinator.transaction.transaction_entry import TransactionEntry
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from barnabas.metadata.metadata_image import BrokerMetadata, MetadataImage, PartitionMetadata, TopicMetadata
 from barnabas.protocol.errors import ErrorCode

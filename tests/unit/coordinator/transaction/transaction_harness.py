@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from barnabas.coordinator.runtime.loader import CoordinatorLoader, CpuReadings
+from barnabas.coordinator.runtime.coordinator_loader import CoordinatorLoader, CpuReadings
 from barnabas.coordinator.transaction.marker_dispatch import EndedTransaction, MarkerDispatch
-from barnabas.coordinator.transaction.transaction_expiry import TransactionExpiry
+from barnabas.coordinator.transaction.transaction_coordinator import TransactionExpiry
 from barnabas.coordinator.transaction.transaction_loading import TransactionLoading
 from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
 from barnabas.coordinator.transaction.transaction_service import EndResult, InitResult, TransactionService

@@ -1,8 +1,8 @@
 """The uniform assignor: members get equally many partitions, and keep their present ones where they can.
 
-The default of consumer groups. Used by the consumer group service through `built_in`; pure: all that works on an
-assignment is made for one call. There is one way for members that all subscribe to the same topics, and one for members
-that do not. Racks are ignored, as in Kafka 4.
+The default of consumer groups. Used by the consumer group service through `server_assignors`; pure: all that works on
+an assignment is made for one call. There is one way for members that all subscribe to the same topics, and one for
+members that do not. Racks are ignored, as in Kafka 4.
 Kafka: UniformAssignor, with UniformHomogeneousAssignmentBuilder and UniformHeterogeneousAssignmentBuilder (4.3).
 """
 

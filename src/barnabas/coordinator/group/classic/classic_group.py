@@ -30,20 +30,24 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from barnabas.coordinator.group.classic.classic_group_member import NO_ASSIGNMENT, ClassicMember, JoinReply, Session
-from barnabas.coordinator.group.classic.classic_group_outcome import (
+from barnabas.coordinator.group.classic.classic_group_member import (
+    NO_ASSIGNMENT,
+    UNKNOWN_MEMBER_ID,
+    ClassicMember,
+    JoinAnswer,
+    JoinedMember,
+    JoinReply,
+    Session,
+    SyncAnswer,
+)
+from barnabas.coordinator.group.classic.classic_group_members import (
+    ClassicMembers,
     ClassicOutcome,
+    JoinRounds,
     StoreGroup,
     WaitForJoins,
     WaitForSyncs,
 )
-from barnabas.coordinator.group.classic.classic_group_terms import (
-    UNKNOWN_MEMBER_ID,
-    JoinAnswer,
-    JoinedMember,
-    SyncAnswer,
-)
-from barnabas.coordinator.group.classic.members import ClassicMembers, JoinRounds
 from barnabas.coordinator.group.classic.states import (
     COMMIT_REFUSALS,
     DELETION_ERRORS,
@@ -192,7 +196,7 @@ class ClassicGroup:
         return has_generation and generation == self.generation and bool(self.members.pending_syncs)
 
     def session_expired(self, session: Session, now_ns: int) -> None:
-        """Remove a member that was silent until now, unless its session was extended meanwhile."""
+        """Remove a member that was silent until now, unless its session has been extended."""
         if session.is_over or session.expires_ns > now_ns:
             return
         member = self.members.by_id.get(session.member_id)
@@ -229,7 +233,7 @@ class ClassicGroup:
         self.members.set_join_reply(member, reply)
 
     def complete_joins(self) -> None:
-        """End the wait for joins if no member is missing any more."""
+        """End the wait for joins if every member has joined."""
         if self.state is ClassicState.PREPARING_REBALANCE:
             self._move(ClassicEvent.MEMBERS_CHANGED)
 
@@ -357,11 +361,7 @@ class ClassicGroup:
     # -- effects of the table
 
     def _move(
-        self,
-        event: ClassicEvent,
-        *,
-        error: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS,
-        initial_delay_ms: int = 0,
+        self, event: ClassicEvent, *, error: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS, initial_delay_ms: int = 0
     ) -> None:
         """Move to the state that follows the event, and run the effects.
 

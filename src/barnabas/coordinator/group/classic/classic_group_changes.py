@@ -6,10 +6,33 @@ Used by `ClassicGroupService` on any thread, and by the purgatories' timeouts. A
 2. `write`, under the same lock: its records are appended, so that the log has them in the order of the changes;
 3. `finish`, without any lock: requests are answered, records wait for their replicas, sessions and waits are watched.
 
-Between 2 and 3 other threads may change the group again, so that the third steps of two events may run in either order.
-That is harmless: a wait has a number, a session is marked as over, and both are looked at again when they are watched.
 `ConsumerGroupChanges` does the same for consumer groups. Owns no lock.
 Kafka: GroupCoordinator (doSyncGroup's callbacks), and its purgatories' DelayedHeartbeat, DelayedJoin, DelayedSync.
+
+**Why the third step has no lock.** What it calls may ask for a group's lock, of this group or of another: an operation
+that completes runs on the thread that looks at it, and a record that needs no other replica counts as replicated within
+the call of `when_replicated`, whose event begins its own three steps there. So `DelayedOperation.force_complete` must
+not be called under a ranked lock (tests check it). The other way round, `try_complete` runs under its operation's lock,
+so it reads single attributes of the group and never asks for the group's lock.
+
+**Third steps overtake each other.** As soon as the lock is free another thread may change the group, and be through
+with its third step first. M, the last member that is missing, joins while thread 1 still carries out the rebalance:
+
+    thread 1, under the lock     PreparingRebalance; its outcome has WaitForJoins(round 5)
+    thread 2, under the lock     M joins: CompletingRebalance, generation 3; its outcome has joins_over and
+                                 WaitForSyncs(generation 3)
+    thread 2, finish             answers the joins, and watches for SyncGroups; it finds no wait for joins to end
+    thread 1, finish             watches round 5: `is_waiting_for_joins(5)` is false, so the wait is complete at once
+                                 and never reaches the timer
+
+Three properties make every order harmless. A wait has a number (round or generation) and a session a mark `is_over`:
+both only ever go one way, so what is over stays over. A purgatory looks at an operation again after it has listed it:
+an end that came before is seen then, and a later one finds the operation in the list. And each timeout and each
+replication is an event of its own: `_run` takes the lock, and the group compares the number once more. Nothing is
+carried over from the look without a lock.
+
+A member that leaves before its session is watched is the same case, with the session as the operation's key. So is a
+group that is deleted or changes its protocol: `_run` drops events about a membership that is no longer the group's.
 """
 
 from __future__ import annotations
@@ -20,7 +43,7 @@ from typing import NamedTuple
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_member import Session
-from barnabas.coordinator.group.classic.classic_group_outcome import (
+from barnabas.coordinator.group.classic.classic_group_members import (
     ClassicOutcome,
     StoreGroup,
     WaitForJoins,
@@ -29,7 +52,7 @@ from barnabas.coordinator.group.classic.classic_group_outcome import (
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CLASSIC_GROUP_ERRORS
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.delayed_operation import DelayedOperation
 from barnabas.purgatory.purgatory import DelayedOperationPurgatory
@@ -47,7 +70,7 @@ class DelayedHeartbeat(DelayedOperation):
     one the watch is armed again for the time that is left. So a member has one entry in the timer, which moves once or
     twice in a session timeout, however many heartbeats the member sends. (In Kafka every heartbeat makes a new one.)
 
-    is_active: false once the coordinator stops; then no member is removed any more.
+    is_active: false once the coordinator stops; from then on no member is removed.
     """
 
     __slots__ = ("_clock", "_is_active", "_on_expired", "_session", "_timer")
@@ -101,8 +124,10 @@ class DelayedRebalance(DelayedOperation):
     1. The group waits no longer: its members have joined (or synced), or it has begun another wait.
     2. The time is over.
 
-    The group itself decides, under its lock, whether it has to wait; this operation only keeps the time.
-    is_over: reads attributes of the group without its lock. on_timeout: tells the group, and takes the lock for that.
+    After the time of a wait for joins (Kafka's DelayedJoin and InitialDelayedJoin) the group goes on with those that
+    have joined; after that of a wait for SyncGroups (DelayedSync) it removes the members that sent none. The group
+    itself decides, under its lock, whether it has to wait; this operation only keeps the time. is_over: reads
+    attributes of the group without its lock. on_timeout: tells the group, and takes the lock for that.
     """
 
     __slots__ = ("_is_over", "_on_timeout")
@@ -122,21 +147,6 @@ class DelayedRebalance(DelayedOperation):
     def on_expiration(self) -> None:
         """Tell the group that the time is over."""
         self._on_timeout()
-
-
-class DelayedJoin(DelayedRebalance):
-    """The wait for all members to join. On a timeout the group goes on with those that have joined.
-
-    Kafka's InitialDelayedJoin is one as well: the group knows that it waits for its first members.
-    """
-
-    __slots__ = ()
-
-
-class DelayedSync(DelayedRebalance):
-    """The wait for the SyncGroups of a generation. On a timeout the group removes the members that sent none."""
-
-    __slots__ = ()
 
 
 class ClassicFollowUp(NamedTuple):
@@ -201,7 +211,7 @@ class ClassicGroupChanges:
             self._rebalances.check_and_complete(_sync_key(group))
 
     def stop(self) -> None:
-        """Ignore timeouts and replicated records from now on: none of them reaches a group any more."""
+        """Ignore timeouts and replicated records from now on."""
         self._is_active = False
 
     def shutdown(self) -> None:
@@ -213,12 +223,6 @@ class ClassicGroupChanges:
 
     def _stored(self, group: Group, classic: ClassicGroup, store: StoreGroup, error: ErrorCode) -> None:
         self._run(group, classic, partial(store.on_stored, error))
-
-    def _joins_expired(self, group: Group, classic: ClassicGroup, round_number: int) -> None:
-        self._run(group, classic, partial(classic.joins_expired, round_number))
-
-    def _syncs_expired(self, group: Group, classic: ClassicGroup, generation: int) -> None:
-        self._run(group, classic, partial(classic.syncs_expired, generation))
 
     def _run(self, group: Group, classic: ClassicGroup, event: Callable[[], None]) -> None:
         """Take the three steps for an event, unless the group was removed or replaced. The caller holds no lock."""
@@ -256,23 +260,18 @@ class ClassicGroupChanges:
         self._heartbeats.try_complete_else_watch(delayed, (session,))
 
     def _wait(self, group: Group, classic: ClassicGroup, wait: WaitForJoins | WaitForSyncs) -> None:
-        delayed: DelayedRebalance
+        is_waiting: Callable[[int], bool]
+        expired: Callable[[int], None]
         if isinstance(wait, WaitForJoins):
-            number = wait.round_number
-            delayed = DelayedJoin(
-                wait.delay_ms,
-                lambda: not classic.is_waiting_for_joins(number),
-                partial(self._joins_expired, group, classic, number),
-            )
-            self._rebalances.try_complete_else_watch(delayed, (_join_key(group),))
+            key, number = _join_key(group), wait.round_number
+            is_waiting, expired = classic.is_waiting_for_joins, classic.joins_expired
         else:
-            generation = wait.generation
-            delayed = DelayedSync(
-                wait.delay_ms,
-                lambda: not classic.is_waiting_for_syncs(generation),
-                partial(self._syncs_expired, group, classic, generation),
-            )
-            self._rebalances.try_complete_else_watch(delayed, (_sync_key(group),))
+            key, number = _sync_key(group), wait.generation
+            is_waiting, expired = classic.is_waiting_for_syncs, classic.syncs_expired
+        delayed = DelayedRebalance(
+            wait.delay_ms, lambda: not is_waiting(number), lambda: self._run(group, classic, partial(expired, number))
+        )
+        self._rebalances.try_complete_else_watch(delayed, (key,))
 
 
 def _join_key(group: Group) -> tuple[str, str]:

@@ -13,15 +13,16 @@ from typing import Final, Protocol
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_changes import ClassicGroupChanges
-from barnabas.coordinator.group.classic.classic_group_member import JoinReply, SyncReply
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
+    JoinReply,
     JoinTerms,
     LeaveAnswer,
     LeavingMember,
     LeftMember,
     SyncAnswer,
+    SyncReply,
     SyncTerms,
 )
 from barnabas.coordinator.group.classic.requests import heartbeat, join, leave, sync
@@ -172,8 +173,7 @@ class ClassicGroupService:
         left = zip(members, errors, strict=True)
         on_complete(
             LeaveAnswer(
-                ErrorCode.NONE,
-                tuple(LeftMember(each.member_id, each.group_instance_id, error) for each, error in left),
+                ErrorCode.NONE, tuple(LeftMember(each.member_id, each.group_instance_id, error) for each, error in left)
             )
         )
 
@@ -199,13 +199,9 @@ class ClassicGroupService:
         self._changes.finish(follow_up)
 
     def unloaded(self, group: Group) -> None:
-        """Answer the pending requests of a group that moved to another broker (MembershipService)."""
+        """Answer the pending requests of a group that moved to another broker (MembershipService), or was deleted."""
         if isinstance(group.membership, ClassicGroup):
             self._end(group, group.membership, ErrorCode.NOT_COORDINATOR)
-
-    def removed(self, group: Group) -> None:
-        """Answer the pending requests of a group that was deleted. The caller holds no lock."""
-        self.unloaded(group)
 
     def replaced(self, group: Group, old: ClassicGroup) -> None:
         """Have the members of `old` join again: the group has become a consumer group. The caller holds no lock."""

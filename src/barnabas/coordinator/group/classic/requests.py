@@ -13,17 +13,15 @@ from typing import NamedTuple
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.classic.classic_group_member import (
     NO_ASSIGNMENT,
-    ClassicMember,
-    JoinReply,
-    MemberTerms,
-    SyncReply,
-)
-from barnabas.coordinator.group.classic.classic_group_terms import (
     UNKNOWN_MEMBER_ID,
+    ClassicMember,
     JoinAnswer,
+    JoinReply,
     JoinTerms,
     LeavingMember,
+    MemberTerms,
     SyncAnswer,
+    SyncReply,
     SyncTerms,
 )
 from barnabas.coordinator.group.classic.states import HEARTBEAT_ANSWERS, SYNC_REFUSALS, ClassicState
@@ -131,11 +129,7 @@ class _Join:
             member_id, terms.session_timeout_ms, first_timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS
         )
         said = MemberTerms(
-            terms.client_id,
-            terms.client_host,
-            terms.rebalance_timeout_ms,
-            terms.session_timeout_ms,
-            terms.protocols,
+            terms.client_id, terms.client_host, terms.rebalance_timeout_ms, terms.session_timeout_ms, terms.protocols
         )
         member = ClassicMember(member_id, terms.group_instance_id, said, session)
         member.is_new = True

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
-from barnabas.coordinator.group.classic.classic_group_service import ClassicProtocolRequests
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -20,6 +19,7 @@ from barnabas.coordinator.group.classic.classic_group_terms import (
     SyncAnswer,
     SyncTerms,
 )
+from barnabas.coordinator.group.classic.classic_group_service import ClassicProtocolRequests
 from barnabas.coordinator.group.consumer.classic_requests import heartbeat, join, leave, sync
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_changes import ConsumerFollowUp
@@ -52,12 +52,12 @@ class ConsumerGroupClassicMembers:
 
     def join_group(self, terms: JoinTerms, on_complete: Callable[[JoinAnswer], None]) -> None:
         """Let a classic member join. Answered when the records of the change are replicated."""
-        environment, context, new_id = self._environment, self._consumer_groups.context(), self._make_member_id()
+        context, new_id = self._consumer_groups.context(), self._make_member_id()
 
         def change(membership: ConsumerGroup) -> ConsumerOutcome[JoinAnswer] | None:
             if not membership.has_members:
                 return None
-            return join(membership, terms, context, environment.config, environment.clock, new_id)
+            return join(membership, terms, context, new_id)
 
         try:
             changed = self._change(terms.group_id, change)
@@ -108,12 +108,9 @@ class ConsumerGroupClassicMembers:
         self, group_id: str, members: Sequence[LeavingMember], on_complete: Callable[[LeaveAnswer], None]
     ) -> None:
         """Remove members, at their own or an administrator's request. Answered when the records are replicated."""
-        environment, context = self._environment, self._consumer_groups.context()
+        context = self._consumer_groups.context()
         try:
-            changed = self._change(
-                group_id,
-                lambda membership: leave(membership, members, context, environment.config, environment.clock),
-            )
+            changed = self._change(group_id, lambda membership: leave(membership, members, context))
         except ApiError as error:
             on_complete(LeaveAnswer(error.code))
             return
@@ -142,7 +139,7 @@ class ConsumerGroupClassicMembers:
             if stored.position < 0:
                 raise ApiError(stored.error)
             group.membership = ClassicGroup(group_id, environment.clock)
-            # Nothing of the group is left: the client's next JoinGroup, without a member id, makes it anew.
+            # Nothing of the group is left: the client's next JoinGroup, without a member id, makes a new one.
             if group.offsets.is_empty:
                 environment.table.remove(group)
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from barnabas.coordinator.group.classic.classic_group_terms import (
+from barnabas.coordinator.group.classic.classic_group_member import (
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
     JoinTerms,
@@ -50,24 +50,15 @@ from barnabas.coordinator.group.consumer.migration import (
     downgraded,
     encode_partitions,
 )
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
-from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_subscription
 from barnabas.protocol.errors import ApiError, DecodeError, ErrorCode
-from barnabas.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 
-def join(
-    group: ConsumerGroup,
-    terms: JoinTerms,
-    context: UpdateContext,
-    config: GroupCoordinatorConfig,
-    clock: Clock,
-    new_id: str,
-) -> ConsumerOutcome[JoinAnswer]:
+def join(group: ConsumerGroup, terms: JoinTerms, context: UpdateContext, new_id: str) -> ConsumerOutcome[JoinAnswer]:
     """Let a classic member join, or join again. new_id: the id to give to a member that has none yet.
 
     Raises ApiError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID when
@@ -76,7 +67,7 @@ def join(
     """
     update = ConsumerGroupUpdate(group, context)
     member_id = terms.member_id or new_id
-    _check_join(update, terms, config, member_id)
+    _check_join(update, terms, member_id)
     if not terms.member_id and terms.group_instance_id is None and terms.needs_known_member_id:
         return ConsumerOutcome(JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id), group)
     existing = group.static_member(terms.group_instance_id)
@@ -88,8 +79,8 @@ def join(
     if is_changed or update.are_topics_outdated:
         update.update_epoch(is_changed, member, updated)
     owned = context.topics.by_id(subscription.owned_partitions)
-    if existing is not None and can_downgrade_replacing(group, existing, config):
-        return _downgrade(update, updated, clock, subscription_changed=is_changed, owned=owned)
+    if existing is not None and can_downgrade_replacing(group, existing, context.config):
+        return _downgrade(update, updated, subscription_changed=is_changed, owned=owned)
     target = update.update_target(member, updated)
     after = update.reconcile(updated, target, subscription_changed=is_changed, owned=owned)
     update.timers += [
@@ -100,14 +91,14 @@ def join(
     return update.outcome(_joined(after))
 
 
-def _check_join(update: ConsumerGroupUpdate, terms: JoinTerms, config: GroupCoordinatorConfig, member_id: str) -> None:
+def _check_join(update: ConsumerGroupUpdate, terms: JoinTerms, member_id: str) -> None:
     """Check that a member can join the group.
 
     Raises ApiError: INCONSISTENT_GROUP_PROTOCOL when the policy or the member's protocols forbid it,
     GROUP_MAX_SIZE_REACHED when the group is full.
     """
     group = update.group
-    if config.consumer.migration_policy == "disabled":
+    if update.context.config.consumer.migration_policy == "disabled":
         raise ApiError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration is "
@@ -167,11 +158,7 @@ def heartbeat(
 
 
 def leave(
-    group: ConsumerGroup,
-    leaving: Sequence[LeavingMember],
-    context: UpdateContext,
-    config: GroupCoordinatorConfig,
-    clock: Clock,
+    group: ConsumerGroup, leaving: Sequence[LeavingMember], context: UpdateContext
 ) -> ConsumerOutcome[LeaveAnswer]:
     """Remove members of either protocol, at their own or an administrator's request.
 
@@ -197,16 +184,11 @@ def leave(
             )
         answers.append(LeftMember(each.member_id, each.group_instance_id, error))
     answer = LeaveAnswer(ErrorCode.NONE, tuple(answers))
-    return fence(group, list(gone.values()), answer, context, config, clock)
+    return fence(group, list(gone.values()), answer, context)
 
 
 def fence(
-    group: ConsumerGroup,
-    members: Sequence[ConsumerGroupMember],
-    answer: T,
-    context: UpdateContext,
-    config: GroupCoordinatorConfig,
-    clock: Clock,
+    group: ConsumerGroup, members: Sequence[ConsumerGroupMember], answer: T, context: UpdateContext
 ) -> ConsumerOutcome[T]:
     """Remove these members; the group goes on without them, perhaps as a classic group.
 
@@ -214,8 +196,8 @@ def fence(
     """
     if not members:
         return ConsumerOutcome(answer, group)
-    if can_downgrade_without(group, members, config):
-        classic, records = downgraded(group, members, None, clock, context.topics)
+    if can_downgrade_without(group, members, context.config):
+        classic, records = downgraded(group, members, None, context.clock, context.topics)
         reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
         return ConsumerOutcome(answer, group, records, downgraded=classic, rebalance_reason=reason)
     update = ConsumerGroupUpdate(group, context)
@@ -226,7 +208,6 @@ def fence(
 def _downgrade(
     update: ConsumerGroupUpdate,
     updated: ConsumerGroupMember,
-    clock: Clock,
     *,
     subscription_changed: bool,
     owned: Mapping[bytes, AbstractSet[int]],
@@ -243,7 +224,7 @@ def _downgrade(
     else:
         target = group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id)
         updated = update.reconcile(updated, target, subscription_changed=subscription_changed, owned=owned)
-    classic, records = downgraded(group, (), updated, clock, topics)
+    classic, records = downgraded(group, (), updated, update.context.clock, topics)
     records = [*update.records, *records]
     return ConsumerOutcome(_joined(updated), group, records, downgraded=classic, rebalance_reason=reason)
 

@@ -2,9 +2,8 @@
 
 Held by a `Group`, guarded by its lock. Pure, and changed by the replay of records alone (`consumer.replay`), at run
 time as when loading: the logic of requests (`consumer.update`) only reads the group, and says which records to write.
-The group's epoch grows when its assignment must be made anew. The assignment's epoch follows when it is made, and the
+The group's epoch grows when it needs a new assignment. The assignment's epoch follows when it is made, and the
 members' epochs follow one by one. A partition's epoch is that of the member that owns it now.
-
 Kafka: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup, ModernGroup of 4.3.
 """
 
@@ -18,18 +17,18 @@ from barnabas.coordinator.group.assignors.assignor import Assignment
 from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
     MemberDeadline,
+    PartitionEpochs,
     ReconciliationState,
     TimerKind,
 )
-from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     GroupKey,
     MemberKey,
     RegularExpressionKey,
     tombstone,
 )
-from barnabas.coordinator.group.consumer.topics.subscribed import SubscribedTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import SubscribedTopics
 from barnabas.coordinator.group.group import GroupType
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE

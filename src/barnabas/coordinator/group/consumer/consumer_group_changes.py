@@ -25,7 +25,7 @@ from barnabas.coordinator.group.consumer.replay import replay
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, GROUP_KIND
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, version_of
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.purgatory.timer import Timer

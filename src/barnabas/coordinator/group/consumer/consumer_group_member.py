@@ -1,17 +1,20 @@
-"""A member of a consumer group (KIP-848): its metadata, epochs and partitions, immutable; and its deadlines.
+"""A consumer group's heartbeat and its answer; the member: metadata, epochs and partitions; its deadlines (KIP-848).
 
-Made by the heartbeat, by JoinGroups of classic members, and by the replay of records, which alone puts a member
-into its `ConsumerGroup`. Pure. Kafka: ConsumerGroupMember, ModernGroupMember, MemberState of 4.3, CoordinatorTimer.
+Heartbeats are made by the handler, answers by `consumer.heartbeat`. A member is made by the heartbeat, by JoinGroups of
+classic members, and by the replay of records, which alone puts it into its `ConsumerGroup`. Immutable, but for the
+deadlines. Pure. Kafka: ConsumerGroupHeartbeat{Request,Response}Data, ConsumerGroupMember, ModernGroupMember,
+MemberState of 4.3, CoordinatorTimer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     CurrentMemberAssignmentValue,
     MemberKey,
@@ -19,7 +22,58 @@ from barnabas.coordinator.group.consumer.records import (
     record,
 )
 from barnabas.coordinator.runtime.record import CoordinatorRecord
+from barnabas.protocol.errors import ErrorCode
 from barnabas.purgatory.timing_wheel import TimerEntry
+
+MayDescribe: TypeAlias = Callable[[Collection[str]], AbstractSet[str]]
+"""Returns those of the topics (names) that a member is allowed to see."""
+PartitionEpochs: TypeAlias = Mapping[bytes, Mapping[int, int]]
+"""Topic id -> partition -> the epoch in which the member got the partition. No topic without a partition."""
+
+
+class HeartbeatTerms(NamedTuple):
+    """A ConsumerGroupHeartbeat request. None, or -1 for the timeout (ms), leaves the member's value as it was.
+
+    needs_member_id: the member must make its own id. owned: topic id -> partitions. may_describe: filters the topics
+    that a regular expression matches.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: Collection[str] | None = None
+    # v1: the broker resolves the regular expression, and the member names its own id (KIP-1082).
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Mapping[bytes, AbstractSet[int]] | None = None
+    needs_member_id: bool = False
+    may_describe: MayDescribe = frozenset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the request has all values, as from a member that joins or that has missed an answer."""
+        return (
+            self.rebalance_timeout_ms != -1
+            and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
+            and self.owned is not None
+        )
+
+
+class HeartbeatAnswer(NamedTuple):
+    """The answer to a ConsumerGroupHeartbeat. assignment: None when the member knows it already."""
+
+    error: ErrorCode
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: PartitionEpochs | None = None
+
 
 LEAVE_GROUP_EPOCH: Final = -1
 """The epoch in the heartbeat of a member that leaves for good."""

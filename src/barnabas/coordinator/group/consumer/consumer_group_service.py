@@ -3,7 +3,6 @@
 Called by the handlers and the loader on any thread, by the timer's executor, and by the resolver of regular expressions
 on a scheduler thread. A call looks the group up, has the pure modules decide under the group's lock, has
 `ConsumerGroupChanges` write the outcome, and answers without the lock. Owns no lock.
-
 Kafka: GroupCoordinatorService and GroupMetadataManager, the parts about consumer groups.
 """
 
@@ -25,15 +24,19 @@ from barnabas.coordinator.group.consumer.consumer_group_changes import (
     ConsumerGroupChanges,
     ConsumerGroupTimers,
 )
-from barnabas.coordinator.group.consumer.consumer_group_member import MemberDeadline, ReconciliationState, TimerKind
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    HeartbeatAnswer,
+    HeartbeatTerms,
+    MemberDeadline,
+    ReconciliationState,
+    TimerKind,
+)
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, TimerChange
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat, is_leave, leave
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.migration import upgraded
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics, ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.topics.hash import TopicHashes
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, UpdateContext
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
@@ -142,7 +145,8 @@ class ConsumerGroupService:
         environment = self._environment
         return UpdateContext(
             ClusterTopics(environment.metadata.image, self._hashes),
-            environment.config.consumer,
+            environment.config,
+            environment.clock,
             self._assignors,
             environment.clock.milliseconds(),
             max(self._first_topics_version, self._newest_topics_version),
@@ -242,8 +246,7 @@ class ConsumerGroupService:
         if outcome is not None:
             return outcome
         answer = HeartbeatAnswer(ErrorCode.NONE, None, terms.member_id, terms.member_epoch)
-        environment = self._environment
-        return fence(membership, [member], answer, context, environment.config, environment.clock)
+        return fence(membership, [member], answer, context)
 
     def _forget_if_new(self, group: Group) -> None:
         """Remove a group that was made for a rejected join. The caller holds its lock."""
@@ -258,7 +261,6 @@ class ConsumerGroupService:
         self, group: Group, membership: ConsumerGroup, kind: TimerKind, member_id: str, deadline: MemberDeadline
     ) -> None:
         """Remove a member whose deadline has passed."""
-        environment = self._environment
         with group.lock:
             if not self._timers.take_expired(group, membership, kind, member_id, deadline):
                 return
@@ -270,7 +272,7 @@ class ConsumerGroupService:
             )
             # If the log refuses the records, the member stays, with a short deadline for the next attempt.
             try:
-                outcome = fence(membership, [member], None, self.context(), environment.config, environment.clock)
+                outcome = fence(membership, [member], None, self.context())
                 written = self.changes.write(group, outcome)
             except ApiError as error:
                 logger.warning("[GroupId %s] Member %s is fenced later: %s", group.group_id, member_id, error)

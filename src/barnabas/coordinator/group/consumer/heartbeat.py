@@ -17,10 +17,12 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     LEAVE_GROUP_EPOCH,
     LEAVE_GROUP_STATIC_EPOCH,
     ConsumerGroupMember,
+    HeartbeatAnswer,
+    HeartbeatTerms,
+    PartitionEpochs,
     TimerKind,
 )
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, TimerChange
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms, PartitionEpochs
 from barnabas.coordinator.group.consumer.update import ConsumerGroupUpdate, RegexChange, UpdateContext
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -80,12 +82,11 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
         update.update_epoch(is_changed, member, updated)
     target = update.update_target(member, updated)
     reconciled = update.reconcile(
-        updated,
-        target,
-        subscription_changed=names_changed or regex_change is not RegexChange.NONE,
-        owned=terms.owned,
+        updated, target, subscription_changed=names_changed or regex_change is not RegexChange.NONE, owned=terms.owned
     )
-    update.timers.append(TimerChange(TimerKind.SESSION, reconciled.member_id, context.config.session_timeout_ms))
+    update.timers.append(
+        TimerChange(TimerKind.SESSION, reconciled.member_id, context.config.consumer.session_timeout_ms)
+    )
     # A member that sent all its values has lost track, perhaps with an answer: it gets its assignment in any case.
     needs_assignment = (
         terms.member_epoch == 0 or terms.is_full or member.assigned_partitions != reconciled.assigned_partitions
@@ -95,7 +96,7 @@ def heartbeat(group: ConsumerGroup, terms: HeartbeatTerms, context: UpdateContex
         None,
         reconciled.member_id,
         reconciled.member_epoch,
-        context.config.heartbeat_interval_ms,
+        context.config.consumer.heartbeat_interval_ms,
         reconciled.assigned_partitions if needs_assignment else None,
     )
     return update.outcome(answer)
@@ -188,13 +189,13 @@ def _member(update: ConsumerGroupUpdate, terms: HeartbeatTerms) -> ConsumerGroup
             f"instance id is owned by {existing.member_id} member.",
         )
     if terms.member_id != existing.member_id and terms.member_id in group.members:
-        # No member would have the target of its own id any more. (Kafka lets it in, and loses that target.)
+        # No member would then have the target of its own id. (Kafka lets it in, and loses that target.)
         raise _invalid(f"MemberId {terms.member_id} is another member of the group.")
     return update.replace_static_member(existing, terms.member_id)
 
 
 def _check_epoch(member: ConsumerGroupMember, epoch: int, owned: Mapping[bytes, AbstractSet[int]] | None) -> None:
-    """Check the epoch that a member names: its own, or 0 to begin anew.
+    """Check the epoch that a member names: its own, or 0 to join again.
 
     The previous epoch is accepted if the member owns no more than its assignment: an answer was lost. Raises ApiError:
     FENCED_MEMBER_EPOCH for any other epoch.

@@ -4,7 +4,6 @@ Called by `ConsumerGroupService` and `consumer.classic_requests` under the group
 consumer group when a member joins it by the new protocol. Its other members go on as they are, each with its
 partitions. The group becomes a classic one again when the last member of the new protocol leaves.
 `group.consumer.migration.policy` says which way is open.
-
 Kafka: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup, ConsumerGroup.fromClassicGroup,
 ClassicGroup.fromConsumerGroup.
 """
@@ -24,7 +23,7 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
     ReconciliationState,
 )
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     ConsumerGroupMetadataValue,
     GroupKey,
@@ -33,7 +32,7 @@ from barnabas.coordinator.group.consumer.records import (
     record,
     target_partitions,
 )
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
+from barnabas.coordinator.group.consumer.topics.group_topics import ClusterTopics
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import (

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from barnabas.coordinator.group.consumer.consumer_group import NO_EPOCH, ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_group_member import LEAVE_GROUP_EPOCH, ConsumerGroupMember
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     AnyKey,
     AnyValue,
     ConsumerGroupKind,
@@ -28,14 +28,14 @@ from barnabas.coordinator.group.consumer.records import (
     decode_key,
     decode_value,
 )
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
+from barnabas.coordinator.group.consumer.topics.group_topics import ResolvedRegularExpression
 from barnabas.protocol.errors import DecodeError
 
 logger = logging.getLogger(__name__)
 
 RECORDS_PER_STEP = 20
 """The number of records after which the loader may pause."""
-# Expressions of an earlier start are resolved again: metadata versions begin anew with each start of a broker.
+# Expressions of an earlier start are resolved again: metadata versions begin at 0 with each start of a broker.
 _VERSION_BEFORE_ANY = -1
 
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.coordinator.group.assignors.assignor import (
     Assignment,
@@ -45,8 +45,7 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     TimerKind,
 )
 from barnabas.coordinator.group.consumer.consumer_group_outcome import ConsumerOutcome, T, TimerChange
-from barnabas.coordinator.group.consumer.reconciliation import Reconciliation
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     ConsumerGroupMetadataValue,
     GroupKey,
@@ -58,12 +57,17 @@ from barnabas.coordinator.group.consumer.records import (
     target_partitions,
     tombstone,
 )
-from barnabas.coordinator.group.consumer.topics.cluster_topics import ClusterTopics
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression, SubscribedTopics
-from barnabas.coordinator.group.group_config import ConsumerGroupConfig
+from barnabas.coordinator.group.consumer.member_reconciliation import Reconciliation
+from barnabas.coordinator.group.consumer.topics.group_topics import (
+    ClusterTopics,
+    ResolvedRegularExpression,
+    SubscribedTopics,
+)
+from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
 from barnabas.coordinator.runtime.partitions import hash_code
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ApiError, ErrorCode
+from barnabas.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -79,16 +83,17 @@ class RegexChange(Enum):
     CHANGED_AND_RESOLVED = "another expression, whose topics are known; or none any more"
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateContext:
+class UpdateContext(NamedTuple):
     """The inputs of an update beside the group.
 
-    assignors: by name, the first is the default. now_ms: wall clock. newest_topics_version: the metadata version in
-    which a topic was created last. check_regex: raises ApiError: INVALID_REGULAR_EXPRESSION.
+    config, clock: for the group that changes its protocol. assignors: by name, the first is the default. now_ms: wall
+    clock. newest_topics_version: the metadata version in which a topic was created last. check_regex: raises ApiError:
+    INVALID_REGULAR_EXPRESSION.
     """
 
     topics: ClusterTopics
-    config: ConsumerGroupConfig
+    config: GroupCoordinatorConfig
+    clock: Clock
     assignors: Mapping[str, ConsumerGroupPartitionAssignor]
     now_ms: int
     newest_topics_version: int
@@ -122,7 +127,7 @@ class ConsumerGroupUpdate:
 
     def check_size(self, member_id: str) -> None:
         """Check that the group has room for the member. Raises ApiError: GROUP_MAX_SIZE_REACHED when it has none."""
-        most = self.context.config.max_size
+        most = self.context.config.consumer.max_size
         if len(self.group.members) >= most and member_id not in self.group.members:
             raise ApiError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -131,8 +136,8 @@ class ConsumerGroupUpdate:
 
     def replace_static_member(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
         """Let a static member that is back under a new id take the place, and the target, of the old one."""
-        # At epoch 0 it is reconciled anew. The records are needed even if nothing else changes: a coordinator that
-        # loads the group must not find the old id.
+        # At epoch 0 it is reconciled from the beginning. The records are needed even if nothing else changes: a
+        # coordinator that loads the group must not find the old id.
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
         self.remove_member(old.member_id)
         self.records += [
@@ -215,12 +220,12 @@ class ConsumerGroupUpdate:
             or len(regexes) != len(topics.resolved)
             or last is None
             or last.version < self.context.newest_topics_version
-            or now_ms > last.timestamp_ms + self.context.config.regex_refresh_interval_ms
+            or now_ms > last.timestamp_ms + self.context.config.consumer.regex_refresh_interval_ms
         ):
             self.regexes = regexes
 
     def resolve_regexes(self, resolved: Mapping[str, ResolvedRegularExpression]) -> None:
-        """Record the topics that expressions match. Expressions that no member uses any more are skipped."""
+        """Record the topics that expressions match. Expressions that no member uses are skipped."""
         group = self.group
         after = group.topics.copy()
         is_new = False
@@ -247,7 +252,7 @@ class ConsumerGroupUpdate:
         return self.group.checked_image is not self.context.topics.image
 
     def update_epoch(self, is_changed: bool, old: ConsumerGroupMember, new: ConsumerGroupMember) -> None:
-        """Begin a new epoch if the group must be assigned anew: it has changed, or the metadata of its topics has."""
+        """Begin a new epoch if the group needs a new assignment: it has changed, or the metadata of its topics has."""
         after = self._topics_with(old, new)
         metadata_hash = self.context.topics.hash_of(after.names())
         self._subscription_type = after.subscription_type(self._member_count_with(new))
@@ -285,7 +290,7 @@ class ConsumerGroupUpdate:
     def update_target(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> tuple[int, Assignment]:
         """Return the epoch of the target assignment, and the member's part of it.
 
-        The assignment is made anew if its epoch is behind the group's. Raises ApiError: UNKNOWN_SERVER_ERROR when the
+        A new assignment is made if its epoch is behind the group's. Raises ApiError: UNKNOWN_SERVER_ERROR when the
         assignor fails.
         """
         group = self.group

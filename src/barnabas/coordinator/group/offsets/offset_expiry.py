@@ -7,7 +7,6 @@ it again.
 An offset that was committed with a time of its own (OffsetCommit v2-4) expires then. Any other offset expires
 `offsets.retention.minutes` after its group became empty. If that time is not known, if the group never had a member, or
 if no member reads the topic, it expires that long after its commit.
-
 Kafka: GroupMetadataManager.cleanupGroupMetadata, GroupMetadata.removeExpiredOffsets, handleDeletedPartitions.
 """
 

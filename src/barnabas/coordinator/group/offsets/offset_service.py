@@ -7,7 +7,6 @@ A commit takes three steps. Its records are encoded without a lock (`encode_comm
 commits): that is most of the work. Under the group's lock the membership says whether the member may commit, and the
 records are appended to the local log. With a single replica they count at once, else when all in-sync replicas have
 them; no fetch sees them before.
-
 Kafka: GroupCoordinator (handleCommitOffsets, handleFetchOffsets, handleDeleteOffsets) and
 GroupMetadataManager.storeOffsets of 3.9, OffsetMetadataManager of 4.3.
 """
@@ -38,7 +37,7 @@ from barnabas.coordinator.group.offsets_topic import (
     offset_key_prefix,
     offset_value,
 )
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord, KeyAndValue
 from barnabas.protocol.errors import ApiError, ErrorCode
 
@@ -156,7 +155,7 @@ class OffsetService:
             on_complete([error] * len(offsets))
         elif stored is None or group is None:
             on_complete([ErrorCode.OFFSET_METADATA_TOO_LARGE] * len(offsets))
-        elif stored.is_settled:
+        elif stored.is_decided:
             self._answer(stored.error, encoded, on_complete)
         else:
             self._when_replicated(group, stored, encoded, on_complete)
@@ -165,7 +164,7 @@ class OffsetService:
         """Append the records, and let the offsets count if that is all they need. Under the group's lock."""
         new, records, _ = encoded
         stored = self._log.append(group.partition, records, OFFSET_ERRORS, now_ms=now_ms)
-        if not stored.is_settled:
+        if not stored.is_decided:
             group.offsets.begin_waiting(new)
         elif stored.error is ErrorCode.NONE:
             group.offsets.put_all(new, stored.position)

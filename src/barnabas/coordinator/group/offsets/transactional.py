@@ -7,7 +7,6 @@ A commit is appended as a batch of the producer's transaction. From then on its 
 sees the offsets; the marker of the transaction, which the coordinator of transactions writes into the same partition of
 `__consumer_offsets`, lets them count or drops them. A commit whose replication fails stays: its records are in the log,
 where the marker will decide about them for the next coordinator, too.
-
 Kafka: GroupCoordinator.handleTxnCommitOffsets, scheduleHandleTxnCompletion (3.9), OffsetMetadataManager (4.3).
 """
 
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
+from barnabas.coordinator.group.group_table import EndedGroupTransaction
 from barnabas.coordinator.group.offsets.offset_service import (
     CommitCallback,
     EncodedCommit,
@@ -26,8 +26,7 @@ from barnabas.coordinator.group.offsets.offset_service import (
 )
 from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets_topic import OFFSET_ERRORS
-from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition

@@ -17,7 +17,7 @@ from barnabas.coordinator.group.assignors.assignor import (
     MemberSpec,
     PartitionAssignorError,
 )
-from barnabas.coordinator.group.assignors.built_in import assignors_named
+from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 
 ASSIGNORS = assignors_named(["uniform", "range"])
 TOPICS = [bytes([number]) * 16 for number in range(1, 6)]

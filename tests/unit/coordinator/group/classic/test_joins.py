@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.classic.classic_group_terms import LeavingMember
+from barnabas.coordinator.group.classic.classic_group_member import LeavingMember
 from barnabas.protocol.errors import ErrorCode
 from tests.support.classic_coordinator import ClassicCoordinator
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.classic.classic_group_terms import LeavingMember
+from barnabas.coordinator.group.classic.classic_group_member import LeavingMember
 from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.offsets_topic import GroupMetadataValue, group_key, group_value
 from barnabas.coordinator.group.restore import loaded_classic_group

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.coordinator.group.consumer.consumer_group_member import ReconciliationState, TimerKind
+from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatTerms, ReconciliationState, TimerKind
 from barnabas.coordinator.group.consumer.heartbeat import check_heartbeat, heartbeat
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatTerms
 from barnabas.coordinator.group.consumer.replay import restore_consumer_groups
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.support.consumer_group_coordinator import ASSIGNORS, ConsumerGroupCoordinator, topic_id, topics_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.group.assignors.built_in import assignors_named
+from barnabas.coordinator.group.assignors.server_assignors import assignors_named
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.consumer import consumer_group_service as service_module
+from barnabas.coordinator.group.consumer.consumer_group_member import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.consumer_group_service import ConsumerGroupService
-from barnabas.coordinator.group.consumer.heartbeat_terms import HeartbeatAnswer, HeartbeatTerms
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
 from barnabas.coordinator.group.group import Group
 from barnabas.protocol.errors import ErrorCode

@@ -8,7 +8,8 @@ from barnabas.coordinator.group.classic.classic_group import ClassicGroup
 from barnabas.coordinator.group.committed_offsets import NewOffset
 from barnabas.coordinator.group.offsets import offset_service
 from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, FetchedOffset, OffsetFetchTerms, OffsetToCommit
-from barnabas.coordinator.group.offsets_topic import CommittedOffset, committed_offset, decode_for_display
+from barnabas.coordinator.group.offsets_topic import CommittedOffset, OffsetCommitKey, committed_offset
+from barnabas.coordinator.runtime.record import decode_record
 from barnabas.metadata.topic_name import GROUP_METADATA_TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND
@@ -28,7 +29,7 @@ def test_a_commit_is_in_the_log_and_can_be_fetched(broker: GroupBroker) -> None:
     assert broker.commit(("t", 1, 7), ("u", 0, 8), metadata="here") == [[NONE, NONE]]
     assert broker.committed() == {("t", 1): 7, ("u", 0): 8}
     now_ms = broker.clock.milliseconds()
-    keys = [decode_for_display(key, value)[0] for key, value in broker.records()]
+    keys = [decode_record(OffsetCommitKey, key) for key, _ in broker.records()]
     assert [(key.group, key.topic, key.partition) for key in keys] == [(GROUP, "t", 1), (GROUP, "u", 0)]
     assert [committed_offset(value or b"") for _, value in broker.records()] == [
         (7, -1, "here", now_ms, -1),

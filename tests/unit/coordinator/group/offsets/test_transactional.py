@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.coordinator.group.group_loading import PartitionLoader
+from barnabas.coordinator.group.group_table import EndedGroupTransaction
 from barnabas.coordinator.group.offsets.offset_terms import CommitTerms, OffsetFetchTerms, OffsetToCommit
 from barnabas.coordinator.group.offsets.transactional import CommittingProducer
-from barnabas.coordinator.group.open_transactions import EndedGroupTransaction
 from barnabas.protocol.errors import ErrorCode
 from barnabas.records.end_transaction_marker import EndTransactionMarker
 from barnabas.runtime.lock_order import check_no_lock_held

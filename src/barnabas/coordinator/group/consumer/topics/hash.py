@@ -1,8 +1,8 @@
-"""A hash of the metadata of a consumer group's topics: when it changes, the group is assigned anew (KIP-1101).
+"""A hash of the metadata of a consumer group's topics: when it changes, the group gets a new assignment (KIP-1101).
 
 Used by `ClusterTopics` under groups' locks. `TopicHashes` remembers the hash of each topic in a dict that is changed by
 single steps: two threads that compute the same hash do no harm; all else is pure. The number is Kafka's, bit by bit,
-for it is stored: Kafka takes XXH3 of com.dynatrace.hash4j, which is written anew here, after the specification of
+for it is stored: Kafka takes XXH3 of com.dynatrace.hash4j, which is written here in Python, after the specification of
 xxHash (doc/xxhash_spec.md). Kafka: Utils.computeTopicHash and computeGroupHash of 4.1 and later.
 """
 
@@ -157,16 +157,7 @@ def _xxh3_up_to_240(data: bytes) -> int:
 
 def _xxh3_long(data: bytes) -> int:
     size = len(data)
-    lanes = [
-        _PRIME32_3,
-        _PRIME64_1,
-        _PRIME64_2,
-        _PRIME64_3,
-        _PRIME64_4,
-        _PRIME32_2,
-        _PRIME64_5,
-        _PRIME32_1,
-    ]
+    lanes = [_PRIME32_3, _PRIME64_1, _PRIME64_2, _PRIME64_3, _PRIME64_4, _PRIME32_2, _PRIME64_5, _PRIME32_1]
     for stripe in range((size - 1) // _STRIPE):
         place = stripe % _STRIPES_PER_BLOCK
         if stripe and not place:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
+from barnabas.coordinator.group.consumer.topics.group_topics import ResolvedRegularExpression
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.runtime.clock import Clock
 from barnabas.runtime.scheduler import Scheduler

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import pytest
 
+from barnabas.coordinator.group.consumer.topics.group_topics import ResolvedRegularExpression
 from barnabas.coordinator.group.consumer.topics.regex import TopicRegex, check_regular_expression, matching_topics
 from barnabas.coordinator.group.consumer.topics.regex_resolver import TopicRegexResolver
-from barnabas.coordinator.group.consumer.topics.subscribed import ResolvedRegularExpression
 from barnabas.metadata.metadata_image import MetadataImage, TopicMetadata
 from barnabas.protocol.errors import ApiError, ErrorCode
 from tests.support.mock_clock import MockClock

@@ -3,9 +3,7 @@
 Made by `broker` when `delegation.token.secret.key` is set. Handlers call it on request handlers' threads, the notices
 and the check for expired tokens run on the scheduler's, and Processors ask for credentials. `_lock` serialises all
 changes: a notice that is read while a token is being changed must not bring the earlier state back. It is taken before
-the cache's lock.
-
-Kafka: DelegationTokenManager, DelegationTokenManagerZk.
+the cache's lock. Kafka: DelegationTokenManager, DelegationTokenManagerZk.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ class DelegationTokenManager:
         scheduler.schedule("delete-expired-tokens", self.remove_expired, delay_ms=interval_ms, period_ms=interval_ms)
 
     def stop(self) -> None:
-        """Follow no more changes. When this returns, no notice is being read."""
+        """Stop following changes. When this returns, no notice is being read."""
         if self._notices is not None:
             self._notices.stop()
 

@@ -6,7 +6,6 @@ starts with very much to load serves all other requests meanwhile, and requests 
 COORDINATOR_LOAD_IN_PROGRESS. No lock is held during a slice. `LeadershipListeners` calls `leadership_changed` on a
 handler's thread; `load` and `unload` may be called on any. `_lock` guards the queue and the flag that says whether the
 thread runs; all else belongs to the thread.
-
 Kafka: GroupMetadataManager (scheduleLoadGroupAndOffsets, doLoadGroupsAndOffsets), TransactionStateManager
 (loadTransactionsForTxnTopicPartition, loadTransactionMetadata).
 """
@@ -270,7 +269,7 @@ class CoordinatorLoader:
                 self.unload(partition, leader_epoch)
 
     def shutdown(self) -> None:
-        """Load nothing any more."""
+        """Stop loading."""
         with self._lock:
             self._stopped.set()
             self._queue.clear()

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from barnabas.metadata.delegation_tokens import DelegationTokenManager, TokenConfig
+from barnabas.metadata.delegation_token_manager import DelegationTokenManager, TokenConfig
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.security.delegation_token import DelegationToken, TokenCache
 from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential

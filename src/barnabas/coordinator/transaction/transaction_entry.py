@@ -19,7 +19,7 @@ class TransitionWaiter(Protocol):
 
     @property
     def is_ended(self) -> bool:
-        """Whether the request does not wait any more, so that `again` would do nothing."""
+        """Whether the request has stopped waiting, so that `again` would do nothing."""
 
     def again(self) -> None:
         """Say that there was a transition. Called on any thread, without locks."""

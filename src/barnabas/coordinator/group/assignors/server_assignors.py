@@ -1,21 +1,23 @@
-"""The range assignor: each member reads a contiguous range of every topic it subscribes to.
+"""The assignors that `group.consumer.assignors` can name, and of them the range assignor.
 
-Used by the consumer group service through `built_in`; pure. Where all members subscribe to the same topics, and these
-have equally many partitions, a member gets the same numbers of each: topics can be joined. Static members come first,
-in the order of their instance ids, so that they keep their ranges when they return with new member ids.
-Kafka: org.apache.kafka.coordinator.group.assignor.RangeAssignor.
+Called by `broker/` when the first consumer group needs one, and by `group_admin_service` for the name of the default;
+pure. The setting allows the names of `_BY_SETTING` only (`config.keys.group_keys`).
+Kafka: GroupCoordinatorConfig.consumerGroupAssignors, org.apache.kafka.coordinator.group.assignor.RangeAssignor.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.coordinator.group.assignors.assignor import (
     Assignment,
+    ConsumerGroupPartitionAssignor,
     GroupSpec,
     PartitionAssignorError,
     TopicDescriber,
 )
+from barnabas.coordinator.group.assignors.uniform import UniformAssignor
 
 
 class _TopicRanges:
@@ -79,3 +81,28 @@ def _in_order(spec: GroupSpec) -> list[str]:
         return instance_id is None, (member_id if instance_id is None else instance_id).encode("utf-16-be")
 
     return sorted(spec.members, key=order)
+
+
+_UNIFORM: Final = UniformAssignor()
+_RANGE: Final = ServerRangeAssignor()
+_BY_SETTING: Final[Mapping[str, ConsumerGroupPartitionAssignor]] = {
+    "uniform": _UNIFORM,
+    "range": _RANGE,
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": _UNIFORM,
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": _RANGE,
+}
+
+
+def assignors_named(names: Iterable[str]) -> dict[str, ConsumerGroupPartitionAssignor]:
+    """Return the assignors by name, in the order of the setting: the first is the default.
+
+    A name is the assignor's own or that of its Java class. Raises ValueError when there is no such assignor: classes
+    of users' own cannot be loaded.
+    """
+    assignors: dict[str, ConsumerGroupPartitionAssignor] = {}
+    for name in names:
+        assignor = _BY_SETTING.get(name)
+        if assignor is None:
+            raise ValueError(f"{name} is not a known assignor; known are {', '.join(_BY_SETTING)}")
+        assignors.setdefault(assignor.name, assignor)
+    return assignors

@@ -12,8 +12,11 @@ from collections.abc import Callable, Container, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from barnabas.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember, ReconciliationState
-from barnabas.coordinator.group.consumer.heartbeat_terms import PartitionEpochs
+from barnabas.coordinator.group.consumer.consumer_group_member import (
+    ConsumerGroupMember,
+    PartitionEpochs,
+    ReconciliationState,
+)
 from barnabas.protocol.errors import ApiError, ErrorCode
 
 _NO_EPOCHS: Mapping[int, int] = {}
@@ -48,7 +51,7 @@ class Reconciliation:
             member.partitions_pending_revocation
         ):
             return self._without_unsubscribed(member)
-        # A member without partitions can take its target whatever its state meant; any other one has to begin anew.
+        # A member without partitions can take its target whatever its state meant; any other one has to join again.
         if member.state is ReconciliationState.UNKNOWN:
             if self.owned is None or self.owned:
                 raise ApiError(

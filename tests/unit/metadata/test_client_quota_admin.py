@@ -6,10 +6,9 @@ import math
 
 import pytest
 
-from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions, QuotaFilter
+from barnabas.metadata.client_quota_admin import ClientQuotaAdmin, ClientQuotaDescriptions, QuotaChange, QuotaFilter
 from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore
-from barnabas.metadata.client_quotas import ClientQuotaAdmin, QuotaChange
-from barnabas.metadata.config_change_listener import ConfigChangeListener
+from barnabas.metadata.stored_configs import ConfigChangeListener
 from barnabas.metrics.sampled_total import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import QuotaWindows

@@ -1,22 +1,75 @@
-"""The members of a classic group: sessions, pending requests, leader, protocols; and the waits for their joins.
+"""The members of a classic group, the waits for their joins, and the outcome: the work that an event causes.
 
-Held by `ClassicGroup`, guarded by the group's lock. Pure: what a change of the members demands of the service (answers,
-sessions to watch) is added to the group's outcome.
+Held by `ClassicGroup`, guarded by the group's lock; pure. Group and members collect a ClassicOutcome, because no
+request is answered and no delayed operation completed under a lock: `ClassicGroupChanges` appends its `stores` to the
+log under the same lock, and does the rest without it. (Kafka's GroupCoordinator acts while it holds the group's lock.)
 Kafka: GroupMetadata (the members), DelayedJoin, InitialDelayedJoin.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import NamedTuple
 
-from barnabas.coordinator.group.classic.classic_group_member import ClassicMember, JoinReply, MemberTerms, Session
-from barnabas.coordinator.group.classic.classic_group_outcome import ClassicOutcome
-from barnabas.coordinator.group.classic.classic_group_terms import UNKNOWN_MEMBER_ID, JoinAnswer, SyncAnswer
+from barnabas.coordinator.group.classic.classic_group_member import (
+    UNKNOWN_MEMBER_ID,
+    ClassicMember,
+    JoinAnswer,
+    JoinReply,
+    MemberTerms,
+    Session,
+    SyncAnswer,
+)
+from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.consumer_protocol import decode_topics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
+
+
+class WaitForJoins(NamedTuple):
+    """A wait of `delay_ms` for the members to join. `round_number` tells this wait from earlier ones of the group."""
+
+    round_number: int
+    delay_ms: int
+
+
+class WaitForSyncs(NamedTuple):
+    """A wait of `delay_ms` for the members of `generation` to ask for their assignments."""
+
+    generation: int
+    delay_ms: int
+
+
+class StoreGroup(NamedTuple):
+    """A record to append. The service then calls `on_stored` with the result, under the group's lock again.
+
+    completes_rebalance: the record holds a leader's assignment.
+    """
+
+    record: CoordinatorRecord
+    on_stored: Callable[[ErrorCode], None]
+    completes_rebalance: bool = False
+
+
+class ClassicOutcome:
+    """The work of each kind, in the order in which the group asked for it.
+
+    answers: calls that answer a request each. new_sessions: sessions to watch from now on. ended_sessions: sessions
+    that need no watch from now on. joins_over, syncs_over: the wait for joins (or syncs) of the group may have ended.
+    """
+
+    __slots__ = ("answers", "ended_sessions", "joins_over", "new_sessions", "stores", "syncs_over", "waits")
+
+    def __init__(self) -> None:
+        self.answers: list[Callable[[], None]] = []
+        self.stores: list[StoreGroup] = []
+        self.waits: list[WaitForJoins | WaitForSyncs] = []
+        self.new_sessions: list[Session] = []
+        self.ended_sessions: list[Session] = []
+        self.joins_over = False
+        self.syncs_over = False
 
 
 class JoinRounds:
@@ -202,7 +255,7 @@ class ClassicMembers:
 
     def refresh_session(self, member_id: str) -> None:
         """Restart the session of this member, if it exists."""
-        # On the path of every heartbeat and commit: a deadline moves, no timer is touched (see `DelayedHeartbeat`).
+        # On the path of every heartbeat and commit: a deadline moves, and no timer (see `DelayedHeartbeat`).
         member = self.by_id.get(member_id)
         if member is not None:
             session = member.session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.transaction.held_back_answers import WAIT_MS, PatientAdditions
+from barnabas.coordinator.transaction.held_back_answers import WAIT_MS, DelayedAdditions
 from barnabas.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionState
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.lock_order import check_no_lock_held
@@ -19,7 +19,7 @@ class Client:
         self.broker = TransactionBroker()
         self.producer = self.broker.producer()
         self.answers: list[ErrorCode] = []
-        self._additions = PatientAdditions(self.broker.service, self.broker.scheduler, self.broker.clock)
+        self._additions = DelayedAdditions(self.broker.service, self.broker.scheduler, self.broker.clock)
 
     def add(self, producer: ProducerIdAndEpoch | None = None) -> None:
         def answer(error: ErrorCode) -> None:

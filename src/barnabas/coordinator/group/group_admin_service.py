@@ -2,7 +2,6 @@
 
 Called by handlers on request handler threads, without locks. Takes one group's lock at a time, and calls no callback
 under it. Its results are the messages of the protocol, without a form of their own.
-
 Kafka: GroupCoordinator.handleListGroups, handleDescribeGroup, handleDeleteGroups (3.9); GroupMetadataManager
 .describeGroups and .consumerGroupDescribe, GroupCoordinatorShard.deleteGroups (4.3).
 """
@@ -19,7 +18,7 @@ from barnabas.coordinator.group.classic.states import ClassicState
 from barnabas.coordinator.group.group import Group
 from barnabas.coordinator.group.group_environment import GroupEnvironment
 from barnabas.coordinator.group.offsets_topic import CONSUMER_GROUP_ERRORS, offset_key, offset_key_prefix
-from barnabas.coordinator.runtime.log import StoredAppend
+from barnabas.coordinator.runtime.coordinator_log import StoredAppend
 from barnabas.coordinator.runtime.record import CoordinatorRecord
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
@@ -117,9 +116,7 @@ class GroupAdminService:
             return DescribedConsumerGroup(group_id=group_id, error_code=error)
         # Imported late: a broker without consumer groups starts faster.
         from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup  # noqa: PLC0415
-        from barnabas.coordinator.group.consumer.description import (  # noqa: PLC0415
-            described_consumer_group,
-        )
+        from barnabas.coordinator.group.consumer.description import described_consumer_group  # noqa: PLC0415
 
         with self._table.locked(group_id) as group:
             if group is not None and isinstance(group.membership, ConsumerGroup):
@@ -127,15 +124,13 @@ class GroupAdminService:
                 return described_consumer_group(group.membership, self._default_assignor_name(), names)
         words = "not found" if group is None else "is not a consumer group"
         return DescribedConsumerGroup(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} {words}.",
+            group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=f"Group {group_id} {words}."
         )
 
     def _default_assignor_name(self) -> str:
         if self._default_assignor is None:
             # Imported late: a broker without consumer groups starts faster.
-            from barnabas.coordinator.group.assignors.built_in import assignors_named  # noqa: PLC0415
+            from barnabas.coordinator.group.assignors.server_assignors import assignors_named  # noqa: PLC0415
 
             self._default_assignor = next(iter(assignors_named(self._environment.config.consumer.assignors)))
         return self._default_assignor

@@ -5,7 +5,6 @@ its changes. The second one runs without it.
 
 Called by the coordinators' services on any thread; owns no lock and keeps nothing. Waiting costs no thread: an append
 waits in the produce purgatory (`ReplicaAppender.when_replicated`).
-
 Kafka: GroupMetadataManager.appendForGroup, TransactionStateManager.appendTransactionToLog.
 """
 
@@ -42,10 +41,10 @@ class StoredAppend:
     """An append: its records are in the local log, unless `error` says why not.
 
     error: NONE, or the error for the client. position: the offset of the batch in the log, -1 if it was refused.
-    is_settled: there is nothing to wait for; `when_replicated` calls back at once, with `error`.
+    is_decided: there is nothing to wait for; `when_replicated` calls back at once, with `error`.
     """
 
-    __slots__ = ("_entry", "_log", "_translation", "error", "is_settled", "position")
+    __slots__ = ("_entry", "_log", "_translation", "error", "is_decided", "position")
 
     def __init__(self, log: CoordinatorLog, entry: PartitionAppend, translation: ErrorTranslation) -> None:
         self._log = log
@@ -54,25 +53,25 @@ class StoredAppend:
         info, partition = entry.info, entry.hosted_by
         if info is None or partition is None:
             self.error = translation.get(entry.error, entry.error)
-            self.is_settled = True
+            self.is_decided = True
             self.position = -1
             return
         self.error = ErrorCode.NONE
         self.position = info.first_offset
         if not log.waits_for_replicas:
-            self.is_settled = True
+            self.is_decided = True
             return
-        # With a single replica the append is settled here, and a commit can answer without a trip through the
+        # With a single replica the outcome is known here, and a commit can answer without a trip through the
         # purgatory.
         outcome = partition.is_replicated_up_to(info.last_offset + 1)
-        self.is_settled = outcome is _REPLICATED
+        self.is_decided = outcome is _REPLICATED
         if outcome is not None and outcome is not _REPLICATED:
             self.error = translation.get(outcome, outcome)
-            self.is_settled = True
+            self.is_decided = True
 
     def when_replicated(self, on_stored: Callable[[ErrorCode], None]) -> None:
         """Call `on_stored` once with the result, now or later on another thread. The caller holds no lock."""
-        if self.is_settled:
+        if self.is_decided:
             on_stored(self.error)
             return
         translation = self._translation

@@ -10,7 +10,7 @@ from barnabas.coordinator.group.consumer.consumer_group_member import (
     ConsumerGroupMember,
     ReconciliationState,
 )
-from barnabas.coordinator.group.consumer.records import (
+from barnabas.coordinator.group.consumer.consumer_group_records import (
     ConsumerGroupKind,
     ConsumerGroupMetadataValue,
     GroupKey,

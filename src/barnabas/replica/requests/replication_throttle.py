@@ -10,7 +10,6 @@ Kafka: ReplicaManager.shouldLeaderThrottle, RemoteLeaderEndPoint.shouldFollowerT
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 
 from barnabas.config.log_config import LogConfig, ReplicaPairs
 from barnabas.quota.replication_quota import ReplicationQuota
@@ -41,9 +40,9 @@ class ReplicationThrottle:
 
 def leader_throttle(quota: ReplicationQuota) -> ReplicationThrottle:
     """Return the throttle of what leaders of this broker send."""
-    return ReplicationThrottle(quota, attrgetter("leader_throttled_replicas"))
+    return ReplicationThrottle(quota, lambda config: config.leader_throttled_replicas)
 
 
 def follower_throttle(quota: ReplicationQuota) -> ReplicationThrottle:
     """Return the throttle of what followers of this broker fetch."""
-    return ReplicationThrottle(quota, attrgetter("follower_throttled_replicas"))
+    return ReplicationThrottle(quota, lambda config: config.follower_throttled_replicas)

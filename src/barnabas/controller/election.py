@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import ReplicaAssignment
 
 
 class ElectionStrategy(enum.Enum):

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Final
 
@@ -45,7 +46,6 @@ from barnabas.network.connections.connection_table import (
 )
 from barnabas.network.connections.mute_states import MuteState
 from barnabas.network.connections.request_intake import RequestIntake
-from barnabas.network.processor_drain import ProcessorDrain
 from barnabas.network.requests.request_channel import RequestPath
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler
 from barnabas.protocol.errors import InvalidRequest
@@ -54,6 +54,50 @@ from barnabas.transport.channel.frame_reader import InvalidReceive
 from barnabas.transport.channel.selector_counters import SelectorCounters
 from barnabas.transport.channel.transport_layer import StreamSocket, is_connection_lost
 from barnabas.transport.selector import Selector
+
+
+class ProcessorDrain:
+    """A drain that goes one way only: not begun, begun, done."""
+
+    __slots__ = ("_done", "_retires_at_ns", "has_begun")
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """Whether the Processor takes no new requests; those it has taken are still answered."""
+        self._retires_at_ns = 0
+        self._done: SimpleQueue[None] = SimpleQueue()
+
+    def begin(self) -> None:
+        """Take no new requests."""
+        self.has_begun = True
+
+    def begin_retirement(self, at_latest_ns: int) -> None:
+        """Take no new requests, close each connection when it is answered, then end, at `at_latest_ns` in any case."""
+        # In this order: the Processor reads `has_begun` first, and must then find that the drain is a retirement.
+        self._retires_at_ns = at_latest_ns
+        self.has_begun = True
+
+    @property
+    def is_retirement(self) -> bool:
+        """Whether the Processor closes its connections and ends by itself, instead of waiting for the broker's stop."""
+        return self._retires_at_ns != 0
+
+    def is_late(self, now_ns: int) -> bool:
+        """Return whether a retirement has used up its time."""
+        return now_ns >= self._retires_at_ns
+
+    def finish(self) -> None:
+        """Note that every request taken has been answered."""
+        self._done.put(None)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait for `finish`; return False if it does not come in time."""
+        try:
+            self._done.get(timeout=timeout_seconds)
+        except Empty:
+            return False
+        return True
+
 
 logger = logging.getLogger(__name__)
 

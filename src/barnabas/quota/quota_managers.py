@@ -16,8 +16,7 @@ from typing import Final
 
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.setting import Settings, setting
-from barnabas.metrics.rate import Rate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import Rate, SampleWindow
 from barnabas.quota.client_quota_manager import ClientQuotaManager, QuotaWindows
 from barnabas.quota.controller_mutation_quota import (
     UNBOUNDED,

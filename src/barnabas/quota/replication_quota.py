@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.config.keys.bounds import LONG_MAX
 from barnabas.metrics.metrics_registry import MetricsRegistry
-from barnabas.metrics.rate import SimpleRate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow, SimpleRate
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock
 
 UNLIMITED: Final = LONG_MAX

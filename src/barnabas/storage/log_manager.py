@@ -38,8 +38,8 @@ from barnabas.storage.log_opener import LogOpener
 from barnabas.storage.log_table import LogTable
 from barnabas.storage.log_tasks import LogTasks
 from barnabas.storage.segment.factory import SegmentFactory
+from barnabas.storage.segment.file import OpenFiles
 from barnabas.storage.segment.index_file import IndexPages
-from barnabas.storage.segment.open_files import OpenFiles
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from barnabas.metadata.client_quota_descriptions import ClientQuotaDescriptions,
 from barnabas.metadata.client_quota_store import ClientQuotaListener, ClientQuotaStore
 from barnabas.metadata.client_quotas import ClientQuotaAdmin, QuotaChange
 from barnabas.metadata.config_change_listener import ConfigChangeListener
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.quota.client_quota_manager import QuotaWindows
 from barnabas.quota.quota_entity import KafkaQuotaEntity

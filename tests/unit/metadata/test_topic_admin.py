@@ -21,7 +21,7 @@ from barnabas.quota.controller_mutation_quota import UnboundedControllerMutation
 from barnabas.zk.kafka_zk_client import KafkaZkClient
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
 from barnabas.zk.znodes.config_znodes import ConfigEntityType
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import ReplicaAssignment
 from tests.support.inline_store import InlineStore
 from tests.support.mock_clock import MockClock
 

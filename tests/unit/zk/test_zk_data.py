@@ -30,11 +30,11 @@ from barnabas.zk.znodes.config_znodes import (
     ConfigEntityZNode,
 )
 from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from barnabas.zk.znodes.topic_zk_data import (
     DeleteTopicsTopicZNode,
     IsrChangeNotificationZNode,
     PreferredReplicaElectionZNode,
+    ReplicaAssignment,
     TopicIdReplicaAssignment,
     TopicPartitionStateZNode,
     TopicZNode,

@@ -18,9 +18,12 @@ from barnabas.api.fetch.fetch_session import (
     INITIAL_EPOCH,
     NO_SESSION,
     FetchSession,
+    Key,
+    PartitionsToRead,
+    RefusedPartition,
+    SessionPartition,
 )
 from barnabas.api.fetch.fetch_session_cache import FetchSessionCache
-from barnabas.api.fetch.session_partitions import Key, PartitionsToRead, RefusedPartition, SessionPartition
 from barnabas.metadata.metadata_image import MetadataImage
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest

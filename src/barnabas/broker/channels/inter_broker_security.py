@@ -30,7 +30,7 @@ from barnabas.zk.znodes.config_znodes import ConfigEntityType, ConfigZnodes
 if TYPE_CHECKING:
     from barnabas.rpc.client_channels import ClientChannels
     from barnabas.security.sasl.client.client_authenticator import PasswordUser
-    from barnabas.security.tls.tls_client import TlsClient
+    from barnabas.security.tls.tls_contexts import TlsClient
 
 logger = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def _listeners_of_brokers(config: ConfigValues) -> set[str]:
 
 
 def _tls_of(config: ConfigValues, listener_name: str) -> TlsClient:
-    from barnabas.security.tls.tls_client import TlsClient
+    from barnabas.security.tls.tls_contexts import TlsClient
 
     of_listener = config.of_listener(listener_name)
     identification = InterBrokerConfig.from_kafka_config(of_listener).endpoint_identification

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import SampleWindow
 from barnabas.network.connections.connection_rates import ConnectionRates, RateSample
 from barnabas.network.network_config import ListenerConfig, NetworkConfig, canonical_address
 from barnabas.runtime.clock import NANOSECONDS_PER_MILLISECOND, Clock

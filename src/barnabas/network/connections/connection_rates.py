@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from barnabas.metrics.rate import Average, Rate
-from barnabas.metrics.sampled_total import SampleWindow
+from barnabas.metrics.rate import Average, Rate, SampleWindow
 from barnabas.network.network_config import UNLIMITED
 from barnabas.quota.quota_sensor import throttle_time_ms
 

@@ -15,7 +15,7 @@ import logging
 from functools import partial
 
 from barnabas.config.config_error import ConfigError
-from barnabas.security.sasl.oauth_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER
+from barnabas.security.sasl.sasl_config import JWKS_URL, SIGNED_HANDLERS, UNSECURED_HANDLER
 from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, told
 from barnabas.security.sasl.token_claims import (
     MessageMalformed,

@@ -3,7 +3,7 @@
 Written as Apache Kafka 3.9 writes them, as `broker_zk_data` says; partitions stand in the order of their numbers. Used
 by `topic_znodes` on any thread; stateless, so no lock.
 
-Kafka: kafka.zk.ZkData, one object a znode, same names.
+Kafka: kafka.zk.ZkData, one object a znode, same names; kafka.controller.ReplicaAssignment.
 """
 
 from __future__ import annotations
@@ -14,8 +14,54 @@ from typing import Any, NamedTuple
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid import uuid_from_string, uuid_to_string
 from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
-from barnabas.zk.znodes.replica_assignment import ReplicaAssignment
 from barnabas.zk.znodes.znode_json import decode_json, encode_json, partitions_json, partitions_of, reading_fields
+
+
+def _without(replicas: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
+    unwanted = set(others)
+    return tuple(replica for replica in replicas if replica not in unwanted)
+
+
+class ReplicaAssignment(NamedTuple):
+    """The brokers that hold a partition, the preferred leader first. Immutable; used by zk, metadata and controller.
+
+    `replicas` includes those being added and those being removed.
+    """
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def origin_replicas(self) -> tuple[int, ...]:
+        """The replicas before the reassignment."""
+        return _without(self.replicas, self.adding_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas after the reassignment."""
+        return _without(self.replicas, self.removing_replicas)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
+        """Return the assignment while this one moves to `target`. A reassignment in progress is replaced."""
+        replicas = tuple(dict.fromkeys((*target, *self.origin_replicas)))
+        return ReplicaAssignment(replicas, _without(replicas, self.origin_replicas), _without(replicas, target))
+
+    def remove_replica(self, replica: int) -> ReplicaAssignment:
+        """Return the assignment without `replica`."""
+        return ReplicaAssignment(
+            _without(self.replicas, (replica,)),
+            _without(self.adding_replicas, (replica,)),
+            _without(self.removing_replicas, (replica,)),
+        )
+
+
+NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class TopicsZNode:

@@ -20,9 +20,8 @@ from barnabas.config.config_error import ConfigError
 from barnabas.config.kafka_config import KafkaConfig
 from barnabas.config.protection import ProtectionMissing
 from barnabas.security.sasl import signed_tokens
-from barnabas.security.sasl.oauth_config import SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig
 from barnabas.security.sasl.oauth_listener import OAuthBearerServer
-from barnabas.security.sasl.sasl_config import SaslConfig
+from barnabas.security.sasl.sasl_config import SIGNED_HANDLERS, UNSECURED_HANDLER, OAuthConfig, SaslConfig
 from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginParts, LoginRejected
 from barnabas.security.sasl.signed_tokens import (

@@ -76,11 +76,11 @@ def command(*arguments: str) -> str:
 
 
 PROGRAMS = {
-    "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 440),
+    "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 436),
     "help": Program(command("--help"), 9),
-    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 143),
+    "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 142),
     "test kit": Program("from barnabas.testing import broker", 8),
-    "admin client": Program("import barnabas.clients.admin", 131),
+    "admin client": Program("import barnabas.clients.admin", 130),
     "consumer": Program("import barnabas.clients.consumer", 166),
     "producer": Program("import barnabas.clients.producer", 127),
     "Spark: look-up of the sources": Program("import pyspark_barnabas, pyspark_barnabas_log", 28, True),

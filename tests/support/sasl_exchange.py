@@ -12,8 +12,14 @@ from barnabas.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS
-from barnabas.security.sasl.scram_messages import ClientFinal, ClientFirst, ServerFinal, ServerFirst, auth_message
+from barnabas.security.sasl.scram_mechanism import (
+    SCRAM_MECHANISMS,
+    ClientFinal,
+    ClientFirst,
+    ServerFinal,
+    ServerFirst,
+    auth_message,
+)
 from tests.support.raw_client import RawClient
 from tests.support.server_process import ServerProcess
 

@@ -176,12 +176,12 @@ class TransactionVerification:
         self,
         request: Request[Any],
         question: VerificationQuestion,
-        go_on: Callable[[VerificationErrors], None],
+        on_verified: Callable[[VerificationErrors], None],
         *,
         before_asking: Callable[[], None] | None = None,
         deadline_ns: int | None = None,
     ) -> None:
-        """Call `go_on` once, with the errors of the partitions that must not be written to.
+        """Call `on_verified` once, with the errors of the partitions that must not be written to.
 
         In place when nothing has to be asked or the coordinator answers at once, else later on a request handler's
         thread. before_asking: called in place when a coordinator is asked: the frame of the request must not be used
@@ -191,7 +191,7 @@ class TransactionVerification:
         producer, terms = question.producer, question.terms
         begun, errors = self._begin(question)
         if not begun:
-            go_on(errors)
+            on_verified(errors)
             return
         if before_asking is not None:
             before_asking()
@@ -208,18 +208,18 @@ class TransactionVerification:
                     request.channel.resume(request.deferred(again))
                     return
             self._metrics.count(asked_ns, len(refused))
-            errors.update((place, _told(code, terms.tells_abortable)) for place, code in refused.items())
+            errors.update((place, _error_for_producer(code, terms.tells_abortable)) for place, code in refused.items())
             if asking_thread == threading.get_ident():
-                go_on(errors)
+                on_verified(errors)
             else:
                 request.channel.resume(request.deferred(later))
 
         def later() -> None:
-            go_on(errors)
+            on_verified(errors)
             self._run_queued()
 
         def again() -> None:
-            self.verify(request, question, go_on, deadline_ns=until_ns)
+            self.verify(request, question, on_verified, deadline_ns=until_ns)
             self._run_queued()
 
         def built() -> None:
@@ -264,7 +264,7 @@ def _end_verifications(
     ]
 
 
-def _told(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
+def _error_for_producer(code: ErrorCode, tells_abortable: bool) -> ErrorCode:
     """Return the error in the words of the request's version. Kafka: AddPartitionsToTxnHandler."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH

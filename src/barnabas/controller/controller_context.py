@@ -13,8 +13,13 @@ from barnabas.controller.partition_states import PartitionState
 from barnabas.controller.replica_states import ReplicaState
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.zk.znodes.broker_zk_data import BrokerInfo
-from barnabas.zk.znodes.leader_and_isr import EPOCH_DURING_DELETE, NO_EPOCH, LeaderIsrAndControllerEpoch
-from barnabas.zk.znodes.topic_zk_data import NO_ASSIGNMENT, ReplicaAssignment
+from barnabas.zk.znodes.topic_zk_data import (
+    EPOCH_DURING_DELETE,
+    NO_ASSIGNMENT,
+    NO_EPOCH,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+)
 
 
 class StateChangeFailed(Exception):

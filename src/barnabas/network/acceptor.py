@@ -23,8 +23,7 @@ from typing import Any, Final
 
 from barnabas.config.listeners import EndPoint
 from barnabas.network.connections.channel_builders import ServedListener
-from barnabas.network.connections.connection_quotas import ConnectionQuotas, TooManyConnections
-from barnabas.network.connections.connection_rates import ConnectionThrottled
+from barnabas.network.connections.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from barnabas.network.network_config import MAPPED_IPV4, SYSTEM_BUFFER, ListenerConfig
 from barnabas.network.processor import Processor
 from barnabas.network.server_thread import AbstractServerThread, FatalHandler

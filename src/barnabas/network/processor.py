@@ -11,7 +11,7 @@ of another connection:
     configure_new_connections   nothing new
     process_new_responses       X's answer comes out of the queue, is sent, and X's connection is read again
     poll                        the Selector receives A and B with one `recv`, and completes A's frame
-    hurry_waiting_requests      no client has sent a request behind one of its own that waits
+    answer_waiting_requests     no client has sent a request behind one of its own that waits
     process_completed_receives  A is parsed and runs at once on this thread; its answer joins the connection's outgoing
                                 bytes. B, buffered behind A, is parsed and runs: it waits in a purgatory, on no thread,
                                 so the connection is muted. Now A's answer is sent.
@@ -217,7 +217,7 @@ class Processor(AbstractServerThread):
             logger.exception("%s: error in the loop", self.name)
             # No event will report these frames and answers again: their clients would wait for ever.
             self._intake.postpone_complete(self._selector.channels)
-            self._settle_touched()
+            self._send_all_answers()
 
     def run_once(self) -> None:
         """Take one turn."""
@@ -225,7 +225,7 @@ class Processor(AbstractServerThread):
         self.process_new_responses()
         self.poll()
         if self._selector.muted_readable:
-            self.hurry_waiting_requests()
+            self.answer_waiting_requests()
         self.process_completed_receives()
         self.process_completed_sends()
         self.process_disconnected()
@@ -266,7 +266,7 @@ class Processor(AbstractServerThread):
             # An answer that fails closes its own connection; the answers behind it in the queue are still sent.
             try:
                 connection.apply(response)
-                self._settle(connection)
+                self._send_answers(connection)
             except Exception:
                 logger.exception("A response to %s could not be processed", connection)
                 self._connections.close(connection)
@@ -282,7 +282,7 @@ class Processor(AbstractServerThread):
                 if channel is not None:
                     channel.attachment.authenticated(selector.counters.sessions)
 
-    def hurry_waiting_requests(self) -> None:
+    def answer_waiting_requests(self) -> None:
         """Answer the fetches that wait for records while their clients have sent another request.
 
         Answers keep their order, so that request would wait as long as the fetch. (Kafka lets it wait.)
@@ -293,8 +293,8 @@ class Processor(AbstractServerThread):
             connection: Connection = channel.attachment
             self.answers.current = connection
             try:
-                connection.hurry()
-                self._settle(connection)
+                connection.answer_early()
+                self._send_answers(connection)
             except Exception:
                 logger.exception("A request of %s that waits could not be answered", connection)
                 self._connections.close(connection)
@@ -333,11 +333,11 @@ class Processor(AbstractServerThread):
                 connection.close_requested = True
             if connection.close_requested and channel.reader.release is not None:
                 channel.reader.release()  # of a frame that never became a request; a second time is harmless
-            answers.touched.append(connection)
+            answers.answered.append(connection)
         answers.current = None
         # The answers leave after all requests of the turn have run. The first send wakes a client that waits; a send to
         # a client that is awake already costs a third of that.
-        self._settle_touched()
+        self._send_all_answers()
 
     def process_completed_sends(self) -> None:
         """Account for answers whose last byte left in this turn's poll, and read their connections again."""
@@ -387,18 +387,18 @@ class Processor(AbstractServerThread):
 
     # -- parts of the verbs
 
-    def _settle_touched(self) -> None:
-        """Settle the connections that were answered on this thread. One that fails is closed."""
+    def _send_all_answers(self) -> None:
+        """Send the answers that were given on this thread. A connection that fails is closed."""
         answers = self.answers
-        touched, answers.touched = answers.touched, []
-        for connection in touched:
+        answered, answers.answered = answers.answered, []
+        for connection in answered:
             try:
-                self._settle(connection)
+                self._send_answers(connection)
             except Exception:
                 logger.exception("A response to %s could not be processed", connection)
                 self._connections.close(connection)
 
-    def _settle(self, connection: Connection) -> None:
+    def _send_answers(self, connection: Connection) -> None:
         """Send the answers in `channel.outgoing`; then close the connection if that was requested, or else read on."""
         channel = connection.channel
         if channel.outgoing.unsent and self._io.write(channel):

@@ -79,12 +79,12 @@ class BrokerSecurity:
             return f"User:{_BROKERS_USER}"
         if not asks_for_certificates:
             return ANONYMOUS
-        from barnabas.security.tls.key_stores import load_key_store  # noqa: PLC0415 - most test runs never need it
-        from barnabas.security.tls.principal_mapper import (  # noqa: PLC0415
+        from barnabas.security.tls.distinguished_name import (  # noqa: PLC0415
             InvalidRule,
             NoMatchingRule,
             PrincipalMapper,
         )
+        from barnabas.security.tls.key_stores import load_key_store  # noqa: PLC0415 - most test runs never need it
         from barnabas.security.tls.tls_config import KeyStoreConfig  # noqa: PLC0415
 
         assert self.certificates is not None  # TLS alone

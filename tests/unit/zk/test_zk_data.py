@@ -29,10 +29,12 @@ from barnabas.zk.znodes.config_znodes import (
     ConfigEntityType,
     ConfigEntityZNode,
 )
-from barnabas.zk.znodes.leader_and_isr import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
 from barnabas.zk.znodes.topic_zk_data import (
     DeleteTopicsTopicZNode,
     IsrChangeNotificationZNode,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
     PreferredReplicaElectionZNode,
     ReplicaAssignment,
     TopicIdReplicaAssignment,

@@ -14,7 +14,7 @@ them. For example, a session of topic "a", partition 0:
     epoch 2, []                epoch 3                 reads a copy of a-0 from 10; the one before gets the error
 
 Kafka: FetchSession and CachedPartition, which compare every partition at every fetch. Here a partition whose reader has
-everything, and knows its offsets, is left out until something changes it: the essay is above `SessionPartitions`.
+everything, and knows its offsets, is left out until it moves (`SessionPartitions`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from barnabas.replica.partitions.session_watches import SessionWatch, SessionWat
 
 NOT_ANSWERED: Final = -1
 READ_ALL_MS: Final = 5_000
-"""How often a session reads all its partitions: what nothing marks, as a log start that retention has moved, is told
-then."""
+"""How often a session reads all its partitions: what nothing marks, as a log start that retention has moved, is
+answered then."""
 
 Key: TypeAlias = tuple[str | bytes, int]
 """Topic id (from v13 on) or name, and partition."""
@@ -51,8 +51,8 @@ class RefusedPartition(NamedTuple):
 class SessionPartition(PartitionFetch):
     """A partition of a session: what the client asked for last and, while a fetch is under way, what was read.
 
-    answered_high_watermark, answered_log_start_offset: what the client was told last; -1 after an error. key: that by
-    which the session knows the partition. name: with the topic's name, once the metadata has told it.
+    answered_high_watermark, answered_log_start_offset: what the last answer said; -1 after an error. key: that by
+    which the session knows the partition. name: with the topic's name, once the metadata has it.
     """
 
     __slots__ = ("answered_high_watermark", "answered_log_start_offset", "key", "name")
@@ -91,7 +91,7 @@ class SessionPartition(PartitionFetch):
         return copied
 
     def must_be_answered(self) -> bool:
-        """Return whether the result has anything that the client has not been told."""
+        """Return whether the result has anything that no answer has said yet."""
         return (
             self.high_watermark != self.answered_high_watermark
             or self.log_start_offset != self.answered_log_start_offset
@@ -102,7 +102,7 @@ class SessionPartition(PartitionFetch):
         )
 
     def note_answer(self) -> None:
-        """Keep what the client is told now.
+        """Keep what the answer says.
 
         An error is repeated in each answer, and the first answer without the error has the partition too.
         """
@@ -125,8 +125,21 @@ class PartitionsToRead(NamedTuple):
 NOTHING_TO_READ: Final = PartitionsToRead((), ())
 
 
+# A follower of a thousand partitions, one of which is written to, reads in each request:
+#
+#     request    reads
+#     1          all: the session is new
+#     2          the one that had records
+#     3, 4, ...  the same, while all others stay at their ends
+#     after 5 s  all once more; the same after a change of the metadata
+#
+# `replica.partitions.session_watches` says which partitions have moved, and why none is missed (decision 0084).
+
+
 class SessionPartitions:
-    """The partitions by key.
+    """The partitions of a session by key, and which of them the next request reads. Guarded by the session's lock.
+
+    `watch` alone is marked by any thread.
 
     uses_topic_ids: whether requests name topics by their ids. is_followers: whether a follower reads them.
     """
@@ -176,7 +189,7 @@ class SessionPartitions:
             name = "" if by_id else topic.topic
             topic_id = topic.topic_id if by_id else b""
             for asked in topic.partitions:
-                # By id where there is one: a topic that was deleted and made anew has the same name, and another id.
+                # By id where there is one: a topic that was created again has the same name, and another id.
                 key: Key = (topic_id or name, asked.partition)
                 known = self._all.get(key)
                 if known is None:
@@ -218,7 +231,7 @@ class SessionPartitions:
             for name, partition in self._named.items():
                 to_read.setdefault(name, partition)
         if len(self._named) + len(self._unresolved) != len(self._all):
-            # Two partitions of one name: a topic that was made anew is fetched by its old id, too. Marks tell one.
+            # Two partitions of one name: a topic that was created again is fetched by its old id, too. Marks name one.
             known = [partition for key, partition in self._all.items() if key not in self._unresolved]
             return PartitionsToRead(known, refused)
         reads = SessionReads(self.watch, self._named, to_read, now_ms)
@@ -240,7 +253,7 @@ class SessionPartitions:
         self._all[refused.topic_id or refused.topic, refused.partition].answered_high_watermark = NOT_ANSWERED
 
     def close(self) -> None:
-        """Be told of nothing any more: the session is gone."""
+        """Stop watching the partitions: the session is gone."""
         self._is_closed = True
         self._watches.remove(self.watch, self._named)
 
@@ -410,6 +423,6 @@ class FetchSession:
                 self.in_flight = False
 
     def close(self) -> None:
-        """Be told of no partition any more: the session has left the cache."""
+        """Stop watching the partitions: the session has left the cache."""
         with self.lock:
             self.partitions.close()

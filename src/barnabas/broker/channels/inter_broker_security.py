@@ -164,8 +164,8 @@ def _principal_of(config: ConfigValues, listener_name: str) -> str:
         return str(Principal(USER, broker_login_of(config, listener_name).user.name))
     if protocol != "SSL":
         return ANONYMOUS
+    from barnabas.security.tls.distinguished_name import InvalidRule, NoMatchingRule, PrincipalMapper
     from barnabas.security.tls.key_stores import load_key_store
-    from barnabas.security.tls.principal_mapper import InvalidRule, NoMatchingRule, PrincipalMapper
 
     tls = tls_config_of(config, listener_name)
     # As the server: where it asks for no certificate, the broker's own client presents none.

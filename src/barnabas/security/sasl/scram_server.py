@@ -16,18 +16,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, told
+from barnabas.security.sasl.sasl_server import Login, LoginRejected, MechanismSettings, ServedMechanism, refused
 from barnabas.security.sasl.scram_mechanism import (
     MIN_ITERATIONS,
     SCRAM_MECHANISMS,
-    ScramCredential,
-    ScramCredentials,
-    ScramFormatter,
-)
-from barnabas.security.sasl.scram_messages import (
     ClientFinal,
     ClientFirst,
+    ScramCredential,
+    ScramCredentials,
     ScramError,
+    ScramFormatter,
     ServerFinal,
     ServerFirst,
     auth_message,
@@ -88,7 +86,7 @@ class ScramServer:
     def _begin(self, first: ClientFirst) -> bytes:
         expected = self._expected(first)
         if first.authorization_id not in ("", first.user):
-            raise told("Authentication failed: Client requested an authorization id that is different from username")
+            raise refused("Authentication failed: Client requested an authorization id that is different from username")
         salt, iterations = expected.credential.salt, expected.credential.iterations
         if iterations < MIN_ITERATIONS:
             raise LoginRejected(

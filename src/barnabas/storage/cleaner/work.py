@@ -18,8 +18,7 @@ from typing import cast
 from barnabas.records.legacy_records import LegacyBatch
 from barnabas.runtime.clock import Clock, SystemClock
 from barnabas.runtime.files import Files
-from barnabas.storage.cleaner.batch_cleaner import Batch, BatchCleaner, CleaningTerms
-from barnabas.storage.cleaner.cleaned_transactions import CleanedTransactions
+from barnabas.storage.cleaner.batch_cleaner import Batch, BatchCleaner, CleanedTransactions, CleaningTerms
 from barnabas.storage.cleaner.messages import DirtySegment, GroupRequest, GroupResult, MapRequest, MapResult
 from barnabas.storage.cleaner.offset_map import OffsetMap, offset_map_for
 from barnabas.storage.cleaner.record_keys import batch_keys

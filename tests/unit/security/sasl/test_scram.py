@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.security.sasl.scram_mechanism import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, ScramFormatter
-from barnabas.security.sasl.scram_messages import (
+from barnabas.security.sasl.scram_mechanism import (
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
     ClientFinal,
     ClientFirst,
+    ScramCredential,
     ScramError,
+    ScramFormatter,
     ServerFinal,
     ServerFirst,
     auth_message,

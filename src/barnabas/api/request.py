@@ -317,7 +317,7 @@ class Request(Generic[M]):
         self._answered = threading.Lock()
 
     def handed_to(self, handler: Handler) -> Request[M]:
-        """Return the same request for another handler, with its frame; this object must not be answered any more."""
+        """Return the same request for another handler, with its frame; this object must not be answered."""
         request = Request(
             self.header,
             self.body,

@@ -178,7 +178,7 @@ class Processor(AbstractServerThread):
         return [connection.context for connection in self._connections.all()]
 
     def wakeup(self) -> None:
-        """Interrupt the poll."""
+        """Interrupt the poll of the Selector. Any thread may call it."""
         self._selector.wakeup()
 
     def begin_drain(self) -> None:
@@ -203,7 +203,7 @@ class Processor(AbstractServerThread):
     # -- the loop
 
     def run(self) -> None:
-        """Take turns until told to stop. An exception ends the turn, not the thread."""
+        """Take turns until `begin_shutdown`. An exception ends the turn, not the thread."""
         self.answers.thread_id = get_ident()
         self.startup_complete()
         while self.is_running:
@@ -220,7 +220,7 @@ class Processor(AbstractServerThread):
             self._send_all_answers()
 
     def run_once(self) -> None:
-        """Take one turn."""
+        """Take one turn: the eight verbs, in the order that the module describes."""
         self.configure_new_connections()
         self.process_new_responses()
         self.poll()
@@ -240,7 +240,7 @@ class Processor(AbstractServerThread):
         for _ in range(min(len(self._new_connections.waiting), CONNECTION_QUEUE_SIZE)):
             new = self._new_connections.take()
             if new is None:
-                return  # withdrawn meanwhile by `begin_retirement`
+                return  # withdrawn by `begin_retirement`
             try:
                 connection = self._connections.open(new)
             except Exception as error:

@@ -81,4 +81,4 @@ def register_replication_quota_metrics(registry: MetricsRegistry, quotas: Replic
         ("FollowerReplication", "Bytes a second fetched for throttled replicas", quotas.follower.byte_rate),
         ("AlterLogDirsReplication", "Bytes a second copied between log directories", quotas.alter_log_dirs.byte_rate),
     ):
-        registry.register(GROUP, kind, "byte-rate", description, read, is_attribute=True)
+        registry.register_attribute(GROUP, kind, "byte-rate", description, read)

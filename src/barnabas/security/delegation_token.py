@@ -49,7 +49,7 @@ class TokenInformation(NamedTuple):
         return not principals.isdisjoint((self.owner, self.requester, *self.renewers))
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether nobody can log in by the token any more."""
+        """Return whether the token is refused at logins."""
         return self.max_timestamp_ms < now_ms or self.expiry_timestamp_ms < now_ms
 
 
@@ -106,7 +106,7 @@ class TokenCache:
             self._credentials[token_id] = credentials
 
     def remove(self, token_id: str) -> None:
-        """Forget a token: nobody logs in by it any more. An unknown id is no error."""
+        """Forget a token, which then is refused at logins. An unknown id is no error."""
         with self._lock:
             self._forget(token_id)
 

@@ -395,7 +395,7 @@ class FetchSession:
     def select(
         self, epoch: int, read: Sequence[SessionPartition], refused: Sequence[RefusedPartition]
     ) -> list[SessionPartition] | None:
-        """Return the part of `read` that the client is told, and note it; None if the client has sent another
+        """Return the part of `read` that is answered, and note it; None if the client has sent another
         request since."""
         with self.lock:
             if epoch != self.epoch:

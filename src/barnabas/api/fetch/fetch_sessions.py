@@ -59,7 +59,7 @@ class FullFetch:
         return results
 
     def to_be_answered(self, results: Sequence[PartitionFetch]) -> Sequence[PartitionFetch]:
-        """Return what `answered` will return."""
+        """Return the partitions that `answered` will return, and change nothing yet."""
         return results
 
     def is_last(self) -> bool:

@@ -52,7 +52,7 @@ CHANGEABLE = REPLACEABLE | {ConfigResourceType.BROKER_LOGGER}
 
 
 class AlterConfigsApi:
-    """Changes settings."""
+    """Changes the settings of topics and brokers, and the levels of loggers."""
 
     def __init__(self, broker_id: int, config_admin: ConfigAdmin, authorizer: Authorizer | None) -> None:
         self._broker_id = broker_id
@@ -67,7 +67,7 @@ class AlterConfigsApi:
         )
 
     def alter_configs(self, request: Request[AlterConfigsRequest]) -> None:
-        """Replace the settings of resources."""
+        """Replace all settings of each resource; those that are not named get their defaults back."""
         body = request.body
 
         def replace(resource: Replacement) -> None:
@@ -85,7 +85,7 @@ class AlterConfigsApi:
         request.respond(_response(body, errors))
 
     def incremental_alter_configs(self, request: Request[IncrementalAlterConfigsRequest]) -> None:
-        """Change some settings of resources."""
+        """Set, delete, append to and subtract from settings of each resource; all others stay."""
         body = request.body
 
         def change(resource: Change) -> None:

@@ -145,7 +145,7 @@ class FetchApi:
             # Followers copy what is not committed yet: that is how it becomes committed.
             isolation, leader_only = FetchIsolation.LOG_END, True
         elif version < FOLLOWER_FETCH:
-            # Only a later version can be told to read from a follower (KIP-392).
+            # Only a later version can send the client to a follower (KIP-392).
             leader_only = True
         else:
             leader_only = False

@@ -146,7 +146,7 @@ class Connection:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the connection is closed."""
+        """Whether the connection is closed: no answer can reach the client."""
         return self.channel.closed
 
     def resume(self, continuation: Callable[[], None]) -> None:
@@ -155,7 +155,7 @@ class Connection:
 
     def when_next_arrives(self, finish: Callable[[], object]) -> None:
         """Have `finish` called when the client's next request arrives, or at once if it has arrived already."""
-        # In this order: if a request arrives meanwhile, this thread or the Processor's sees both. Calling `finish`
+        # In this order: if a request arrives now, this thread or the Processor's sees both. Calling `finish`
         # twice, or long after the answer, is harmless.
         self._finish = finish
         channel = self.channel

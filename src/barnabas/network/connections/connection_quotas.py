@@ -94,11 +94,11 @@ class ConnectionRates:
         self._address_limits: dict[str, int] = {}
 
     def add_listener(self, listener: str) -> None:
-        """Begin to measure a listener."""
+        """Begin to measure the connections and delays of a listener."""
         self._listeners[listener] = _ListenerRates(self._window)
 
     def remove_listener(self, listener: str) -> None:
-        """Forget a listener."""
+        """Forget a listener and its measurements."""
         self._listeners.pop(listener, None)
 
     def limit_address(self, address: str | None, rate: int | None) -> None:
@@ -365,7 +365,7 @@ class ConnectionQuotas:
         ends_ns = started_ns + self._delay_ms(listener) * NANOSECONDS_PER_MILLISECOND
         if ends_ns == started_ns and self._has_room(listener):
             return 0
-        # A delay stays as it is, even if the limit is raised meanwhile: it holds one connection a listener, and is
+        # A delay stays as it is, even if the limit is raised: it holds one connection a listener, and is
         # short. The wait releases the lock, so Processors can count closed connections, which may be what makes room.
         while self._is_open(listener):
             left_ns = ends_ns - self._now()

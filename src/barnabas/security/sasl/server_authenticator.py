@@ -14,7 +14,7 @@ A login that follows another one on the same connection (KIP-368) begins in HAND
 its next request fails it, and not the handshake itself: as in Kafka, whose clients and metrics expect that.
 
 A client that has not logged in may send what a login needs (`api.brief`), since every other connection of the thread
-waits meanwhile: frames of LOGIN_FRAME_BYTES, and tokens of `sasl.server.max.receive.size` only once it has chosen the
+waits until then: frames of LOGIN_FRAME_BYTES, and tokens of `sasl.server.max.receive.size` only once it has chosen the
 mechanism that has such tokens. A longer frame closes the connection, before any of it is kept.
 
 Kafka: SaslServerAuthenticator.

@@ -170,7 +170,7 @@ class SigningKeys:
         self._schedule(self._config.refresh_ms)
 
     def close(self) -> None:
-        """Fetch no more."""
+        """Stop fetching keys; those that are known stay valid."""
         with self._lock:
             self._is_closed = True
             if self._task is not None:

@@ -111,7 +111,7 @@ def _part(number: str, value: _Element) -> str:
         return f"{keyword or number}=#{value.encoded.hex()}"
     text = value.content.decode("utf-8", "replace")
     escaped = ["\\" + char if char in _ESCAPED else "\\00" if char == "\0" else char for char in text]
-    # Spaces at either end would be lost by whoever parses the name.
+    # Spaces at either end would be lost when the name is parsed.
     for positions in (range(len(escaped)), range(len(escaped) - 1, -1, -1)):
         for position in positions:
             if escaped[position] not in (" ", "\r"):
@@ -247,7 +247,7 @@ class _Rule(NamedTuple):
 
 
 class PrincipalMapper:
-    """A list of rules."""
+    """The rules of one listener, tried in their order."""
 
     def __init__(self, rules: str) -> None:
         """Raises InvalidRule: the text is no list of rules, or a pattern is no regular expression."""

@@ -101,7 +101,7 @@ class TlsListener:
         return config == loaded.config and _versions(config) == loaded.versions
 
     def _load(self, config: TlsConfig) -> LoadedStores:
-        # Read before the files: a file that is replaced meanwhile is read again by the next reload.
+        # Read before the files: a file that is replaced in between is read again by the next reload.
         versions = _versions(config)
         key_store = load_key_store(config.keystore)
         if key_store is None:

@@ -1,7 +1,7 @@
 """The cleaning of one batch: all of it stays, or some of its records, or its header alone, or nothing.
 
 Pure except for the offset map it reads; owned by one cleaning, in the cleaner's process. A batch that keeps all its
-records is copied as the bytes it was. A batch that is made anew equals the one that Kafka makes, as far as the codecs
+records is copied as the bytes it was. A batch that is built again equals the one that Kafka makes, as far as the codecs
 compress alike. The transactions that are open at a batch decide when markers can be dropped, and so also which aborted
 transactions the cleaned segment's `.txnindex` lists. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo,
 CleanedTransactionMetadata.
@@ -148,8 +148,8 @@ class CleaningTerms(NamedTuple):
 # its header stays, without records, because a recovery reads the sequence numbers from batches.
 #
 # Worked example: offsets 10 (a=1), 11 (b=1), 12 (a=2), 13 (b=null), all in one batch. The map says a: 12, b: 13.
-# Records 12 and 13 stay, and the batch is made anew with a delete horizon; its base offset stays 10 and its last offset
-# 13, so that offsets 10 and 11 are gaps. A cleaning a day later finds the horizon passed and drops 13, too.
+# Records 12 and 13 stay, and the batch is built again with a delete horizon; its base offset stays 10 and its last
+# offset 13, so that offsets 10 and 11 are gaps. A cleaning a day later finds the horizon passed and drops 13, too.
 
 
 class BatchCleaner:
@@ -261,7 +261,7 @@ class BatchCleaner:
         return self._terms.now_ms + self._terms.delete_retention_ms
 
     def _clean_legacy(self, batch: LegacyBatch) -> CleanedBatch | None:
-        """Clean a message of magic 0 or 1, or a wrapper of several, which is made anew when some of them go."""
+        """Clean a message of magic 0 or 1, or a wrapper of several, which is built again when some of them go."""
         records = list(batch.records())
         latest = self._map.latest_offset
         kept = []

@@ -54,7 +54,7 @@ class CleaningTools(NamedTuple):
 
 
 class CleanerThread:
-    """The cleaner's thread `number`."""
+    """The thread `number` of a LogCleaner. It cleans one log at a time."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class CleanerThread:
         except LogCleaningError as error:
             log = error.log
             if self._logs.get(log.topic_partition) is not log:
-                # The log was deleted meanwhile: a new log of this name must not be marked for its error.
+                # The log has been deleted: a new log of this name must not be marked for its error.
                 return False
             logger.warning(
                 "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as uncleanable",

@@ -146,7 +146,7 @@ class CleanerWork:
         )
 
     def close(self) -> None:
-        """Give up the map."""
+        """Free the memory of the map: the cleaning has ended."""
         self._map = None
 
     def _batches(self, path: str, position: int, end: int) -> Iterator[Batch]:
@@ -197,7 +197,7 @@ class _MapFilling:
         return self._add(found.keys, found.offsets)
 
     def _add(self, keys: list[bytes | None], offsets: list[int]) -> bool:
-        """Put the records that have a key and lie behind the start; False when one found no room any more."""
+        """Put the records that have a key and lie behind the start; False when the map is full."""
         start = self._start_offset
         if offsets[0] < start or None in keys:
             wanted = [

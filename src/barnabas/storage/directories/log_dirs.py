@@ -115,7 +115,7 @@ class LogDirectories:
         self._on_full = pause_appends
 
     def keep_room(self) -> None:
-        """Claim the reserve of every directory, once the start needs its room no more."""
+        """Claim the reserve of every directory, once the start has no use for its room."""
         for directory in self.online():
             try:
                 directory.reserve.claim()
@@ -189,7 +189,7 @@ class LogDirectories:
             self._on_failure(path)
 
     def take_offline(self, path: str) -> bool:
-        """Use the directory no more; False if it was offline before."""
+        """Take the directory offline; False if it was offline before."""
         # Test and change under one lock: of several threads that meet the same broken disk, one reports it.
         with self._lock:
             directory = self._directories.get(path)

@@ -122,7 +122,7 @@ class OpenFile:
             self._holders -= 1
             if self._holders:
                 return
-        # Outside of the lock: no thread can retain the file any more, and closing may wait for the disk.
+        # Outside of the lock: no other thread can retain the file, and closing may wait for the disk.
         self.file.close()
 
     @property

@@ -16,11 +16,17 @@ from barnabas.records.file_records import FileRecords
 from barnabas.runtime.files import Buffer
 from barnabas.storage.fetch_data import FetchDataInfo
 from barnabas.storage.log_offset_metadata import LogOffsetMetadata
-from barnabas.storage.segment.batch_scan import SEARCH_CHUNK_BYTES, BatchPlace, find_batch, scan_batches
+from barnabas.storage.segment.batch_scan import (
+    SEARCH_CHUNK_BYTES,
+    Batch,
+    BatchPlace,
+    find_batch,
+    good_batches,
+    scan_batches,
+)
 from barnabas.storage.segment.file import MOST_SEQUENTIAL_BYTES, SegmentFile, SequentialReads
 from barnabas.storage.segment.index_file import CorruptIndex
 from barnabas.storage.segment.indexes import SegmentIndexes
-from barnabas.storage.segment.recovered_batches import Batch, good_batches
 from barnabas.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 
 RECENT_BATCHES: Final = 128
@@ -244,7 +250,7 @@ class LogSegment:
     def max_timestamp_and_offset(self) -> TimestampOffset:
         """Return the largest timestamp and the last offset of the batch that has it, or (-1, base offset)."""
         # A segment that was closed has its largest timestamp as the last entry. A reader does not keep what it has
-        # looked up: an append may have set a newer value meanwhile, and only the appender holds the log's lock.
+        # looked up: an append may have set a newer value by now, and only the appender holds the log's lock.
         return self._largest or self.indexes.times.last_entry
 
     @property

@@ -131,7 +131,7 @@ NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class TopicsZNode:
-    """All topics."""
+    """The parent of all topics."""
 
     path = "/brokers/topics"
 

@@ -76,7 +76,7 @@ def command(*arguments: str) -> str:
 
 
 PROGRAMS = {
-    "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 433),
+    "broker": Program("import barnabas.cli.main, barnabas.cli.serve, barnabas.broker.broker_server", 432),
     "help": Program(command("--help"), 9),
     "topics list": Program(command("topics", "list", "--bootstrap-server", "127.0.0.1:9", "--timeout", "0.1"), 142),
     "test kit": Program("from barnabas.testing import broker", 8),

@@ -122,7 +122,7 @@ class Brief(NamedTuple):
 BRIEF: Final = Brief()
 NOT_BRIEF: Final = Brief(since=NEVER)
 UNDECODED: Final = Brief(since=NEVER, limit_bytes=-1)
-"""Of an API whose requests are decoded by handler threads, however short they are (`api.late_families`)."""
+"""Of an API whose requests are decoded by handler threads, however short they are (`api.registry`)."""
 """Decoded at once where it is short, because that takes no longer than a hand-over, and always queued."""
 
 

@@ -229,7 +229,7 @@ class Handler:
         """The body decoder of each version for frames that are decoded at once, compiled when first asked for."""
 
     def become(self, line: Handler) -> None:
-        """Take function, error answer and mark of a line of the same API (`api.late_families`); versions and quotas
+        """Take function, error answer and mark of a line of the same API (`api.registry`); versions and quotas
         stay."""
         self.handle, self.error_answer, self.decoders = line.handle, line.error_answer, line.decoders
         # Last: from here on network threads decode the requests, and run them.

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from barnabas.api.brief import BRIEF_LIMIT_BYTES, HEAVY_BYTES, HUGE_BYTES, NeedsHandlerThread
 from barnabas.api.request import Handler, Request
 from barnabas.api.request_log import RequestLog
-from barnabas.protocol.decoder_source import Bound
+from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.errors import DecodeError, ManyElements
 from barnabas.protocol.message_index import request_class
 from barnabas.protocol.messages.produce import ProduceRequest
@@ -206,7 +206,7 @@ class LargeRequests:
         request.handler = handler
         message = request_class(handler.api_key)
         try:
-            decode = message.decoders.bounded(Bound.MEMORY)[request.api_version]
+            decode = message.decoders.bounded(DecoderBound.MEMORY)[request.api_version]
             request.body, _ = decode(undecoded.buffer, undecoded.offset)
         except DecodeError as error:
             connection = request.connection

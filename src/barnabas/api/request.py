@@ -21,7 +21,7 @@ from barnabas.api.brief import BRIEF_LIMIT_BYTES, NOT_BRIEF, Brief
 from barnabas.api.encoded_answers import EncodedAnswer
 from barnabas.api.throttled_by import THROTTLED_BY, ThrottledBy
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.decoder_source import Bound
+from barnabas.protocol.decoder_source import DecoderBound
 from barnabas.protocol.error_answers import error_answer
 from barnabas.protocol.errors import ApiError, ErrorCode
 from barnabas.protocol.headers import RequestHeader, response_frame
@@ -225,7 +225,9 @@ class Handler:
         self.throttle: Throttle | None = None
         """Set, by one assignment, while a quota is in force that the API's requests are charged to."""
         # The bytes of a frame bound its elements where few bytes are decoded at once.
-        self.decoders = RequestDecoders(api_key, Bound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else Bound.FEW)
+        self.decoders = RequestDecoders(
+            api_key, DecoderBound.FRAME if brief.limit_bytes <= BRIEF_LIMIT_BYTES else DecoderBound.FEW
+        )
         """The body decoder of each version for frames that are decoded at once, compiled when first asked for."""
 
     def become(self, line: Handler) -> None:

@@ -22,7 +22,7 @@ from barnabas.config.setting import Settings, setting
 from barnabas.quota.quota_entity import sanitize
 from barnabas.security.principal import USER, Principal
 from barnabas.security.sasl.mechanisms import MECHANISMS
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential
+from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, StoredScramCredential
 from barnabas.security.tls.tls_config import TlsConfig
 from barnabas.transport.channel.authenticator import ANONYMOUS, ChannelBuilder, ClientChannelBuilder
 from barnabas.zk.znodes.config_znodes import ConfigEntityType, ConfigZnodes
@@ -240,6 +240,6 @@ def create_missing_credentials(logins: Iterable[BrokerLogin], configs: ConfigZno
         settings = configs.entity(ConfigEntityType.USER, sanitize(user.name))
         if mechanism in settings:
             continue
-        credential = ScramCredential.of_password(scram, user.password.reveal())
+        credential = StoredScramCredential.of_password(scram, user.password.reveal())
         configs.change(ConfigEntityType.USER, sanitize(user.name), {**settings, mechanism: credential.to_text()})
         logger.info("Created the %s credential of user %s, as whom brokers log in to each other", mechanism, user.name)

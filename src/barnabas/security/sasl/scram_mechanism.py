@@ -269,7 +269,7 @@ SCRAM_MECHANISMS: Final = {mechanism.name: mechanism for mechanism in (SCRAM_SHA
 """Name -> mechanism."""
 
 
-class ScramCredential(NamedTuple):
+class StoredScramCredential(NamedTuple):
     """What a server keeps of a user's password: made where the password is set, read by each login.
 
     Its keys are secret: with them a server can be impersonated, and a password guessed. The text is Kafka's form of a
@@ -289,7 +289,7 @@ class ScramCredential(NamedTuple):
         password: str,
         iterations: int = MIN_ITERATIONS,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
-    ) -> ScramCredential:
+    ) -> StoredScramCredential:
         """Make the credential of a password, with a new salt. Takes milliseconds."""
         salt = random_bytes(SALT_BYTES)
         return cls.of_salted_password(
@@ -299,12 +299,12 @@ class ScramCredential(NamedTuple):
     @classmethod
     def of_salted_password(
         cls, mechanism: ScramFormatter, salted_password: bytes, salt: bytes, iterations: int
-    ) -> ScramCredential:
+    ) -> StoredScramCredential:
         """Make the credential of a SaltedPassword, the form in which AlterUserScramCredentials sends a password."""
         return cls(salt, mechanism.stored_key(salted_password), mechanism.server_key(salted_password), iterations)
 
     @classmethod
-    def parse(cls, text: str) -> ScramCredential:
+    def parse(cls, text: str) -> StoredScramCredential:
         """Parse Kafka's form. Raises ValueError: a field is missing, unknown, repeated or malformed."""
         fields: dict[str, str] = {}
         for part in text.split(","):
@@ -326,21 +326,21 @@ class ScramCredential(NamedTuple):
         return f"salt={salt},stored_key={stored_key},server_key={server_key},iterations={self.iterations}"
 
     def __repr__(self) -> str:
-        return f"ScramCredential(iterations={self.iterations}, keys hidden)"
+        return f"StoredScramCredential(iterations={self.iterations}, keys hidden)"
 
 
 class TokenCredential(NamedTuple):
     """The credential of a delegation token. owner: the name of the principal that it stands for."""
 
     owner: str
-    credential: ScramCredential
+    credential: StoredScramCredential
     expires_ms: int
 
 
 class ScramCredentials(Protocol):
     """The credentials that logins are checked against. Any thread may ask; no call waits."""
 
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> StoredScramCredential | None:
         """Return a user's credential; None if there is none."""
 
     def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:

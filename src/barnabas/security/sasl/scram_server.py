@@ -22,12 +22,12 @@ from barnabas.security.sasl.scram_mechanism import (
     SCRAM_MECHANISMS,
     ClientFinal,
     ClientFirst,
-    ScramCredential,
     ScramCredentials,
     ScramError,
     ScramFormatter,
     ServerFinal,
     ServerFirst,
+    StoredScramCredential,
     auth_message,
 )
 
@@ -37,7 +37,7 @@ _NONCE_BYTES: Final = 24
 class _Expected(NamedTuple):
     """What the client must prove to know, and the login that it has then."""
 
-    credential: ScramCredential
+    credential: StoredScramCredential
     login: Login
 
 

@@ -27,7 +27,12 @@ from barnabas.security.sasl.mechanisms import LOGIN_FRAME_BYTES
 from barnabas.security.sasl.sasl_config import SaslConfig
 from barnabas.security.sasl.sasl_listener import SaslListener
 from barnabas.security.sasl.sasl_server import Login, LoginParts
-from barnabas.security.sasl.scram_mechanism import SCRAM_MECHANISMS, ScramCredential, ScramFormatter, TokenCredential
+from barnabas.security.sasl.scram_mechanism import (
+    SCRAM_MECHANISMS,
+    ScramFormatter,
+    StoredScramCredential,
+    TokenCredential,
+)
 from barnabas.security.sasl.server_authenticator import SaslRules, SaslServerAuthenticator
 from barnabas.transport.channel.authenticator import AuthenticationFailed
 from tests.support.mock_clock import MockClock
@@ -39,12 +44,12 @@ JAAS = (
     f'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="{PASSWORD}" user_bob="{PASSWORD}";'
 )
 SCRAM = tuple(SCRAM_MECHANISMS)
-CREDENTIALS = {name: ScramCredential.of_password(each, PASSWORD) for name, each in SCRAM_MECHANISMS.items()}
+CREDENTIALS = {name: StoredScramCredential.of_password(each, PASSWORD) for name, each in SCRAM_MECHANISMS.items()}
 LIMIT = 1000
 
 
 class Credentials:
-    def of_user(self, mechanism: ScramFormatter, user: str) -> ScramCredential | None:
+    def of_user(self, mechanism: ScramFormatter, user: str) -> StoredScramCredential | None:
         return CREDENTIALS[mechanism.name] if user == "alice" else None
 
     def of_token(self, mechanism: ScramFormatter, token_id: str) -> TokenCredential | None:
